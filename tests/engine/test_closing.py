@@ -6,37 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
-from scrapy import signals as scrapy_signals
+from scrapy import Request
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.lifecycle import Closing, Stage
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER, Record
 from tests.helpers.servers import Sites
-
-
-async def test_a_step_that_fails_keeps_neither_others_nor_the_spider(sites: Sites) -> None:
-    done = []
-
-    async def fail() -> None:
-        raise ValueError("a bug")
-
-    async def count() -> None:
-        done.append(True)
-
-    def spider_opened(spider: Spider) -> None:
-        closing = Closing.of(spider.crawler.engine)
-        closing.add(Stage.COMMAND, fail)
-        closing.add(Stage.HOLDING, count)
-
-    handlers = {scrapy_signals.spider_opened: spider_opened}
-    result = await crawl([sites.add().url("/x")], signal_handlers=handlers)
-    assert done == [True]
-    assert result.reason == "finished"
-    assert [one.getMessage()[:50] for one in result.records if one.levelname == "ERROR"] == [
-        "Bug in scrapy-rep: the work before closing failed."
-    ]
 
 
 class Product(Request):

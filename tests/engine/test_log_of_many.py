@@ -53,6 +53,15 @@ def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 1200 + 3
 
 
+def test_what_was_told_is_told_again_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    limiter = Limiter(get_logger("scrapy_rep.test"))
+    for about in "aab":
+        limiter.log("Site %(one)s", {"one": about}, None, about, "; more")
+    told = [(one.levelname, one.getMessage()) for one in caplog.records]
+    assert told == [("INFO", "Site a; more"), ("DEBUG", "Site a"), ("INFO", "Site b; more")]
+
+
 def test_words_for_numbers_and_times() -> None:
     assert [counted(n, "entry", "entries") for n in (0, 1, 2000)] == [
         "0 entries", "1 entry", "2,000 entries",

@@ -64,19 +64,6 @@ async def test_offsite_requests_ask_for_no_robots_txt_but_its_redirect_is_follow
     result.assert_clean()
 
 
-async def test_retry_middleware_does_not_retry_robots_txt(sites: Sites) -> None:
-    """The clock of the origin does."""
-    some = [sites.add(robots=answer("busy", 503)), sites.add(robots=reset())]
-    urls = [site.url("/x") for site in some]
-    result = await crawl(urls, {**ONE_ATTEMPT, "RETRY_ENABLED": True, "RETRY_TIMES": 5})
-    for site in some:
-        assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
-        assert site.tried_once("/robots.txt")
-    assert result.stat("robotstxt/request_count") == 2
-    assert result.stat("retry/count") == 0
-    result.assert_clean()
-
-
 @pytest.mark.download
 @pytest.mark.scrapy_api
 async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) -> None:
@@ -97,17 +84,6 @@ async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) 
     assert site.count("/private") == other.count("/theirs") == 0
     assert site.count("/robots.txt") == other.count("/robots.txt") == 1
     assert result.stat("robotstxt/forbidden") == 3
-    result.assert_clean()
-
-
-async def test_redirect_settings_are_for_pages(sites: Sites) -> None:
-    site = sites.add(
-        robots=redirect("/1"), pages={"/1": redirect("/2"), "/2": redirect("/3"), "/3": RULES}
-    )
-    settings = {"REDIRECT_ENABLED": False, "REDIRECT_MAX_TIMES": 1}
-    result = await crawl([site.url("/private"), site.url("/x")], settings)
-    assert disallowed(result, site.url("/private"))
-    assert result.status(site.url("/x")) == 200
     result.assert_clean()
 
 
@@ -133,11 +109,16 @@ NEIGHBOURS: dict[str, dict[str, Any]] = {
         "AUTOTHROTTLE_START_DELAY": 0.01,
         "DOWNLOAD_DELAY": 0.01,
         "CONCURRENT_REQUESTS": 1,
+        # Of pages: robots.txt has the clock of its origin, and a limit of its own.
+        "RETRY_TIMES": 5,
+        "REDIRECT_MAX_TIMES": 1,
     },
     "without": {
         "COMPRESSION_ENABLED": False,
         "COOKIES_ENABLED": False,
         "RETRY_ENABLED": False,
+        "REDIRECT_ENABLED": False,
+        "REDIRECT_MAX_TIMES": 1,
         "DOWNLOAD_FAIL_ON_DATALOSS": False,
         "HTTPERROR_ALLOW_ALL": True,
     },
@@ -151,7 +132,9 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
         return sites.add(robots=robots)
 
     plain, missing, busy, gone = add(RULES), add(404), add(503), add(reset())
-    moved = add(redirect(plain.url("/robots.txt")))
+    moved = add(redirect("/1"))
+    moved.set("/1", redirect("/2"))
+    moved.set("/2", redirect(plain.url("/robots.txt")))
     every = (plain, missing, busy, gone, moved)
     urls = [site.url(path) for site in every for path in ("/private", "/x")]
     result = await crawl(urls, {**ONE_ATTEMPT, **settings})
@@ -167,6 +150,7 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
         assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
     assert [site.count("/robots.txt") for site in (plain, missing, busy, moved)] == [2, 1, 1, 1]
     assert gone.tried_once("/robots.txt")
+    assert result.stat("retry/count") == 0
     result.assert_clean()
 
 

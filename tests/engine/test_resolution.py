@@ -77,6 +77,7 @@ async def test_look_ups_ask_as_well(sites: Sites) -> None:
     watcher = Watcher(lets=True)
     watch(watcher)
     assert await look_up("SHOP.test") == await look_up("shop.test") == [site.host]
+    assert watcher.asked == {("shop.test", site.host)}
     assert await look_up("unknown.test") == []
     assert await look_up("a" * 70 + ".test") == []
     watcher.lets = False

@@ -49,7 +49,8 @@ async def in_a_crawl(
     return result
 
 
-async def test_total_concurrency_is_a_number_on_the_downloader(sites: Sites) -> None:
+async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
+    """The total concurrency, the scheduler, and whether the crawl is paused."""
     seen: list[Any] = []
 
     def look(engine: EngineAccess) -> None:
@@ -58,10 +59,13 @@ async def test_total_concurrency_is_a_number_on_the_downloader(sites: Sites) -> 
         seen.append(downloader.total_concurrency)
         with engine.extra_slot():
             seen.append(downloader.total_concurrency)
-        seen.append(downloader.total_concurrency)
+        seen.extend([downloader.total_concurrency, type(engine.scheduler), engine.paused])
+        engine._engine.pause()
+        seen.append(engine.paused)
+        later(0.1, engine._engine.unpause)
 
     await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5})
-    assert seen == [5, 6, 5]
+    assert seen == [5, 6, 5, Scheduler, False, True]
 
 
 async def test_total_concurrency_is_what_limits(sites: Sites) -> None:
@@ -115,21 +119,13 @@ def _stop(engine: Any) -> None:
     deferred_from_coro(engine.stop_async())
 
 
-def _crawler(engine: Any) -> None:
-    deferred_from_coro(engine.crawler.stop_async())
-
-
-def _idle(engine: Any) -> None:
-    """The usual end."""
-
-
-WAYS: dict[str, tuple[Callable[[Any], None], dict[str, Any], str]] = {
+WAYS: dict[str, tuple[Callable[[Any], object], dict[str, Any], str]] = {
     "callback": (_callback, {}, "way"),
     "close_spider_async": (_async, {}, "way"),
     "stop_async": (_stop, {}, "shutdown"),
-    "crawler": (_crawler, {}, "shutdown"),
-    "idle": (_idle, {}, "finished"),
-    "pagecount": (_idle, {"CLOSESPIDER_PAGECOUNT": 1}, "closespider_pagecount"),
+    "crawler": (lambda engine: deferred_from_coro(engine.crawler.stop_async()), {}, "shutdown"),
+    "idle": (id, {}, "finished"),
+    "pagecount": (id, {"CLOSESPIDER_PAGECOUNT": 1}, "closespider_pagecount"),
 }
 
 
@@ -143,7 +139,7 @@ async def test_all_ways_to_close_are_one(sites: Sites) -> None:
 
 
 async def closed_once(
-    sites: Sites, act: Callable[[Any], None], settings: dict[str, Any], reason: str
+    sites: Sites, act: Callable[[Any], object], settings: dict[str, Any], reason: str
 ) -> None:
     events: list[str] = []
 
@@ -226,7 +222,7 @@ async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Si
 
 async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
     """Whatever the order in which they were added, and by which `EngineAccess`; none is left out
-    that is added while others are being taken."""
+    that is added while others are being taken, or comes after one that fails."""
     events: list[str] = []
 
     def step(name: str) -> Callable[[], Any]:
@@ -235,6 +231,9 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
             events.append(name)
 
         return take
+
+    async def fail() -> None:
+        raise ValueError("a bug")
 
     class Closing(ListSpider):
         def parse(self, response: Any, **kwargs: Any) -> Any:
@@ -245,6 +244,7 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
                 events.append("SEEDING")
                 engine.before_closing(Stage.COUNTING, step("late"))
 
+            engine.before_closing(Stage.COMMAND, fail)
             for stage in (Stage.COUNTING, Stage.HOLDING, Stage.COMMAND):
                 EngineAccess(self.crawler).before_closing(stage, step(stage.name))
             engine.before_closing(Stage.SEEDING, seeding)
@@ -253,6 +253,8 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
     result = await crawl(Closing, requests=[sites.add().url("/x")])
     assert result.reason == "way"
     assert events == ["COMMAND", "SEEDING", "HOLDING", "COUNTING", "late"]
+    [error] = [one.getMessage() for one in result.records if one.levelname == "ERROR"]
+    assert error.startswith("Bug in scrapy-rep: the work before closing failed.")
 
 
 # Failing a request
@@ -288,19 +290,6 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
 
 
 # The rest
-
-
-async def test_the_scheduler_and_the_pause(sites: Sites) -> None:
-    seen: list[Any] = []
-
-    def look(engine: EngineAccess) -> None:
-        seen.extend([type(engine.scheduler), engine.paused])
-        engine._engine.pause()
-        seen.append(engine.paused)
-        later(0.1, engine._engine.unpause)
-
-    await in_a_crawl(sites, look)
-    assert seen == [Scheduler, False, True]
 
 
 async def test_storage_and_policy_of_the_http_cache(sites: Sites, tmp_path: Path) -> None:

@@ -48,14 +48,13 @@ def attacks(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
     tree = _tree_of(pattern)
     found = list(dict.fromkeys(_repeats(tree, "")))
     starts = list(dict.fromkeys(["", *(start for start, _ in found), _sample(tree)]))
-    pumps = list(dict.fromkeys([*(pump for _, pump in found), *starts, *NASTY]))
-    seen = set()
-    for start in starts:
-        for pump in pumps:
-            for attack in (("", pump, ""), (start, pump, "\1"), ("", start + pump, "\1")):
-                if attack[1] and attack not in seen:
-                    seen.add(attack)
-                    yield attack
+    own = list(dict.fromkeys([*(pump for _, pump in found), *starts]))
+    pumps = [one for one in dict.fromkeys([*own, *NASTY]) if one]
+    yield from (("", pump, "") for pump in pumps)
+    yield from ((start, pump, "\1") for start in starts for pump in pumps)
+    # What an expression begins with over and over, each time with a part of its own.
+    repeated = dict.fromkeys(start + pump for start in starts if start for pump in own if pump)
+    yield from (("", both, "\1") for both in repeated)
 
 
 def _tree_of(pattern: re.Pattern[Any]) -> Any:

@@ -15,7 +15,7 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.sitemaps.reader import STEP
 from scrapy_rep.seeding import discovery, loader, seeding, verifier
-from scrapy_rep.seeding.discovery import MAX_SITEMAPS, listed_sitemaps
+from scrapy_rep.seeding.discovery import MAX_SITEMAPS
 from scrapy_rep.seeding.verifier import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
@@ -80,16 +80,27 @@ async def test_a_location_that_is_folded_over_and_over(sites: Sites) -> None:
 
 
 @pytest.mark.download
-async def test_what_other_encodings_unpack_to_has_a_limit(sites: Sites) -> None:
-    """Nine mebibytes in nine kilobytes."""
+async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
+    """Gzip is unpacked piece by piece, three layers; of the others one, up to a limit."""
     site = sites.add()
     start = f"<urlset><url><loc>{site.url('/no')}</loc></url>".encode()
-    site.set("/bomb.xml", encoded(zlib.compress(start + b" " * 9 * MEBIBYTE), "deflate"))
-    site.set("/good.xml", encoded(zlib.compress(urlset([site.url("/page")]).encode()), "deflate"))
-    site.set("/robots.txt", "Sitemap: /bomb.xml\nSitemap: /good.xml")
+    large = f"<urlset>{' ' * 9 * MEBIBYTE}<url><loc>{site.url('/late')}</loc></url></urlset>"
+    twice, body = urlset([site.url("/twice")]).encode(), urlset([site.url("/no")]).encode()
+    files = {
+        "bomb": encoded(zlib.compress(start + b" " * 9 * MEBIBYTE), "deflate"),
+        "good": encoded(zlib.compress(urlset([site.url("/page")]).encode()), "deflate"),
+        # What comes when it is asked for again is in no such encoding.
+        "late": in_turn(encoded(zlib.compress(b"busy"), "deflate", status=503), answer(large)),
+        "twice": encoded(layers(twice, 2), "gzip", "gzip"),
+        "br": encoded(b"\0" + body, "br, br"),
+        "many": encoded(b"\0" + body, *["br"] * 2_000),
+    }
+    for name, content in files.items():
+        site.set(f"/{name}.xml", content)
+    site.set("/robots.txt", "".join(f"Sitemap: /{name}.xml\n" for name in files))
     result = await seeded(site)
-    assert pages(result) == [site.url("/page")]
-    assert result.stat("rep/sitemaps/failed") == 1
+    assert pages(result) == [site.url(f"/{name}") for name in ("late", "page", "twice")]
+    assert result.stat("rep/sitemaps/failed") == 3
     assert result.stat("httpcompression/response_bytes") < MEBIBYTE
 
 
@@ -100,31 +111,6 @@ async def test_the_limit_of_the_project_holds(sites: Sites) -> None:
     site.set("/robots.txt", "Sitemap: /map.xml")
     result = await seeded(site, {"DOWNLOAD_MAXSIZE": 100_000})
     assert pages(result) == []
-
-
-async def test_the_limit_is_that_of_one_response(sites: Sites) -> None:
-    """What comes when it is asked for again is in no such encoding."""
-    site = sites.add()
-    body = f"<urlset>{' ' * 9 * MEBIBYTE}<url><loc>{site.url('/page')}</loc></url></urlset>"
-    site.set(
-        "/map.xml", in_turn(encoded(zlib.compress(b"busy"), "deflate", status=503), answer(body))
-    )
-    site.set("/robots.txt", "Sitemap: /map.xml")
-    assert pages(await seeded(site)) == [site.url("/page")]
-
-
-async def test_sitemaps_that_are_encoded_over_and_over(sites: Sites) -> None:
-    """Gzip is unpacked piece by piece, three layers; the others not at all."""
-    site = sites.add()
-    body = urlset([site.url("/page")]).encode()
-    site.set("/2.xml", encoded(layers(body, 2), "gzip", "gzip"))
-    site.set("/br.xml", encoded(b"\0" + body, "br, br"))
-    site.set("/many.xml", encoded(b"\0" + body, *["br"] * 2_000))
-    site.set("/robots.txt", "Sitemap: /2.xml\nSitemap: /br.xml\nSitemap: /many.xml")
-    result = await seeded(site)
-    assert pages(result) == [site.url("/page")]
-    assert result.stat("rep/sitemaps/failed") == 2
-    assert result.stat("httpcompression/response_count") == 0
 
 
 # What a robots.txt lists
@@ -238,14 +224,6 @@ def test_some_listings_are_kept() -> None:
         before = listings.of(many[149])
         many[149].update(Entry("http://h149.test", **news))
         assert listings.of(many[149]) is not before
-
-
-def test_a_sitemap_line_has_a_limit() -> None:
-    """A host of foreign letters takes microseconds for each of them."""
-    body = "".join(f"Sitemap: {start}{'ä.' * 1_500}\n" for start in ("http://", "/", "http://a/"))
-    values = RobotsTxt.parse(body.encode()).sitemaps
-    found = listed_sitemaps("http://a.test/robots.txt", values)
-    assert [url for _, url in found] == [None] * 3
 
 
 async def test_a_line_that_is_too_long_is_told(sites: Sites) -> None:

@@ -136,40 +136,56 @@ async def test_a_slow_file_ends_with_the_timeout(ftps: BadFtps, file: Says) -> N
     assert site.connections == 2
 
 
-async def test_a_file_without_its_end_does_not_count(ftps: BadFtps) -> None:
-    site = ftps.add({"end": b"426 Broken off\r\n"}, RULES.encode())
-    assert "answered 426" in (await all_refused([site])).log
+async def test_answers_that_are_no_use(ftps: BadFtps) -> None:
+    """Files without their end, ports that are none, and refusals, whose codes are told."""
+    ports = [
+        b"227 Somewhere\r\n",
+        *(b"227 (127,0,0,1,%s)\r\n" % port for port in (b"256,0", b"-1,80", b"0,0")),
+        b"227 (127,0,0,1," + b"9" * 5_000 + b",1)\r\n",
+        b"227 (127,0,0,1," + "\u0663,\u0661".encode() + b")\r\n",
+        b"229 (|||80|)\r\n",
+    ]
+    cut = ftps.add({"end": b"426 Broken off\r\n"}, RULES.encode())
+    refusals = {
+        ftps.add({command: reply}): reply
+        for reply in (b"421 Too many of you\r\n", b"550 No such file\r\n", b"999 \x1b[31m\r\n")
+        for command in ("", "USER", "PASS", "TYPE", "PASV", "RETR")
+        if (reply[:3], command) != (b"550", "RETR")
+    }
+    result = await all_refused([cut, *refusals, *(ftps.add({"PASV": port}) for port in ports)])
+    assert "\x1b" not in result.log
+    for site, reply in {cut: b"426", **refusals}.items():
+        words = f"the FTP server answered {reply[:3].decode()}"
+        assert words in str(result.failure(site.url("/private")))
 
 
-@pytest.mark.parametrize(
-    "says",
-    [
-        {"": None},
-        {"USER": None},
-        {"PASV": None},
-        {"RETR": None},
-        {"": Endless(b"2", pause=0.01)},
-        {},  # the file
-    ],
-    ids=["greeting", "login", "port", "start", "slow greeting", "file"],
-)
-async def test_nothing_stays_open_when_the_crawl_ends(ftps: BadFtps, says: dict[str, Says]) -> None:
-    site = ftps.add(says, file=None)
-    record = Record()
+# Greeting, login, port, start, a slow greeting, the file.
+STUCK: list[dict[str, Says]] = [
+    *({command: None} for command in ("", "USER", "PASV", "RETR")),
+    {"": Endless(b"2", pause=0.01)},
+    {},
+]
+
+
+async def test_nothing_stays_open_when_the_crawl_ends(ftps: BadFtps) -> None:
+    some, record = [ftps.add(says, file=None) for says in STUCK], Record()
 
     async def close() -> None:
-        while not site.stuck:
+        while not all(site.stuck for site in some):
             await a_while(0.01)
         record.close()
 
-    record.on_deferred = lambda *_: deferred_from_coro(close())
+    record.on_deferred = lambda _, held: held == len(some) and deferred_from_coro(close())
     result = await crawl(
-        site.url("/private"), {**SLOW, "REP_DEFER_GRACE": 0}, signal_handlers=record.handlers
+        [site.url("/private") for site in some],
+        {**SLOW, "REP_DEFER_GRACE": 0},
+        signal_handlers=record.handlers,
     )
     assert result.reason == "enough"
     assert closing_took(result) < SECONDS
-    assert site.connections > 0
-    assert await all_closed(site)
+    for site in some:
+        assert site.connections > 0
+        assert await all_closed(site)
 
 
 SAID = (b"220-Welcome\r\n", b"2", b"\r\n", b"\n", b"220 Ready\r\n", b"150 Wait\r\n", b"\0\xff")
@@ -195,20 +211,6 @@ async def test_no_other_host_is_connected_to(ftps: BadFtps, sites: Sites) -> Non
     result.assert_clean()
 
 
-async def test_an_answer_that_names_no_port(ftps: BadFtps) -> None:
-    replies = [
-        b"227 Somewhere\r\n",
-        b"227 (127,0,0,1,256,0)\r\n",
-        b"227 (127,0,0,1,-1,80)\r\n",
-        b"227 (127,0,0,1,0,0)\r\n",
-        b"227 (127,0,0,1," + b"9" * 5_000 + b",1)\r\n",
-        b"227 (127,0,0,1," + "\u0663,\u0661".encode() + b")\r\n",
-        b"229 (|||80|)\r\n",
-        b"550 No such file\r\n",
-    ]
-    await all_refused([ftps.add({"PASV": reply}) for reply in replies])
-
-
 async def test_replies_of_many_lines(ftps: BadFtps) -> None:
     """Their text may begin with a number too."""
     said = b"220-Hello\n550 of us\r\n220-more\r\n 220 files\r\n221 hours\r\n\r\n220 Now\r\n"
@@ -217,16 +219,6 @@ async def test_replies_of_many_lines(ftps: BadFtps) -> None:
     assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
     assert "PASS" not in site.commands
     result.assert_clean()
-
-
-async def test_the_code_of_a_refusal_is_told(ftps: BadFtps) -> None:
-    commands = ("", "USER", "PASS", "TYPE", "PASV", "RETR")
-    for reply in (b"421 Too many of you\r\n", b"999 \x1b[31m\r\n"):
-        some = [ftps.add({command: reply}) for command in commands]
-        result = await all_refused(some)
-        assert "\x1b" not in result.log
-        words = f"the FTP server answered {reply[:3].decode()}"
-        assert all(words in str(error) for error in result.failures.values())
 
 
 # Handlers of the project's own

@@ -4,7 +4,6 @@ and clocks. None takes the reports down, or a request, or what is held."""
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,13 @@ from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
 from tests.helpers.behaviours import RULES, Behaviour, in_turn, raw
 from tests.helpers.crawling import ONE_ATTEMPT, Clock, StepSpider, crawl
-from tests.helpers.files import change
-from tests.helpers.held import DEFER, origin_of
-from tests.helpers.log import lines, warnings
+from tests.helpers.held import DEFER
+from tests.helpers.log import lines
 from tests.helpers.log import summary as summary_of
 from tests.helpers.recorded import decisions
-from tests.helpers.redisserver import RedisServer
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Site, Sites
-from tests.helpers.storing import A, in_a_file, on_a_server, rules
+from tests.helpers.servers import Sites
+from tests.helpers.storing import A, rules
 
 pytestmark = pytest.mark.slow
 
@@ -61,14 +58,6 @@ async def test_a_status_that_is_none(sites: Sites, tmp_path: Path) -> None:
     assert report.stat().st_size > 1000
     ours = [name for name in result.stats if name.startswith("robotstxt/response_status_count/")]
     assert ours == ["robotstxt/response_status_count/200"]
-
-
-async def test_it_is_asked_again(sites: Sites) -> None:
-    """What is held meanwhile is released."""
-    site = sites.add(robots=in_turn(with_status(b"9" * 23), RULES))
-    result = await crawl(StepSpider, DEFER, steps=[site.url("/x")])
-    assert result.status(site.url("/x")) == 200
-    assert result.stat("rep/released") == 1
 
 
 # -- stored entries --------------------------------------------------------------------------
@@ -106,54 +95,6 @@ def test_a_long_story_is_cut() -> None:
         assert len(str(caught.value)) < 200
     with pytest.raises(UnreadableEntry, match="too large"):
         Entry.from_parts('{"schema":1,"origin":"' + "x" * 10_000_000 + '"}')
-
-
-async def check_poisoned(
-    poisoned_site: Site, good: Site, stored: dict[str, Any], tmp_path: Path
-) -> None:
-    """As if there was none, with one warning; then it is mended."""
-    path = tmp_path / "d.jsonl"
-    pages = [poisoned_site.url("/private"), poisoned_site.url("/x"), good.url("/x")]
-    result = await crawl(pages, {**stored, "REP_DECISIONS": str(path)})
-    result.assert_clean()
-    [warning] = warnings(result)
-    assert f"Ignoring the robots.txt cache's entry for {origin_of(poisoned_site)}:" in warning
-    assert result.responses == dict.fromkeys(pages[1:], 200)
-    assert [one["line"] for one in decisions(path)] == [2]
-    assert summary_of(result) != []
-    assert warnings(await crawl(pages[1:], stored)) == []
-    assert poisoned_site.robots_fetches == 1
-
-
-@pytest.mark.usefixtures("in_time")
-@pytest.mark.parametrize("poison", ["a number", "no text"])
-async def test_an_entry_poisoned_in_a_file(sites: Sites, tmp_path: Path, poison: str) -> None:
-    stored = in_a_file(tmp_path)
-    site, good = sites.add(robots=RULES), sites.add(robots=RULES)
-    await crawl(site.url("/x"), stored)
-    site.requests.clear()
-    header = json.loads(rules(origin_of(site), at=time.time()).header())
-    values = {
-        "a number": "'" + json.dumps({**header, "fetched_at": 1e300}) + "'",
-        "no text": "CAST(x'fffe7b' AS TEXT)",
-    }
-    change(stored["REP_CACHE_PATH"], f"UPDATE entries SET header = {values[poison]}")  # noqa: S608
-    await check_poisoned(site, good, stored, tmp_path)
-
-
-@pytest.mark.needs_redis
-@pytest.mark.usefixtures("in_time")
-async def test_an_entry_poisoned_on_a_server(
-    sites: Sites, tmp_path: Path, redis_server: RedisServer
-) -> None:
-    import redis
-
-    stored = on_a_server(redis_server.url, "numbers")
-    site, good = sites.add(robots=RULES), sites.add(robots=RULES)
-    client: Any = redis.Redis.from_url(redis_server.url)
-    with client:
-        client.rpush(f"numbers:entry:{origin_of(site)}", "a list")
-        await check_poisoned(site, good, stored, tmp_path)
 
 
 # -- clocks and settings ---------------------------------------------------------------------
@@ -206,6 +147,7 @@ async def test_parts_that_fail(
 
     def closes_its_file(self: Any, *_: Any, **__: Any) -> Any:
         self._file.close()
+        self._stop_timer()  # else it writes, in the middle of the next test
         broken(self)
 
     for owner, name in parts:

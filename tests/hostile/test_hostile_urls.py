@@ -25,7 +25,7 @@ from tests.helpers.behaviours import RULES, answer
 from tests.helpers.process import Crawl
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
-from tests.helpers.timing import in_a_slice, in_slices
+from tests.helpers.timing import in_a_slice
 
 LABELS = ".".join(["é"] * 80)
 """Each takes 30 microseconds."""
@@ -216,9 +216,3 @@ def test_a_crawl_of_such_pages(sites: Sites, tmp_path: Path) -> None:
     assert [f"{one.url} {one.detail}" for one in crawl.of("stall")] == []
     [memory] = crawl.of("memory")
     assert int(memory.detail) < 100
-
-
-def test_hosts_of_many_pages_are_read_in_slices() -> None:
-    """As a list of sitemaps, of which each is resolved by itself."""
-    values = [f"http://{LABELS[:60]}{number}/" for number in range(300)]
-    assert len(in_slices(lambda: (len(resolve_sitemap(value).url) for value in values))) == 300

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.protocol.sitemaps import reader as unpack
+from tests.helpers.rows import every_row
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 
 MEBIBYTE = 1 << 20
@@ -41,10 +42,38 @@ def test_attributes_that_are_declared(encoding: str) -> None:
         assert ([entry["loc"] for entry in entries], reader.problem) == (GOOD, None)
 
 
-def test_many_attributes_of_many_tags() -> None:
-    tag = f"<a {attributes(1_000)}/>"
-    reader, entries = read(f"<urlset>{BEFORE}{tag * 100}{BEFORE}</urlset>")
-    assert (len(entries), reader.problem) == (2 * len(GOOD), None)
+MANY = "&" * 1_000_000
+MEANT = [f"http://a.test/?{'&a=b' * 20}&{number}" for number in range(1_000)]
+# What stands in a <urlset>, the URLs that are found, and the problem.
+BODIES: dict[str, tuple[str, list[str], str | None]] = {
+    "many attributes of many tags": (
+        f"{BEFORE}{f'<a {attributes(1_000)}/>' * 100}{BEFORE}",
+        [*GOOD, *GOOD],
+        None,
+    ),
+    "text of any length is not kept": (f"<x>{'x = ' * MEBIBYTE}</x>{BEFORE}", GOOD, None),
+    "CDATA without an end": (f"{BEFORE}{'<![CDATA[' * 1000}&]]>{BEFORE}", [*GOOD, *GOOD], None),
+    "ampersands that are meant": (
+        "".join(f"<url><loc>{u}</loc></url>" for u in MEANT),
+        MEANT,
+        None,
+    ),
+    "nothing but ampersands": (
+        f"<url><loc>http://a.test/{MANY}</loc></url>{BEFORE}<x>{MANY}</x>{BEFORE}",
+        [*GOOD, *GOOD],
+        "a text is longer than 65536 characters",
+    ),
+}
+
+
+def test_what_is_read_of_long_bodies() -> None:
+    with every_row() as row:
+        for name, (body, urls, problem) in BODIES.items():
+            with row(name):
+                reader, entries = read(f"<urlset>{body}</urlset>")
+                assert [one["loc"] for one in entries if not one.get("broken")] == urls
+                assert (problem or "") in (reader.problem or "")
+                assert bool(reader.problem) is bool(problem)
 
 
 @pytest.mark.parametrize(
@@ -72,31 +101,6 @@ def test_a_sitemap_that_is_commented_out(kilobytes: int) -> None:
     reader, entries = read(f"<urlset>{comment}{BEFORE}</urlset>")
     assert [entry["loc"] for entry in entries] == GOOD
     assert reader.problem is None
-
-
-def test_text_of_any_length_is_not_kept() -> None:
-    reader, entries = read(f"<urlset><x>{'x = ' * MEBIBYTE}</x>{BEFORE}</urlset>")
-    assert (len(entries), reader.problem) == (len(GOOD), None)
-
-
-def test_nothing_but_ampersands() -> None:
-    many = "&" * 1_000_000
-    body = f"<url><loc>http://a.test/{many}</loc></url>{BEFORE}<x>{many}</x>{BEFORE}"
-    reader, entries = read(f"<urlset>{body}</urlset>")
-    assert [entry["loc"] for entry in entries if not entry.get("broken")] == [*GOOD, *GOOD]
-    assert "a text is longer than 65536 characters" in (reader.problem or "")
-
-
-def test_ampersands_that_are_meant() -> None:
-    urls = [f"http://a.test/?{'&a=b' * 20}&{number}" for number in range(1_000)]
-    body = "".join(f"<url><loc>{url}</loc></url>" for url in urls)
-    reader, entries = read(f"<urlset>{body}</urlset>")
-    assert ([entry["loc"] for entry in entries], reader.problem) == (urls, None)
-
-
-def test_cdata_without_an_end() -> None:
-    reader, entries = read(f"<urlset>{BEFORE}{'<![CDATA[' * 1000}&]]>{BEFORE}</urlset>")
-    assert (len(entries), reader.problem) == (2 * len(GOOD), None)
 
 
 def test_children_of_one_entry() -> None:

@@ -17,7 +17,6 @@ from scrapy.statscollectors import StatsCollector
 
 from scrapy_rep.commands.output import Output
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.reporting.report import render
 from scrapy_rep.seeding.selection import SitemapLog
 from scrapy_rep.seeding.spool import SitemapRow
@@ -98,17 +97,6 @@ async def test_an_error_in_every_output(sites: Sites, tmp_path: Path) -> None:
     assert READABLE in error.reason
     assert_clean_text(trail.read_bytes().decode())
     assert_clean_text(report.read_text("utf-8"))
-
-
-def test_exceptions_of_any_rule() -> None:
-    origin = Origin.from_url("http://a.example")
-    decision = Decision(False, Rule(1, EVERYTHING + READABLE, False), "*")
-    for error in (
-        RobotsDisallowed(origin, decision),
-        RobotsUnreachable(origin, EVERYTHING + READABLE, 2),
-    ):
-        assert str(error).isprintable()
-        assert READABLE in str(error)
 
 
 async def test_sitemap_lines_without_end(sites: Sites) -> None:

@@ -110,21 +110,21 @@ LOGGING = {f"logging.{name}" for name in ("getLogger", "Logger", "LoggerAdapter"
            "exception", "critical", "fatal", "log", "basicConfig")}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_every_module_has_its_logger_from_one_place(name: str) -> None:
-    module = importlib.import_module(name)
-    assert module.__file__ is not None
-    if name == "scrapy_rep.engine.log":
-        return
+def test_every_module_has_its_logger_from_one_place() -> None:
     found = {}
-    for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8"))):
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in LOGGING:
-            found[node.lineno] = ast.unparse(node)
-        if isinstance(node, ast.Attribute) and node.attr == "logger":
-            found[node.lineno] = "a logger of somebody else's"
-        if isinstance(node, ast.ImportFrom) and node.module == "logging":
-            found[node.lineno] = "from logging import"
+    for name in MODULES:
+        module = importlib.import_module(name)
+        assert module.__file__ is not None
+        if name == "scrapy_rep.engine.log":
+            continue
+        for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in LOGGING:
+                found[name, node.lineno] = ast.unparse(node)
+            if isinstance(node, ast.Attribute) and node.attr == "logger":
+                found[name, node.lineno] = "a logger of somebody else's"
+            if isinstance(node, ast.ImportFrom) and node.module == "logging":
+                found[name, node.lineno] = "from logging import"
+        for value in vars(module).values():
+            if isinstance(value, logging.Logger):
+                assert get_logger(value.name).filters == value.filters != []
     assert found == {}, "use scrapy_rep.engine.log.get_logger"
-    for value in vars(module).values():
-        if isinstance(value, logging.Logger):
-            assert get_logger(value.name).filters == value.filters != []

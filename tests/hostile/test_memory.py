@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy import Request, signals
+from scrapy import Request
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.engine import log
@@ -208,35 +208,38 @@ def _no_trace_is_left() -> Iterator[None]:
 BUDGET = {"REP_CACHE_MAX_BYTES": 2_000_000}
 
 
-@pytest.mark.usefixtures("_no_trace_is_left")
-async def test_a_crawl_of_noise(sites: Sites) -> None:
+def noisy(sites: Sites) -> list[Site]:
     """Five megabytes of it, that no compression makes smaller."""
-    noisy = [sites.add(robots=answer(noise(500_000))) for _ in range(10)]
-    result = await crawl(Weighed, BUDGET, steps=[site.url("/x") for site in noisy])
-    assert result.spider.outcomes == ["ok"] * 10  # type: ignore[attr-defined]
-    assert result.spider.kept < 3_000_000  # type: ignore[attr-defined]
+    return [sites.add(robots=answer(noise(500_000))) for _ in range(10)]
 
 
-@pytest.mark.usefixtures("_no_trace_is_left")
-async def test_a_crawl_of_rules(sites: Sites) -> None:
+def heavy(sites: Sites) -> list[Site]:
     """Parsed they take five megabytes, packed a sixth of one: none is fetched again."""
     body = many(lambda n: b"Disallow: /%x" % n)
-    heavy = [sites.add(robots=answer(body)) for _ in range(12)]
-    pages = [site.url("/page") for _ in range(2) for site in heavy]
-    result = await crawl(Weighed, BUDGET, steps=pages)
-    assert result.spider.outcomes == ["ok"] * 24  # type: ignore[attr-defined]
-    assert [site.robots_fetches for site in heavy] == [1] * 12
-    assert result.spider.kept < 3_000_000  # type: ignore[attr-defined]
+    return [sites.add(robots=answer(body)) for _ in range(12)]
+
+
+def far_away(sites: Sites) -> list[Site]:
+    """Each hop adds as much to the path as clients take in a header, three times that in percent
+    escapes. Not only entries would keep that: Python's urlsplit() remembers its last 128 URLs."""
+    return [chained(sites.add()) for _ in range(20)]
 
 
 @pytest.mark.usefixtures("_no_trace_is_left")
-async def test_a_crawl_of_long_redirects(sites: Sites) -> None:
-    """Each hop adds as much to the path as clients take in a header, three times that in percent
-    escapes. Not only entries would keep that: Python's urlsplit() remembers its last 128 URLs."""
-    long = [chained(sites.add()) for _ in range(20)]
-    result = await crawl(Weighed, BUDGET, steps=[site.url("/x") for site in long])
-    assert result.spider.outcomes == ["ok"] * 20  # type: ignore[attr-defined]
-    assert result.spider.kept < 4_000_000  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    ("make", "times", "most"),
+    [(noisy, 1, 3_000_000), (heavy, 2, 3_000_000), (far_away, 1, 4_000_000)],
+)
+async def test_what_a_crawl_keeps(
+    sites: Sites, make: Callable[[Sites], list[Site]], times: int, most: int
+) -> None:
+    some = make(sites)
+    result = await crawl(Weighed, BUDGET, steps=[one.url("/page") for one in some] * times)
+    assert isinstance(result.spider, Weighed)
+    assert result.spider.outcomes == ["ok"] * len(some) * times
+    assert result.spider.kept < most
+    if make is heavy:
+        assert [one.robots_fetches for one in some] == [1] * len(some)
 
 
 def chained(site: Site) -> Site:
@@ -342,22 +345,6 @@ async def test_what_is_forgotten_seeds_once_all_the_same(
     for site in many:
         assert sorted(site.pages_asked) == ["/0", "/1", "/2", "/a", "/b", "/map.xml"]
     assert sorted(discovered.urls) == sorted(site.url("/map.xml") for site in many)
-
-
-async def test_a_host_that_no_name_can_be(sites: Sites) -> None:
-    """It has no origin: nothing is kept of it, and nothing asked for."""
-    opened: list[Any] = []
-    name = "http://" + "a." * 1_000 + "example/"
-    result = await crawl(
-        [name, sites.add().url("/")],
-        signal_handlers={
-            signals.request_reached_downloader: lambda request: opened.append(request)
-        },
-    )
-    assert type(result.failure(name)).__name__ == "RobotsUnreachable"
-    assert result.stat("rep/invalid_url") == 1
-    assert {request.url for request in opened}.isdisjoint([name])
-    assert len(str(result.failure(name))) < 500
 
 
 def test_tdmrep_files_with_many_locations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@ decisions stay right. Here: files of SqliteStorage, disks, classes of the user's
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import Entry, SqliteStorage, Storage
-from tests.helpers.behaviours import RULES, answer
+from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
-from tests.helpers.files import BROKEN, Disk, aside, ask, change
+from tests.helpers.files import Disk, aside, ask, change
 from tests.helpers.held import origin_of
-from tests.helpers.log import lines, warnings
-from tests.helpers.servers import Site, Sites
+from tests.helpers.log import lines
+from tests.helpers.servers import Sites
 from tests.helpers.storing import (
-    EARNED,
     assert_quiet,
     in_a_file,
     make_impatient,
@@ -37,11 +36,6 @@ from tests.helpers.storing import (
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     make_impatient(monkeypatch)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "robots.sqlite"
 
 
 @pytest.fixture
@@ -63,19 +57,6 @@ async def test_no_place_for_a_file(sites: Sites, tmp_path: Path) -> None:
 
 
 @pytest.mark.loop
-async def test_a_broken_file_is_set_aside_and_a_new_one_used(
-    sites: Sites, path: Path, in_file: dict[str, Any]
-) -> None:
-    BROKEN["damaged within"](path)
-    content = path.read_bytes()
-    known = some(sites, 2)
-    said = warning(await visit(known, in_file))
-    [kept] = aside(path)
-    assert kept.name in said
-    assert kept.read_bytes() == content
-    assert_quiet(await visit(known, in_file, fetched=[0, 0]))
-
-
 async def test_overwritten_in_the_middle(sites: Sites, path: Path, in_file: dict[str, Any]) -> None:
     filled = SqliteStorage(path)
     filled.save_many([rules(f"http://{n}.example:80", b"%d" % n * 100) for n in range(1000)])
@@ -115,17 +96,18 @@ async def test_a_locked_file_is_reported_and_used_again_when_free(
 async def test_what_is_broken_in_the_file_is_fetched_again(
     sites: Sites, path: Path, in_file: dict[str, Any]
 ) -> None:
-    """Entries of a newer form, and bodies: one warning for all, and it is mended by that."""
-    known = [sites.add(robots=f"{RULES}# {number}") for number in range(3)]
+    """Entries, and bodies: one warning for all, and it is mended by that."""
+    known = [sites.add(robots=f"{RULES}# {number}") for number in range(5)]
     await visit(known, in_file)
-    newer = '{"schema":99,"origin":{"like":"nobody knows"}}'
-    change(path, "UPDATE entries SET header = ? WHERE origin = ?", newer, origin_of(known[1]))
+    too_large = json.dumps({**json.loads(rules(origin_of(known[2])).header()), "fetched_at": 1e300})
+    headers = ['{"schema":99,"origin":{"like":"nobody knows"}}', too_large, b"\xff\xfe{}"]
+    for site, header in zip(known[1:], headers, strict=False):
+        change(path, "UPDATE entries SET header = ? WHERE origin = ?", header, origin_of(site))
     damage = "UPDATE bodies SET packed = x'aa' WHERE sha256 = (SELECT sha256 FROM entries WHERE origin = ?)"
-    change(path, damage, origin_of(known[2]))
-    said = warning(await visit(known, in_file, fetched=[0, 1, 1]))
-    assert "Ignoring the robots.txt cache's entry for" in said
-    assert origin_of(known[1]) in said
-    assert_quiet(await visit(known, in_file, fetched=[0, 0, 0]))
+    change(path, damage, origin_of(known[4]))
+    said = warning(await visit(known, in_file, fetched=[0, 1, 1, 1, 1]))
+    assert f"Ignoring the robots.txt cache's entry for {origin_of(known[1])}" in said
+    assert_quiet(await visit(known, in_file, fetched=[0] * 5))
 
 
 # Disks
@@ -136,29 +118,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     made = Disk(tmp_path / "disk", "600k")
     yield made
     made.close()
-
-
-def large(sites: Sites, count: int) -> list[Site]:
-    """Sites whose files can't be made smaller than 10,000 bytes."""
-    return [
-        sites.add(robots=answer(RULES.encode() + b"#" + os.urandom(10_000).hex().encode()))
-        for _ in range(count)
-    ]
-
-
-@pytest.mark.process
-async def test_there_is_room_again(sites: Sites, disk: Disk) -> None:
-    """What does not fit is not kept, what was kept is not lost, and what waits is saved in the end."""
-    settings, path = in_a_file(disk.folder), disk.folder / "robots.sqlite"
-    many = large(sites, 5)
-    result = await visit(many, settings, disk.fill, nothing, nothing, disk.filler.unlink)
-    # One for each time that there was none: SQLite makes some room itself when it cleans up.
-    told, again = len(warnings(result, without=EARNED)), len(lines(result, "works again"))
-    assert told == again >= 1
-    assert "database or disk is full" in warnings(result, without=EARNED)[0]
-    assert_quiet(await visit(many, settings, fetched=[0] * 5))
-    assert aside(path) == []
-    assert ask(path, "PRAGMA integrity_check") == "ok"
 
 
 @pytest.mark.process

@@ -24,9 +24,9 @@ PAGES = 10
 
 
 @pytest.fixture
-def settings(redis_server: RedisServer) -> dict[str, Any]:
-    """As docs/cache.md has them, but for the timeout: who is killed may be asking at that moment."""
-    return {
+def fleet(tmp_path: Path, redis_server: RedisServer) -> Iterator[Fleet]:
+    """As docs/cache.md has it, but for the timeout: who is killed may be asking at that moment."""
+    settings: dict[str, Any] = {
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
         "SCHEDULER_PERSIST": True,
         "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
@@ -34,10 +34,6 @@ def settings(redis_server: RedisServer) -> dict[str, Any]:
         "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
         "REP_DOWNLOAD_TIMEOUT": 2,
     }
-
-
-@pytest.fixture
-def fleet(tmp_path: Path, settings: dict[str, Any]) -> Iterator[Fleet]:
     one = Fleet(tmp_path, settings)
     yield one
     one.close()

@@ -25,11 +25,6 @@ CREATE TABLE IF NOT EXISTS pairs (a TEXT, b TEXT, n INTEGER, PRIMARY KEY (a, b))
 FILLER = "x" * 3000
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal.sqlite"
-
-
 def journal_of(path: Path | None) -> Journal:
     return Journal(path, SCHEMA, None, "it is tried again", "it is lost")
 

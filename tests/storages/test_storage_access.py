@@ -13,12 +13,6 @@ from scrapy_rep.storages.client import Claim
 from tests.helpers.held import a_while
 from tests.helpers.storing import LEASE, NOW, A, B, Hanging, World, always, missing, never, rules
 
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
-
-
 # What a claim says
 
 

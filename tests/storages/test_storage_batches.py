@@ -4,17 +4,14 @@ it works again."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.storages import Entry, SqliteStorage, Storage, UnreadableEntry, client
+from scrapy_rep.storages import Entry, UnreadableEntry, client
 from scrapy_rep.storages.client import Claim, StorageClient
 from tests.helpers.crawling import captured_log
 from tests.helpers.log import lines
-from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.storing import NOW, A, B, Hanging, Watched, World, always, missing, never, rules
 
 FULL = OSError(28, "No space left on device")
@@ -164,14 +161,10 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
     assert len(lines(records, level="WARNING")) == 1
 
 
-@pytest.mark.parametrize("under_way", ["save", "purge"])
-async def test_a_claim_is_next_after_a_save_or_purge(world: World, under_way: str) -> None:
+async def test_a_claim_is_next_after_a_save(world: World) -> None:
     """What is still to be saved or purged is done after it, however long it has waited."""
-    slow = Hanging(world, under_way)
-    if under_way == "purge":
-        world.access.purge()
-    else:
-        world.access.publish(missing(ORIGINS[0]))
+    slow = Hanging(world, "save")
+    world.access.publish(missing(ORIGINS[0]))
     await slow.begins()
     for origin in ORIGINS[1:]:
         world.access.publish(missing(origin))
@@ -181,9 +174,9 @@ async def test_a_claim_is_next_after_a_save_or_purge(world: World, under_way: st
     await maybe_deferred_to_future(claim)
     await world.settle()
     names = world.storage.names()
-    assert names[:4] == [under_way, "load", "lease", "load"]
-    assert names.count("save") == (900 if under_way == "save" else 899)
-    assert under_way == "purge" or "purge" in names[4:]
+    assert names[:4] == ["save", "load", "lease", "load"]
+    assert names.count("save") == 900
+    assert "purge" in names[4:]
 
 
 async def test_claims_are_answered_between_slices_of_a_purge(
@@ -205,15 +198,6 @@ async def test_claims_are_answered_between_slices_of_a_purge(
     assert (await maybe_deferred_to_future(claim)).granted
     await world.settle()
     assert world.storage.names() == ["slice", "load", "lease", "load", "slice", "slice"]
-
-
-async def test_a_claim_sees_what_is_not_saved_yet(world: World) -> None:
-    world.storage.fails["save"] = FULL
-    world.access.publish(rules())
-    await world.settle()
-    world.storage.calls.clear()
-    assert await world.access.claim(A, always) == Claim(rules(), granted=False)
-    assert world.storage.calls == []
 
 
 async def test_what_could_not_be_saved_is_saved_later_but_replaces_nothing_newer(
@@ -290,29 +274,3 @@ async def test_leases_of_a_users_class_may_be_nonsense(world: World) -> None:
     assert claims == [Claim(None, granted=True)] * 3
     assert len(lines(records, level="WARNING")) == 1
     await world.access.close()
-
-
-@pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_server)])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    if request.param == "sqlite":
-        return SqliteStorage(tmp_path / "robots.sqlite")
-    from scrapy_rep.storages import RedisStorage
-
-    server: RedisServer = request.getfixturevalue("redis_server")
-    server.flush()
-    return RedisStorage(server.url, "test", 1000.0)
-
-
-def test_batches_of_each_storage_do_what_single_calls_do(shared: Storage) -> None:
-    entries = [rules(A), missing(B), *map(missing, ORIGINS[:300])]
-    shared.save_many(entries)
-    assert shared.load_many([entry.origin for entry in entries]) == {
-        entry.origin: entry for entry in entries
-    }
-    assert shared.load_many([A, "http://unknown:80"]) == {A: shared.load(A)}
-    assert shared.lease(A, "other", 60.0)
-    assert shared.lease_many([A, *ORIGINS[:300]], "me", 60.0) == set(ORIGINS[:300])
-    assert shared.lease_many([A, ORIGINS[0], ORIGINS[1]], "other", 60.0) == {A}
-    shared.release_many([A, ORIGINS[0]], "me")
-    assert shared.lease_many([A, ORIGINS[0], ORIGINS[1]], "third", 60.0) == {ORIGINS[0]}
-    shared.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -207,6 +208,21 @@ def test_a_lease_is_one_owners(kind: Kind) -> None:
 
 
 @if_shared
+def test_batches_do_what_single_calls_do(storage: Storage) -> None:
+    many = [f"http://{number}.test:80" for number in range(300)]
+    entries = [rules(A), missing(B), *map(missing, many)]
+    storage.save_many(entries)
+    found = storage.load_many([entry.origin for entry in entries])
+    assert found == {entry.origin: entry for entry in entries}
+    assert storage.load_many([A, "http://unknown:80"]) == {A: storage.load(A)}
+    assert storage.lease(A, "other", 60.0)
+    assert storage.lease_many([A, *many], "me", 60.0) == set(many)
+    assert storage.lease_many([A, *many[:2]], "other", 60.0) == {A}
+    storage.release_many([A, many[0]], "me")
+    assert storage.lease_many([A, *many[:2]], "third", 60.0) == {many[0]}
+
+
+@if_shared
 def test_one_of_many_gets_the_lease(kind: Kind) -> None:
     kind.new().save(missing(B))  # the file is there
     storages = [kind.new() for _ in range(8)]
@@ -235,6 +251,28 @@ def together(work: Callable[[int], None], count: int) -> None:
         one.start()
     for one in threads:
         one.join(60)
+
+
+def test_memory_forgets_the_least_recently_used() -> None:
+    """Large ones among themselves, too, which go before the others."""
+    storage = MemoryStorage(3, 4_000)
+    small, large = [rules(f"http://{n}:80") for n in range(4)], [A, B, "http://c:80"]
+
+    def origins() -> set[str]:
+        return set(all_of(storage))
+
+    for entry in small[:3]:
+        storage.save(entry)
+    storage.load(small[0].origin)
+    storage.save(small[3])
+    assert origins() == {small[n].origin for n in (0, 2, 3)}
+    storage = MemoryStorage(10, 4_000)
+    storage.save(small[0])
+    for origin in large[:2]:
+        storage.save(rules(origin, os.urandom(1_200)))
+    storage.load(A)
+    storage.save(rules(large[2], os.urandom(1_200)))
+    assert origins() == {small[0].origin, A, large[2]}
 
 
 def test_a_storage_can_be_closed_at_any_time(kind: Kind) -> None:

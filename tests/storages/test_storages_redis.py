@@ -312,10 +312,7 @@ def test_url_prefix_and_expiry_come_from_its_own_settings(
     assert client.keys() == []
     other.close()
     storage.close()
-
-
-def test_the_url_of_scrapy_redis(redis_server: RedisServer, client: Any) -> None:
-    storage = from_settings(REDIS_URL=redis_server.url)
+    storage = from_settings(REDIS_URL=redis_server.url)  # that of scrapy-redis
     storage.save(missing())
     assert client.keys() == [f"scrapy-rep:entry:{A}".encode()]
     storage.close()

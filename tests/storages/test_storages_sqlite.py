@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,6 @@ from tests.helpers.files import ask, change
 from tests.helpers.storing import NOW, A, B, rules
 
 HOUR = 3600.0
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "robots.sqlite"
-
-
-@pytest.fixture
-def storage(path: Path) -> Iterator[SqliteStorage]:
-    made = SqliteStorage(path)
-    yield made
-    made.close()
 
 
 # Where it is

@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,18 +20,6 @@ from tests.helpers.rows import every_row
 from tests.helpers.storing import NOW, A, B, missing, rules
 
 HOUR = 3600.0
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "robots.sqlite"
-
-
-@pytest.fixture
-def storage(path: Path) -> Iterator[SqliteStorage]:
-    made = SqliteStorage(path)
-    yield made
-    made.close()
 
 
 FIRST: tuple[Callable[[SqliteStorage], object], ...] = (
@@ -135,21 +123,19 @@ def test_a_newer_version_is_left_alone(storage: SqliteStorage, path: Path) -> No
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
-@pytest.mark.parametrize("existing", [True, False], ids=["beside a file", "alone"])
-def test_garbage_of_a_killed_process(
-    storage: SqliteStorage, path: Path, suffix: str, existing: bool
-) -> None:
-    if existing:
-        storage.save(rules())
+def test_garbage_of_a_killed_process(storage: SqliteStorage, path: Path, suffix: str) -> None:
+    """Beside a file, and alone."""
+    storage.save(rules())
+    for kept in (rules(), None):
         storage.close()
-    else:
-        path.touch()
-    path.with_name(path.name + suffix).write_bytes(b"\xaa" * 40_000)
-    with captured_log() as records:
-        assert storage.load(A) == (rules() if existing else None)
-        storage.save(missing(B))
-        assert storage.load(B) == missing(B)
-    assert warnings(records) == aside(path) == []
+        if kept is None:
+            path.write_bytes(b"")
+        path.with_name(path.name + suffix).write_bytes(b"\xaa" * 40_000)
+        with captured_log() as records:
+            assert storage.load(A) == kept
+            storage.save(missing(B))
+            assert storage.load(B) == missing(B)
+        assert warnings(records) == aside(path) == []
 
 
 @pytest.mark.parametrize("file", ["as it was", "written over"])

@@ -25,11 +25,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 60.0)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "robots.sqlite"
-
-
 def overwrite(path: Path) -> None:
     """From the second page on, while it is open."""
     with path.open("r+b") as file:
