@@ -228,12 +228,12 @@ async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
     meta = {"dont_obey_robotstxt": True, "download_slot": "one"}
     record, left = Record(), []
 
-    def request_left_downloader(request: Request) -> None:
+    def request_reached_downloader(request: Request) -> None:
         if request.url in urls:
             left.append(urls.index(request.url))
 
     record.on_resolved = lambda: busy.open() if len(record.resolved) == 4 else None
-    record.handlers[scrapy_signals.request_left_downloader] = request_left_downloader
+    record.handlers[scrapy_signals.request_reached_downloader] = request_reached_downloader
     first = Request(page, meta=meta, priority=9)
     await record.crawl([first, *requests], CONCURRENT_REQUESTS_PER_DOMAIN=1)
     assert left == [3, 2, 1, 0]
