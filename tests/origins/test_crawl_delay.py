@@ -119,7 +119,9 @@ def a_rate_is_a_delay_and_visit_times_are_told(sites: Sites) -> Case:
         assert_paced(site, 0.25, 3)
         line = f"Waiting 0.25 s between requests to {origin_of(site)}: request-rate in line 2 of"
         assert line in result.log
-        assert "asks for visits only at 0600-0845 UTC (line 3); visit-time is not obeyed" in result.log
+        assert (
+            "asks for visits only at 0600-0845 UTC (line 3); visit-time is not obeyed" in result.log
+        )
         assert "\nvisit-time of 1 origin, not obeyed" in result.log
         assert result.stat("rep/visit_time/origins") == 1
 
