@@ -1,7 +1,7 @@
 """The tests, on a machine that has Python and nothing else.
 
     python3 tests/run.py                what a change has to pass: some minutes
-    python3 tests/run.py quick          while you write it: no processes, two minutes
+    python3 tests/run.py quick          while you write it: no processes, a minute and a half
     python3 tests/run.py everything     before a release: all tests in every mode
     python3 tests/run.py fuzz           much new input for each parser
 
