@@ -289,12 +289,12 @@ class SitemapLog:
         assert reader.kind is not None
         rejected = {reason: count for reason, count in selection.rejected.items() if count}
         nothing = bool(rejected and not selection.accepted)
-        self._count("rep/sitemaps/fetched")
-        self._count("rep/sitemaps/urls", reader.count)
+        self._context.stats.inc_value("rep/sitemaps/fetched")
+        self._context.stats.inc_value("rep/sitemaps/urls", reader.count)
         if selection.undated:
-            self._count("rep/sitemaps/undated", selection.undated)
+            self._context.stats.inc_value("rep/sitemaps/undated", selection.undated)
         if nothing:
-            self._count("rep/sitemaps/nothing_taken")
+            self._context.stats.inc_value("rep/sitemaps/nothing_taken")
         for reason, count in rejected.items():
             self._context.stats.inc_value(reason.value, count)
         self._record(
@@ -326,12 +326,9 @@ class SitemapLog:
             message = "Sitemap %(url)s: %(why)s"
             self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
 
-    def _count(self, name: str, count: int = 1) -> None:
-        self._context.stats.inc_value(name, count)
-
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
-        self._count("rep/sitemaps/failed")
+        self._context.stats.inc_value("rep/sitemaps/failed")
         self._record(sitemap, failed=why)
         message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
         if expected:
@@ -356,7 +353,7 @@ class SitemapLog:
 
     def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
         """Log that all entries of *sitemap* are on other hosts, none of which lists it."""
-        self._count("rep/sitemaps/nothing_taken")
+        self._context.stats.inc_value("rep/sitemaps/nothing_taken")
         message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
         self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)
 
