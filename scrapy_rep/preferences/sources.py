@@ -181,7 +181,7 @@ class RobotsUsage:
         """Return the statements about *path*: those of the longest matching path, and all signals.
 
         :param path: see :func:`~scrapy_rep.protocol.comparable`
-        :param allowed: whether it may be fetched; ``Content-Usage`` says nothing of what may not
+        :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't apply to it
         """
         best, found = -1, list[Statement]()
         for rules, statement in self.rules if allowed else ():

@@ -327,7 +327,7 @@ KEPT = {"REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage", "REP_RETRY_DEL
 
 
 async def test_answers_come_from_the_cache(sites: Sites, tmp_path: Path) -> None:
-    """What the project's storage has is used; that a file could not be had just now is known too."""
+    """The project's storage answers: with the files it has, and with fetches that have just failed."""
     kept = {**KEPT, "REP_CACHE_PATH": str(tmp_path / "robots.sqlite")}
     site, down = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
     urls = [site.url("/private/x"), down.url("/")]

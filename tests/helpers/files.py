@@ -169,7 +169,7 @@ class Disk:
 
 
 class OnlyInMemory(Scheduler):
-    """Scrapy's own, but nothing of it is on the disk."""
+    """Scrapy's own scheduler, without disk queues."""
 
     def _dq(self) -> None:
         return None

@@ -43,8 +43,8 @@ def robots(
 
 
 class _Process:
-    """Stands in for Scrapy's `CrawlerProcess`, in another thread. Its crawl runs in the event loop of the
-    test, whoever started it waits for it."""
+    """Stands in for Scrapy's `CrawlerProcess`, in another thread. Its crawl runs in the test's event
+    loop; the thread that started it waits for it."""
 
     loop: asyncio.AbstractEventLoop
 

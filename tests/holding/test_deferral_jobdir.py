@@ -1,5 +1,5 @@
-"""Held requests under JOBDIR, over several runs; the pausing of a crawl; and that nothing of a request is lost by
-holding it."""
+"""Held requests under JOBDIR, over several runs; paused crawls; and requests that come back from the hold
+unchanged."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def ftp(tmp_path: Path, ftp_site: FtpSite) -> Ftp:
 @pytest.mark.scrapy_api
 @pytest.mark.loop
 async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp) -> None:
-    """As `anonymous`, whoever fetches the page."""
+    """robots.txt is fetched as `anonymous`, whatever login the page needs."""
     site = ftp(RULES)
     login = {"ftp_user": "alice", "ftp_password": "secret"}
     result = await crawl([Request(site.url("/private"), meta=login), site.url("/public")])

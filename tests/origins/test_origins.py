@@ -64,7 +64,7 @@ def spellings(sites: Sites) -> dict[str, tuple[Site, list[str]]]:
         site = sites.add(robots=RULES, port=80)
         found["port 80"] = site, [f"http://{site.host}{port}/private" for port in ("", ":80")]
     except OSError:
-        pass  # this port cannot be had here
+        pass  # port 80 is taken, or needs privileges
     return found
 
 

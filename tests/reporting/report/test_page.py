@@ -217,7 +217,7 @@ def test_a_page_stays_small(count: int, kilobytes: int) -> None:
 async def test_a_missing_library_costs_the_report_alone(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log says so at the start. Without a report, nothing of it is imported."""
+    """A warning at the start says so. Crawls without a report don't try to import the library."""
     for name in [*sys.modules]:
         if name.startswith(("jinja2", "scrapy_rep.reporting.report.")):
             monkeypatch.delitem(sys.modules, name)
