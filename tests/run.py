@@ -72,20 +72,23 @@ def main(arguments: list[str]) -> int:
     python = make_environment(ENVIRONMENT)
     if not (ENVIRONMENT / INSTALLED).exists():
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, "tox>=4.24"], check=True)
+        # With uv, the environments take ten seconds instead of two minutes.
+        subprocess.run([*install, "tox>=4.24", "tox-uv"], check=True)
         (ENVIRONMENT / INSTALLED).touch()
     tox = [str(python), "-m", "tox"]
     if arguments and arguments[0] != "everything":
         if any("-reactor" in one for one in arguments) and not NEWEST.exists():
             status_of([*tox, "run", "-e", "newest", "--notest"])
         return status_of([*tox, "run", *tox_arguments(arguments)])
-    parallel = [*tox, "run-parallel", "--parallel-no-spinner"]
-    print("Making the environments: a minute", flush=True)
-    # What goes wrong is told below.
-    status_of([*parallel, "--notest"], stdout=subprocess.DEVNULL)
+    print("Making the environments: half a minute", flush=True)
+    parallel = ["run-parallel", "--parallel-no-spinner"]
+    if status_of([*tox, *parallel, "--notest"], stdout=subprocess.DEVNULL):
+        # pip's settings, an index of one's own say, aren't uv's. What else goes wrong is told below.
+        tox += ["--runner", "virtualenv"]
+        status_of([*tox, *parallel, "--notest"], stdout=subprocess.DEVNULL)
     # Those that measure time run with the newest alone.
     newest = status_of([*tox, "run", "-e", "newest", *tox_arguments(arguments)])
-    return status_of([*parallel, "-e", TOGETHER, *tox_arguments(arguments)]) or newest
+    return status_of([*tox, *parallel, "-e", TOGETHER, *tox_arguments(arguments)]) or newest
 
 
 def status_of(command: list[str], stdout: int | None = None) -> int:
