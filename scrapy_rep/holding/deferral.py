@@ -28,9 +28,8 @@ from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.lifecycle import Stage
-from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import text_of
-from scrapy_rep.engine.timers import Alarm, PeriodicTask
+from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.handing_back import HandingBack

@@ -17,7 +17,7 @@ from twisted.internet.defer import DeferredList, succeed
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import Slices, pause
+from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.hold import Held, announce, dumps
 from scrapy_rep.origins.requests import origin_of

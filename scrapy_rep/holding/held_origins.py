@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import counted, duration
+from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.holding.hold import Held, HeldOrigin, Hold, announce
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin

@@ -242,17 +242,17 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
 
             async def seeding() -> None:
                 events.append("SEEDING")
-                engine.before_closing(Stage.COUNTING, step("late"))
+                engine.before_closing(Stage.HOLDING, step("late"))
 
             engine.before_closing(Stage.COMMAND, fail)
-            for stage in (Stage.COUNTING, Stage.HOLDING, Stage.COMMAND):
+            for stage in (Stage.HOLDING, Stage.COMMAND):
                 EngineAccess(self.crawler).before_closing(stage, step(stage.name))
             engine.before_closing(Stage.SEEDING, seeding)
             _async(self.crawler.engine)
 
     result = await crawl(Closing, requests=[sites.add().url("/x")])
     assert result.reason == "way"
-    assert events == ["COMMAND", "SEEDING", "HOLDING", "COUNTING", "late"]
+    assert events == ["COMMAND", "SEEDING", "HOLDING", "late"]
     [error] = [one.getMessage() for one in result.records if one.levelname == "ERROR"]
     assert error.startswith("Bug in scrapy-rep: the work before closing failed.")
 
