@@ -257,12 +257,10 @@ class Deferral(ResolutionListener):
         if held_origin.count:
             self._table.pin(state.origin)
             self.held.log.unreachable(held_origin)
-        if held_origin.waiting:
-            self.held.warn_full(held_origin.origin)
-            drop = Drop.of(state)._replace(for_room=True)
-            for held in self.held.take_waiting(held_origin):
-                if not self.handing_back.one(held.request, held.since):
-                    self.releases.let_out(held.request, drop)
+        for held in self.held.take_waiting(held_origin):
+            if not self.handing_back.one(held.request, held.since):
+                self.held.warn_full(held_origin.origin)
+                self.releases.let_out(held.request, Drop.of(state)._replace(for_room=True))
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Give up: after a misconfiguration or a bug, retrying can't help."""

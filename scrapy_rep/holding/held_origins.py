@@ -32,7 +32,7 @@ logger = get_logger(__name__)
 # An origin may hold this many times the room that is left: there is always room for one more origin
 # ("dynamic thresholds", as in network switches).
 _SHARE = 10
-# At most this many are held of a scheduler that outlives the process, or is shared, without a JOBDIR.
+# At most this many are held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
 _MOST_SHARED = 1000
 # An origin that holds this many or fewer is not greedy, however small the hold.
 _FEW = 3
@@ -195,7 +195,7 @@ class HeldOrigins:
         return self._weight < self._most_waiting and self._unheld + self._total < limit
 
     def limit_memory(self) -> None:
-        """Hold fewer: the scheduler outlives the process, and a kill should lose little."""
+        """Hold fewer: the scheduler can have them back, and a kill should lose little."""
         self._most = min(self._most, _MOST_SHARED)
 
     def warn_full(self, origin: Origin) -> None:
