@@ -74,6 +74,8 @@ class Gate:
         self._checks = 0
         self._nothing_else = False
         """Whether there is no room for all that the scheduler has."""
+        self._rests = False
+        """Whether the scheduler will be asked again after a rest."""
         self._idle_since: float | None = None
         self._idle_after = context.settings.defer_idle
         self._step = _STEP
@@ -132,6 +134,15 @@ class Gate:
                 return request
         self._context.engine.wake()
         return None
+
+    def _rest(self) -> None:
+        if not self._rests:
+            self._rests = True
+            call_later(_REST_SECONDS, self._rested)
+
+    def _rested(self) -> None:
+        self._rests = False
+        self._context.engine.wake()
 
     def has_pending_requests(self) -> bool:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
@@ -210,7 +221,7 @@ class Gate:
         elif self._deferral.handing_back.one(request, since):
             if self._deferral.handing_back.came_last(request):
                 self._nothing_else = True
-                call_later(_REST_SECONDS, self._context.engine.wake)
+                self._rest()
         else:
             self._held.warn_full(origin)
             self._releases.verdicts[request] = advice

@@ -110,3 +110,24 @@ async def test_spiders_that_fetch_work_when_idle_get_it(sites: Sites) -> None:
     )
     assert set(result.responses) == {*urls(down, 10), *urls(site, 10)}
     assert_clean(result)
+
+
+async def test_a_scheduler_with_nothing_else_is_asked_once_a_rest(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the engine looks meanwhile, as it does after each page."""
+    rests: list[float] = []
+    monkeypatch.setattr(
+        "scrapy_rep.holding.gate.call_later", lambda seconds, _: rests.append(seconds)
+    )
+    down, site, more = one_is_down(sites)
+    wanted = [*urls(down, 10), *urls(site, 10)]
+    settings = {"CONCURRENT_REQUESTS": 1, "DOWNLOAD_DELAY": 0.05}
+    result = await crawl(
+        OpeningSpider,
+        {**SLOW, **settings, "SCHEDULER": ByPriority, "REP_DEFER_MAX_REQUESTS": 3},
+        requests=wanted,
+        **more,
+    )
+    assert set(result.responses) == set(wanted)
+    assert len(rests) == 1
