@@ -19,7 +19,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.reporting import audit_trail as trail
-from scrapy_rep.reporting.decision_log import Feed
+from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.record import OTHERS
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import in_turn

@@ -22,7 +22,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import clean, counted, date, text_of
 from scrapy_rep.protocol import Origin
-from scrapy_rep.reporting.decision_log import Feed
+from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.record import OUTCOMES, Listener, Record
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Report(Listener):
                 extra=self._context.extra,
             )
 
-    async def write(self) -> None:
+    async def end(self) -> None:
         """Write the page. Failures are logged."""
         values: dict[str, object] = {"uri": self._feed}
         try:
