@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scrapy_rep.engine.log import BoundedSet
 from scrapy_rep.engine.text import clean, iso, json_line
@@ -24,8 +24,10 @@ from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.entry import UnreadableEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_rep.engine.log import Isolation
-    from scrapy_rep.origins.flights import Flight, Resolution
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin, Rule
 
@@ -200,8 +202,9 @@ class Found(NamedTuple):
     @classmethod
     def of(cls, resolution: Resolution) -> Found:
         """Return what a resolution says."""
-        entry, answer, flight = resolution.state.entry, resolution.answer, _asked(resolution)
-        fetches = flight.fetches if flight is not None else 0
+        entry, answer, flight = resolution.state.entry, resolution.answer, resolution.flight
+        asked = flight is not None and answer is not None and answer.asked
+        fetches = flight.fetches if flight is not None and asked else 0
         if entry.unreachable_since is not None:
             error = answer.error if answer is not None else None
             return cls("unreachable", kind_of(entry.error, error), fetches)
@@ -216,7 +219,7 @@ def answer_fields(resolution: Resolution, found: Found, delay: float, now: float
 
     :param delay: seconds between requests, as far as ``REP_CRAWL_DELAY`` grants it
     """
-    state, answer, flight = resolution.state, resolution.answer, _asked(resolution)
+    state, answer, flight = resolution.state, resolution.answer, resolution.flight
     entry = state.entry
     failed = found.outcome == "unreachable"
     has_body = not failed and entry.has_copy
@@ -224,7 +227,7 @@ def answer_fields(resolution: Resolution, found: Found, delay: float, now: float
     about = {
         "outcome": found.outcome,
         "stored": answer is None,
-        "asked": iso(flight.asked_at, _MS) if flight is not None else None,
+        "asked": iso(flight.asked_at, _MS) if flight is not None and found.fetches else None,
         "fetches": found.fetches,
         "hops": answer.hops if answer is not None else entry.hops,
         "bytes": len(cut(_body_of(resolution))) if has_body else None,
@@ -242,11 +245,6 @@ def answer_fields(resolution: Resolution, found: Found, delay: float, now: float
         "reason": entry.error if failed else note or None,
         "answer": about,
     }
-
-
-def _asked(resolution: Resolution) -> Flight | None:
-    answer = resolution.answer
-    return resolution.flight if answer is not None and answer.asked else None
 
 
 def _body_of(resolution: Resolution) -> bytes:
@@ -288,6 +286,46 @@ _RULE_LENGTH = 500
 _NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
 
 
+RowT = TypeVar("RowT")
+
+
+class Rows(dict[Any, RowT]):
+    """Rows by key, in bounded memory: beyond a limit, the half that comes last in an order is forgotten."""
+
+    def __init__(
+        self,
+        limit: int,
+        order: Callable[[RowT], Any],
+        forget: Callable[[RowT], None] = lambda _: None,
+    ) -> None:
+        """:param forget: is called with each row that is forgotten"""
+        super().__init__()
+        self._limit, self._order, self._forget = limit, order, forget
+        self._seen = BoundedSet()
+        self.all = 0
+        """How many there were."""
+
+    def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
+        """Return the row of *key*, a new one if there is none."""
+        found = self.get(key)
+        if found is None:
+            if len(self) >= self._limit:
+                ordered = sorted(self, key=lambda one: self._order(self[one]))
+                for one in ordered[self._limit // 2 :]:
+                    self._forget(self.pop(one))
+            self.all += self._seen.add(key)
+            found = self[key] = make()
+        return found
+
+    def add(self, row: RowT) -> None:
+        """Add a row without a key."""
+        self.row(self.all, lambda: row)
+
+    def top(self, count: int) -> list[RowT]:
+        """Return the first rows."""
+        return sorted(self.values(), key=self._order)[:count]
+
+
 @dataclass(slots=True)
 class DecidingRule:
     """A rule that refused requests."""
@@ -314,7 +352,8 @@ class Counts:
         """By the hash of an origin: a third of the memory."""
         self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._settled: Counter[tuple[str, str]] = Counter()
-        self._rules: dict[tuple[str, str], DecidingRule] = {}
+        self.rules: Rows[DecidingRule] = Rows(_RULES, lambda one: (-one.times, one.first))
+        """Those that refused requests."""
         self._seen = BoundedSet()
 
     def answered(self, origin: Origin, found: Found) -> None:
@@ -346,12 +385,7 @@ class Counts:
 
     def _ruled(self, origin: str, rule: Rule, group: str) -> None:
         key, where = (clean(str(rule)[:_RULE_LENGTH]), group), (origin, rule.line)
-        if key not in self._rules:
-            if len(self._rules) >= _RULES:
-                kept = self.top_rules(_RULES // 2)
-                self._rules = {(one.rule, one.group): one for one in kept}
-            self._rules[key] = DecidingRule(*key, where)
-        found = self._rules[key]
+        found = self.rules.row(key, lambda: DecidingRule(*key, where))
         found.times += 1
         found.origins += self._seen.add((key, origin))
         found.first = min(found.first, where)
@@ -360,7 +394,3 @@ class Counts:
         """Return the number of origins by outcome (a key of :data:`OUTCOMES`) and, of those unreachable,
         why."""
         return Counter(self._latest.values()) + self._settled
-
-    def top_rules(self, count: int) -> list[DecidingRule]:
-        """Return the rules that refused most requests."""
-        return sorted(self._rules.values(), key=lambda one: (-one.times, one.first))[:count]

@@ -1,8 +1,7 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
-It is made from the record alone: `lines.py` reads it, `reading.py` sums up each crawl, in rows that
-`data.py` describes, `findings.py` says what needs a look, `building.py` what differs between crawls;
-`page.html`, `page.css` and `page.js` are the page. A crawl writes its record to a temporary file for
+It is made from the record alone: `reading.py` reads it and sums up each crawl, in rows that `data.py`
+describes; `contents.py` says what needs a look, and what differs between crawls; `page.html`, `page.css` and `page.js` are the page. A crawl writes its record to a temporary file for
 that. Jinja is an extra, imported only when a report is written.
 """
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy_rep.engine.log import Isolation
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.state import OriginTable
-    from scrapy_rep.reporting.report.data import ReportData
+    from scrapy_rep.reporting.report.contents import ReportData
 
 logger = get_logger(__name__)
 
@@ -108,7 +107,7 @@ class Report(Listener):
                 self._file.close()
 
     async def _data(self) -> ReportData:
-        from scrapy_rep.reporting.report.data import ReportData  # most crawls don't need it
+        from scrapy_rep.reporting.report.contents import ReportData  # most crawls don't need it
 
         if self._packed is not None and not self._problem:
             self._packed.close()

@@ -14,9 +14,8 @@ import pytest
 
 from scrapy_rep.reporting.report import reading as module
 from scrapy_rep.reporting.report import render
-from scrapy_rep.reporting.report.data import ReportData
-from scrapy_rep.reporting.report.findings import axis_of
-from scrapy_rep.reporting.report.reading import CrawlSum
+from scrapy_rep.reporting.report.contents import ReportData
+from scrapy_rep.reporting.report.data import Axis
 from tests.helpers.report import NOW, answer, data_of, ended, line, many_lines, started
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"
@@ -32,8 +31,8 @@ def down(at: float, origin: str = A, **about: Any) -> bytes:
     return answer("unreachable", at, origin, reason="HTTP 503", status=503, about=about)
 
 
-def texts(crawl: CrawlSum) -> dict[str, str]:
-    return {one.kind: one.text for one in crawl.findings}
+def texts(data: ReportData) -> dict[str, str]:
+    return {one.kind: one.text for one in data.findings}
 
 
 # -- what happened ---------------------------------------------------------------------------
@@ -123,7 +122,7 @@ def test_not_every_file_is_quoted() -> None:
 def test_what_needs_a_look_is_said_in_sentences() -> None:
     starts = {"refused": 2, "passed": False, "url": f"{A}/x", "why": "line 3", "command": "scrapy"}
     listed = {"found": "listed", "by": f"{A}/robots.txt"}
-    crawl = data_of(
+    data = data_of(
         started(),
         answer("rules", 1, A),
         refused(A, rule="Disallow: /"),
@@ -140,8 +139,8 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         line("usage_item", 4, A, url=f"{A}/1", reason="train-ai: robots.txt, line 3"),
         line("changed", 5, A, change={"added": ["Disallow: /"], "lines_added": 1}),
         ended(9, start_requests=starts, page_dropped=1, usage_dropped=1),
-    ).crawl
-    found = texts(crawl)
+    )
+    found = texts(data)
     assert found["start_requests"].startswith(
         "robots.txt refused every start request (2). The first"
     )
@@ -151,9 +150,9 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         *("start_requests", "closed", "down", "html", "challenge", "redirects"),
         *("sitemaps", "pages", "usage", "changed"),
     }
-    levels = [one.level for one in crawl.findings]
+    levels = [one.level for one in data.findings]
     assert levels == sorted(levels, key=["error", "warning", "note"].index)
-    assert [row.key for row in crawl.answers] == [
+    assert list(data.crawl.answers) == [
         "rules", "html", "challenge", "redirected", "unreachable",
     ]  # fmt: skip
 
@@ -163,14 +162,14 @@ def test_what_the_project_itself_prevents_is_an_error() -> None:
     lines = [
         answer("none", 1, one, reason="NotSupported: no handler", about=about) for one in (A, B)
     ]
-    [finding] = data_of(started(), *lines, ended(2)).crawl.findings
+    [finding] = data_of(started(), *lines, ended(2)).findings
     assert (finding.kind, finding.count, finding.items) == ("configuration", 2, [A, B])
     assert finding.text.endswith("from 2 origins: NotSupported: no handler.")
 
 
 def test_nothing_needs_a_look() -> None:
-    assert data_of(started(), answer("rules", 1, A), ended(2)).crawl.findings == []
-    assert "killed" in texts(data_of(started(), answer("rules", 1, A)).crawl)
+    assert data_of(started(), answer("rules", 1, A), ended(2)).findings == []
+    assert "killed" in texts(data_of(started(), answer("rules", 1, A)))
 
 
 def test_usage_preferences_are_counted_by_purpose() -> None:
@@ -184,7 +183,7 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     dropped = line("usage_request", 2, A, reason="train-ai: robots.txt, line 3: …")
     crawl = data_of(started(), *pages, dropped, ended(3)).crawl
     assert crawl.usage == {"train-ai": {"no": 3, "usage_request": 1}, "search": {"yes": 3}}
-    [statement] = crawl.usage_statements
+    [statement] = crawl.statements
     assert (statement.count, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
 
 
@@ -270,9 +269,10 @@ def test_the_record_of_an_earlier_version_is_read() -> None:
     text = "".join(
         json.dumps({k: v for k, v in one.items() if k != "crawl"}) + "\n" for one in lines
     )
-    crawl = ReportData.read([BytesIO(text.encode())]).crawl
-    assert (crawl.counts["forbidden"], crawl.counts["held"], crawl.all_origins) == (1, 1, 2)
-    assert "killed" not in texts(crawl)
+    data = ReportData.read([BytesIO(text.encode())])
+    crawl = data.crawl
+    assert (crawl.counts["forbidden"], crawl.counts["held"], crawl.all["origins"]) == (1, 1, 2)
+    assert "killed" not in texts(data)
 
 
 @pytest.mark.slow
@@ -287,7 +287,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert tracemalloc.get_traced_memory()[1] < 800_000
     finally:
         tracemalloc.stop()
-    assert large.crawl.all_origins == 500
+    assert large.crawl.all["origins"] == 500
     assert large.crawl.counts["allowed"] == 50_000
 
 
@@ -301,7 +301,7 @@ def test_ticks_are_round_times_and_say_so(span: float) -> None:
 
 
 def assert_round(began: float, span: float) -> None:
-    axis = axis_of(began, began + span)
+    axis = Axis(began, began + span)
     assert 1 <= len(axis.ticks) <= 9
     for one in axis.ticks:
         assert 0 <= one.x <= 100
