@@ -304,6 +304,7 @@ class Rows(dict[Any, RowT]):
         self._seen = BoundedSet()
         self.all = 0
         """How many there were."""
+        self.top: list[RowT] = []
 
     def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
         """Return the row of *key*, a new one if there is none."""
@@ -321,9 +322,10 @@ class Rows(dict[Any, RowT]):
         """Add a row without a key."""
         self.row(self.all, lambda: row)
 
-    def top(self, count: int) -> list[RowT]:
-        """Return the first rows."""
-        return sorted(self.values(), key=self._order)[:count]
+    def end(self, most: int) -> list[RowT]:
+        """Return the first rows, which are :attr:`top` from now on."""
+        self.top = sorted(self.values(), key=self._order)[:most]
+        return self.top
 
 
 @dataclass(slots=True)

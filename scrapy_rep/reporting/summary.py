@@ -131,7 +131,7 @@ def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
 
 
 def _rules(counts: Counts) -> list[str]:
-    top = counts.rules.top(_TOP)
+    top = counts.rules.end(_TOP)
     if not top:
         return []
     lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]

@@ -84,14 +84,9 @@ class ReportData:
         found = [finding for part in parts for finding in part(self.crawl)]
         return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
 
-    def wanted(self) -> Iterator[tuple[str, str]]:
-        """Yield the files that :meth:`fill` asks for: origins, each with a SHA-256."""
-        for one in self._excerpted():
-            yield one.origin, one.sha256 or ""
-
     def fill(self, body_of: BodyOf) -> None:
         """Add what the robots.txt files say."""
-        for one in self._excerpted():
+        for one in self.quoted():
             body = body_of(one.origin, one.sha256 or "")
             if body is not None:
                 one.excerpt = _excerpt(body, one.line)
@@ -102,9 +97,10 @@ class ReportData:
                 for name, value in changed_lines(old, new).items():
                     setattr(change, name, value)
 
-    def _excerpted(self) -> Iterator[RuleOrigin]:
+    def quoted(self) -> Iterator[RuleOrigin]:
+        """Yield the origins whose robots.txt is quoted, with the line that decided."""
         left = _EXCERPTS
-        for rule in self.crawl.rules:
+        for rule in self.crawl.rules.top:
             found = [one for one in rule.origins if one.sha256][: min(left, _OF_A_RULE)]
             left -= len(found)
             yield from found
@@ -203,9 +199,9 @@ def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
     if count := crawl.counts["kept"]:
         words = f"{counted(count, 'request')} still held at the end, and kept for the next run."
         yield Finding("kept", "note", count, words, "unreachable")
-    if count := crawl.all["changes"]:
+    if count := crawl.changes.all:
         words = f"{counted(count, 'robots.txt', 'robots.txt files')} changed in the crawl."
-        yield Finding("changed", "note", count, words, "changes", _names(crawl.changes))
+        yield Finding("changed", "note", count, words, "changes", _names(crawl.changes.top))
 
 
 def _of_start_requests(crawl: CrawlSum) -> Iterator[Finding]:
@@ -225,11 +221,11 @@ def _of_start_requests(crawl: CrawlSum) -> Iterator[Finding]:
 def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
     closed = {
         one.origin
-        for row in crawl.rules
+        for row in crawl.rules.top
         if row.rule.partition(":")[2].strip() in _WHOLE
         for one in row.origins
     }
-    shut = [row for row in crawl.origins if row.origin in closed and not row.requests["allowed"]]
+    shut = [row for row in crawl.known.top if row.origin in closed and not row.requests["allowed"]]
     if shut:
         refused = counted(sum(row.requests["forbidden"] for row in shut), "request")
         words = (
@@ -249,20 +245,20 @@ def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
         ),
     ):
         if count := crawl.answers.get(outcome):
-            some = _names(row for row in crawl.origins if row.outcome == outcome)
+            some = _names(row for row in crawl.known.top if row.outcome == outcome)
             words = f"{counted(count, 'origin')} {what}."
             yield Finding(kind, level, count, words, "origins", some, outcome)
 
 
 def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
-    failed = [row for row in crawl.sitemaps if not row.read and row.found != "guessed"]
+    failed = [row for row in crawl.sitemaps.top if not row.read and row.found != "guessed"]
     if failed:
         first = failed[0]
         words = f"{counted(len(failed), 'sitemap')} could not be read: {first.url} ({first.failed})"
         words += ", for example." if len(failed) > 1 else "."
         urls = [row.url for row in failed[:_ITEMS]]
         yield Finding("sitemaps", "warning", len(failed), words, "sitemaps", urls)
-    empty = [row for row in crawl.sitemaps if row.read and row.entries and not row.taken]
+    empty = [row for row in crawl.sitemaps.top if row.read and row.entries and not row.taken]
     if empty:
         words = f"Nothing was taken from {counted(len(empty), 'sitemap')} that could be read."
         urls = [row.url for row in empty[:_ITEMS]]

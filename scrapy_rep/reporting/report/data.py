@@ -95,10 +95,8 @@ class OriginRow:
     open_held: int = 0
     open_waiting: int = 0
     """How many are there now."""
-    spell: Period | None = None
-    """Its failures go on."""
-    wait: Period | None = None
-    """Requests wait for its first answer."""
+    period: Period | None = None
+    """It goes on: failures, or waiting for a first answer."""
 
     @property
     def share(self) -> float | None:

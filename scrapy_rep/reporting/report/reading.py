@@ -38,7 +38,6 @@ from scrapy_rep.reporting.report.data import (
     SaidRow,
     SitemapRow,
     Timeline,
-    TimePoint,
 )
 from scrapy_rep.reporting.summary import PAGE_VERDICTS
 
@@ -57,7 +56,7 @@ class LineReader:
         """:param file: at its beginning, seekable"""
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        self._file: IO[bytes] = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
+        self._file: IO[bytes] = gzip.GzipFile(fileobj=file, mode="rb") if packed else file  # type: ignore[assignment]
         self.unreadable = 0
         """How many lines are not records."""
         self.cut = False
@@ -66,9 +65,6 @@ class LineReader:
     def __iter__(self) -> Iterator[Line]:
         try:
             while line := self._file.readline(_MAX_LINE):
-                if len(line) == _MAX_LINE and not line.endswith(b"\n"):
-                    self._skip()
-                    continue
                 try:
                     found = json.loads(line.decode())
                 except (ValueError, RecursionError):
@@ -80,11 +76,6 @@ class LineReader:
                     self.unreadable += 1
         except (EOFError, zlib.error, gzip.BadGzipFile):
             self.cut = True
-
-    def _skip(self) -> None:
-        self.unreadable += 1
-        while (rest := self._file.readline(_MAX_LINE)) and not rest.endswith(b"\n"):
-            pass
 
 
 class Line:
@@ -147,22 +138,6 @@ _PAGES = {verdict: f"{noun}s {what}" for verdict, noun, what in PAGE_VERDICTS}
 class CrawlSum:
     """Sums up the record of one crawl, a line at a time, and shows it after :meth:`end`."""
 
-    origins: list[OriginRow]
-    rules: list[RuleRow]
-    sitemaps: list[SitemapRow]
-    periods: list[Period]
-    changes: list[Change]
-    pages: list[SaidRow]
-    statements: list[SaidRow]
-    all: dict[str, int]
-    """How many of each there were."""
-    answers: dict[str, int]
-    """How many origins there are, by outcome."""
-    reasons: list[tuple[str, int]]
-    """Why some are unreachable."""
-    axis: Axis
-    timeline: list[TimePoint]
-
     def __init__(self) -> None:
         self.started = False
         self.finished: Line | None = None
@@ -177,23 +152,23 @@ class CrawlSum:
         self.known: Rows[OriginRow] = Rows(_ORIGINS, _interest, self._forget)
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """How many origins there are, by outcome and why; before the end, without those known."""
-        self._rules: Rows[RuleRow] = Rows(_RULES, lambda row: (-row.times, row.rule, row.group))
+        self.rules: Rows[RuleRow] = Rows(_RULES, lambda row: (-row.times, row.rule, row.group))
         self._seen = BoundedSet()
-        self._sitemaps: Rows[SitemapRow] = Rows(
+        self.sitemaps: Rows[SitemapRow] = Rows(
             2 * MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
         )
-        self._periods: Rows[Period] = Rows(2 * MAX_PERIODS, lambda period: -period.seconds)
-        self._changes: Rows[Change] = Rows(2 * MAX_CHANGES, lambda _: 0)
-        self._pages: Rows[SaidRow] = Rows(_SAID, lambda row: -row.count)
-        self._statements: Rows[SaidRow] = Rows(_SAID, lambda row: -row.count)
+        self.periods: Rows[Period] = Rows(2 * MAX_PERIODS, lambda period: -period.seconds)
+        self.changes: Rows[Change] = Rows(2 * MAX_CHANGES, lambda _: 0)
+        self.pages: Rows[SaidRow] = Rows(_SAID, lambda row: -row.count)
+        self.statements: Rows[SaidRow] = Rows(_SAID, lambda row: -row.count)
         self.usage: Rows[Counter[str]] = Rows(_USES, lambda said: -said.total())
         """What was said about each purpose, and what was dropped."""
         self.usage_pages = 0
         self._held_by_time = Timeline()
-        self._handlers: dict[str, Callable[[Line, float], None]] = {
+        self._handlers: dict[str, Callable[[Line, float], object]] = {
             STARTED: self._started, ENDED: self._ended, ANSWER: self._answer, CHANGED: self._changed,
             SITEMAP: self._sitemap, ALLOWED_COUNT: self._allowed, "allowed": self._allowed,
-            "disallowed": self._disallowed, "unreachable": self._dropped, "held": self._held,
+            "disallowed": self._disallowed, "unreachable": lambda line, _: self._count(line, "dropped"), "held": self._held,
             "released": self._left, "given_up": self._left, "usage": self._said,
             "usage_request": self._usage_dropped, "usage_item": self._usage_dropped,
             **dict.fromkeys(_PAGES, self._page),
@@ -245,8 +220,8 @@ class CrawlSum:
         origin.fetches += fetches
         self.counts["fetches"] += fetches
         if outcome not in OUTCOMES or outcome == "none":
-            if origin.spell is not None:
-                origin.spell.fetches += fetches
+            if origin.period is not None:
+                origin.period.fetches += fetches
             if about.text("kind") == CONFIGURATION:
                 origin.kind, origin.reason = CONFIGURATION, reason
             return
@@ -262,19 +237,18 @@ class CrawlSum:
 
     def _fails(self, origin: OriginRow, began: float, at: float, fetches: int) -> None:
         """Those that wait are held from now on."""
-        if origin.spell is None:
-            origin.spell = Period(origin.origin, began, at)
-        spell = origin.spell
-        spell.ended = max(spell.ended, at)
-        spell.fetches += fetches
-        spell.reason = origin.reason or origin.kind
-        spell.requests += origin.unclear
+        if origin.period is None or origin.period.end == "waited":
+            origin.period = Period(origin.origin, began, at)
+        period = origin.period
+        period.ended = max(period.ended, at)
+        period.fetches += fetches
+        period.reason = origin.reason or origin.kind
+        period.requests += origin.unclear
         origin.requests["held"] += origin.unclear
         if origin.open_waiting:
             self._held_by_time.change(at, origin.open_waiting, -origin.open_waiting)
         origin.open_held += origin.open_waiting
         origin.open_waiting = origin.unclear = 0
-        origin.wait = None
 
     def _answers(self, origin: OriginRow, line: Line, about: Line) -> None:
         delay = about.fields.get("crawl_delay")
@@ -288,21 +262,20 @@ class CrawlSum:
 
     def _get(self, origin: OriginRow, began: float, at: float) -> None:
         """Those that waited have an answer."""
-        wait, origin.wait = origin.wait, None
-        if wait is not None:
-            wait.began, wait.ended = min(began, wait.began), at
-            wait.requests, wait.end = origin.unclear, "waited"
-            wait.reason = OUTCOMES[origin.outcome]
-            self._periods.add(wait)
+        period = origin.period
+        if period is not None and period.end == "waited":
+            period.began = min(began, period.began)
+            period.requests, period.reason = origin.unclear, OUTCOMES[origin.outcome]
+        self._end_period(origin, "answered", at)
         origin.requests["waited"] += origin.unclear
         origin.unclear = 0
-        self._end_spell(origin, "answered", at)
 
-    def _end_spell(self, origin: OriginRow, end: str, at: float) -> None:
-        spell, origin.spell = origin.spell, None
-        if spell is not None:
-            spell.end, spell.ended = end, max(at, spell.began)
-            self._periods.add(spell)
+    def _end_period(self, origin: OriginRow, end: str, at: float) -> None:
+        period, origin.period = origin.period, None
+        if period is not None:
+            period.end = end if period.end == "open" else period.end
+            period.ended = max(at, period.began)
+            self.periods.add(period)
 
     def _changed(self, line: Line, at: float) -> None:
         about = line.part("change")
@@ -317,7 +290,7 @@ class CrawlSum:
             [{name: one.text(name) for name in ("url", "was", "now")} for one in turned],
             about.number("turned_count"),
         )
-        self._changes.add(change)
+        self.changes.add(change)
 
     # Requests
 
@@ -333,16 +306,13 @@ class CrawlSum:
         times = line.number("count") if "count" in line.fields else 1
         self._count(line, "passed" if passed else "allowed", times)
 
-    def _dropped(self, line: Line, _: float) -> None:
-        self._count(line, "dropped")
-
     def _disallowed(self, line: Line, _: float) -> None:
         origin = self._count(line, "forbidden")
         if origin is None:
             return
         # Without a rule, a setting decided, and the reason names it.
         key = line.text("rule") or line.text("reason"), line.text("group")
-        rule, name = self._rules.row(key, lambda: RuleRow(*key)), origin.origin
+        rule, name = self.rules.row(key, lambda: RuleRow(*key)), origin.origin
         rule.times += 1
         if name not in rule.known:
             rule.all_origins += self._seen.add((key, name))
@@ -365,12 +335,12 @@ class CrawlSum:
         elif waits:
             origin.unclear += 1
             origin.open_waiting += 1
-            origin.wait = origin.wait or Period(origin.origin, at, at)
+            origin.period = origin.period or Period(origin.origin, at, at, "waited")
         else:
             origin.requests["held"] += 1
             origin.open_held += 1
-            if origin.spell is not None:
-                origin.spell.requests += 1
+            if origin.period is not None:
+                origin.period.requests += 1
 
     def _left(self, line: Line, at: float) -> None:
         verdict = line.text("verdict")
@@ -384,9 +354,9 @@ class CrawlSum:
             self._held_by_time.before += not origin.open_held
             origin.open_held = max(0, origin.open_held - 1)
             self._held_by_time.change(at, -1, 0)
-        if verdict == "given_up" and origin.spell is not None:
-            origin.spell.given_up += 1
-            origin.spell.ended = max(origin.spell.ended, at)
+        if verdict == "given_up" and origin.period is not None:
+            origin.period.given_up += 1
+            origin.period.ended = max(origin.period.ended, at)
 
     # Sitemaps, pages, usage
 
@@ -398,13 +368,13 @@ class CrawlSum:
         reasons = [(words, rejected.number(words)) for words in list(rejected.fields)[:_REASONS]]
         failed = about.text("failed")
         why = failed or line.text("reason")
-        self._sitemaps.add(
+        self.sitemaps.add(
             SitemapRow(line.text("url"), found, by, kind, *counts, reasons, why, not failed)
         )
 
     def _page(self, line: Line, _: float) -> None:
         what, text = line.text("verdict"), line.text("reason", _REASON_LENGTH)
-        row = self._pages.row((what, text), lambda: SaidRow(_PAGES[what], text, line.text("url")))
+        row = self.pages.row((what, text), lambda: SaidRow(_PAGES[what], text, line.text("url")))
         dropped = not line.flag("dry_run")
         row.count += 1
         row.dropped += dropped
@@ -420,7 +390,7 @@ class CrawlSum:
             where = f"{one.text('source')}: {one.text('text')}"[:_REASON_LENGTH]
             for name in list(one.part("says").fields)[:_USES]:
                 new = partial(SaidRow, name[:_REASONS], where, url)
-                self._statements.row((name[:_REASONS], where), new).count += 1
+                self.statements.row((name[:_REASONS], where), new).count += 1
 
     def _usage_dropped(self, line: Line, _: float) -> None:
         if not line.flag("dry_run"):
@@ -437,19 +407,16 @@ class CrawlSum:
         """There are no more lines."""
         self._end_periods()
         self._add_up()
-        self.origins = self.known.top(MAX_ORIGINS)
-        self.rules = self._rules.top(MAX_RULES)
-        self.sitemaps = self._sitemaps.top(MAX_SITEMAPS)
-        self.periods = self._periods.top(MAX_PERIODS)
-        self.changes = self._changes.top(MAX_CHANGES)
-        self.pages, self.statements = self._pages.top(MAX_SAID), self._statements.top(MAX_SAID)
-        self.all = {
-            "origins": self.outcomes.total(),
-            "rules": self._rules.all,
-            "sitemaps": self._sitemaps.all,
-            "periods": self._periods.all,
-            "changes": self._changes.all,
-        }
+        for rows, most in (
+            (self.known, MAX_ORIGINS),
+            (self.rules, MAX_RULES),
+            (self.sitemaps, MAX_SITEMAPS),
+            (self.periods, MAX_PERIODS),
+            (self.changes, MAX_CHANGES),
+            (self.pages, MAX_SAID),
+            (self.statements, MAX_SAID),
+        ):
+            rows.end(most)
         self.axis = Axis(self.began, self.ended)
         self.timeline = self._held_by_time.points(self.began, self.ended, self.axis)
 
@@ -457,11 +424,12 @@ class CrawlSum:
         """End what is still going on."""
         for origin in self.known.values():
             origin.requests["waited"] += origin.unclear
-            origin.wait = None
-            if origin.spell is not None:
-                gave_up = origin.spell.given_up > 0 and not origin.open_held
-                ended = self.ended if origin.open_held else origin.spell.ended
-                self._end_spell(origin, "given_up" if gave_up else "open", ended)
+            period = origin.period
+            if period is not None and period.end == "open":
+                gave_up = period.given_up > 0 and not origin.open_held
+                ended = self.ended if origin.open_held else period.ended
+                self._end_period(origin, "given_up" if gave_up else "open", ended)
+            origin.period = None
 
     def _add_up(self) -> None:
         told, outcomes = self.finished or Line({}), self.outcomes
@@ -478,5 +446,5 @@ class CrawlSum:
 
 
 def _interest(row: OriginRow) -> tuple[bool, int, str]:
-    """Those with failures that go on, and those refused most, come first."""
-    return not (row.spell or row.wait), -row.interest, row.origin
+    """Those with something going on, and those refused most, come first."""
+    return row.period is None, -row.interest, row.origin

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lxml import etree, html
 
-from scrapy_rep.reporting.report import duration, reading, render, share
+from scrapy_rep.reporting.report import reading, render, share
 from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, assert_clean, origin_of
@@ -239,13 +239,6 @@ async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_pat
     [error] = lines(result, level="ERROR")
     assert error.startswith(f"REP_REPORT: can't write the report to {tmp_path}: IsADirectory")
     result.assert_clean()
-
-
-def test_a_duration_is_given_in_its_two_largest_units() -> None:
-    seconds = (0, 59.94, 59.99, 60, 3599, 3600, 90000, 30 * 86400)
-    assert ", ".join(map(duration, seconds)) == (
-        "0.0 s, 59.9 s, 60.0 s, 1 min 0 s, 59 min 59 s, 1 h 0 min, 1 d 1 h, 30 d 0 h"
-    )
 
 
 def test_a_small_share_is_not_zero() -> None:

@@ -50,15 +50,15 @@ def test_an_outage_begins_with_its_first_fetch_and_counts_all() -> None:
         down(4, C, stored=True, fetches=0, asked=None),
         ended(10),
     ).crawl
-    found = {one.origin: one for one in crawl.periods}
+    found = {one.origin: one for one in crawl.periods.top}
     assert [(found[name].end, found[name].fetches) for name in (A, B, C)] == [
         ("answered", 3), ("given_up", 2), ("open", 0),
     ]  # fmt: skip
     assert (found[A].began - NOW, found[A].ended - NOW) == (pytest.approx(0.8), 9)
     assert (found[B].requests, found[B].given_up, found[B].ended - NOW) == (1, 1, 8)
-    assert {row.origin: row.fetches for row in crawl.origins} == {A: 4, B: 2, C: 0}
+    assert {row.origin: row.fetches for row in crawl.known.top} == {A: 4, B: 2, C: 0}
     assert crawl.reasons == [("HTTP 503", 2)]
-    for left, width in map(crawl.axis.bar, crawl.periods):
+    for left, width in map(crawl.axis.bar, crawl.periods.top):
         assert 0 <= left <= 100 and 0 < width <= 100 - left + 0.3
 
 
@@ -74,7 +74,7 @@ def test_waiting_for_a_first_answer_is_not_being_held() -> None:
         ended(10),
     ).crawl
     assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 2, 4]
-    [spell, wait] = sorted(crawl.periods, key=lambda one: one.end)
+    [spell, wait] = sorted(crawl.periods.top, key=lambda one: one.end)
     assert (spell.origin, spell.requests, spell.end, wait.end) == (B, 2, "open", "waited")
     assert (wait.origin, wait.requests, wait.reason, wait.ended - NOW) == (A, 2, "with rules", 3)
     steps = [(round(one.at - NOW), one.held, one.waiting) for one in crawl.timeline]
@@ -91,11 +91,11 @@ def test_what_an_earlier_run_held_was_there_from_the_beginning() -> None:
 def test_a_rule_is_counted_over_all_origins() -> None:
     lines = [refused(A), refused(A, line=9, rule="Disallow: /y"), refused(B), refused(B)]
     data = data_of(started(), *lines, line("allowed_count", 5, A, count=6), ended(9))
-    first, second = data.crawl.rules
+    first, second = data.crawl.rules.top
     assert (first.rule, first.group, first.times, first.all_origins) == ("Disallow: /x", "*", 3, 2)
     assert [(one.origin, one.times, one.line) for one in first.origins] == [(B, 2, 3), (A, 1, 3)]
     assert (second.rule, second.times) == ("Disallow: /y", 1)
-    shares = {row.origin: row.share for row in data.crawl.origins}
+    shares = {row.origin: row.share for row in data.crawl.known.top}
     assert shares == {A: 0.25, B: 1.0}
     data.fill(lambda origin, _: b"#\r\nUser-agent: *\r\nDisallow: /x\r\n" if origin == B else None)
     [of_b, of_a] = first.origins
@@ -116,7 +116,7 @@ def test_not_every_file_is_quoted() -> None:
         (f"http://{one}.example", f"Disallow: /{rule}") for rule in range(20) for one in range(30)
     ]
     data = data_of(started(), *[refused(site, rule=rule) for site, rule in rules])
-    assert len(list(data.wanted())) == 250
+    assert len(list(data.quoted())) == 250
 
 
 def test_what_needs_a_look_is_said_in_sentences() -> None:
@@ -183,7 +183,7 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     dropped = line("usage_request", 2, A, reason="train-ai: robots.txt, line 3: …")
     crawl = data_of(started(), *pages, dropped, ended(3)).crawl
     assert crawl.usage == {"train-ai": {"no": 3, "usage_request": 1}, "search": {"yes": 3}}
-    [statement] = crawl.statements
+    [statement] = crawl.statements.top
     assert (statement.count, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
 
 
@@ -254,7 +254,7 @@ def test_what_is_no_record_is_skipped_and_told() -> None:
         b"x" * 5_000_000 + b"\n",
     ]
     data = data_of(started("ours"), *broken, b"\n", refused(A), b'{"verdict": "disallo')
-    assert data.notes == ["Lines of the record that could not be read: 6."]
+    assert data.notes == ["Lines of the record that could not be read: 7."]
     assert data.crawl.counts["forbidden"] == 1
     cut = gzip.compress(b"".join(many_lines(50)))[:-30]
     assert ReportData.read([BytesIO(cut)]).notes == [
@@ -271,7 +271,7 @@ def test_the_record_of_an_earlier_version_is_read() -> None:
     )
     data = ReportData.read([BytesIO(text.encode())])
     crawl = data.crawl
-    assert (crawl.counts["forbidden"], crawl.counts["held"], crawl.all["origins"]) == (1, 1, 2)
+    assert (crawl.counts["forbidden"], crawl.counts["held"], crawl.counts["origins"]) == (1, 1, 2)
     assert "killed" not in texts(data)
 
 
@@ -287,7 +287,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert tracemalloc.get_traced_memory()[1] < 800_000
     finally:
         tracemalloc.stop()
-    assert large.crawl.all["origins"] == 500
+    assert large.crawl.counts["origins"] == 500
     assert large.crawl.counts["allowed"] == 50_000
 
 
