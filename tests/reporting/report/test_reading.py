@@ -7,7 +7,6 @@ import json
 import tracemalloc
 from io import BytesIO
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,10 +111,8 @@ def test_the_crawl_s_own_totals_count() -> None:
 
 def test_not_every_file_is_quoted() -> None:
     """Of all rules, and of one."""
-    rules = [
-        (f"http://{one}.example", f"Disallow: /{rule}") for rule in range(20) for one in range(30)
-    ]
-    data = data_of(started(), *[refused(site, rule=rule) for site, rule in rules])
+    rules = product((f"http://{one}.example" for one in range(30)), range(20))
+    data = data_of(started(), *[refused(site, rule=f"Disallow: /{one}") for site, one in rules])
     assert len(list(data.quoted())) == 250
 
 
@@ -173,11 +170,8 @@ def test_nothing_needs_a_look() -> None:
 
 
 def test_usage_preferences_are_counted_by_purpose() -> None:
-    said = {
-        "source": "robots.txt",
-        "text": "Content-Signal: ai-train=no",
-        "says": {"train-ai": "n"},
-    }
+    text, says = "Content-Signal: ai-train=no", {"train-ai": "n"}
+    said = {"source": "robots.txt", "text": text, "says": says}
     usage = {"train-ai": "n", "search": "y", "tdm": None, "statements": [said]}
     pages = [line("usage", 1, A, url=f"{A}/{number}", usage=usage) for number in range(3)]
     dropped = line("usage_request", 2, A, reason="train-ai: robots.txt, line 3: …")
@@ -185,38 +179,6 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     assert crawl.usage == {"train-ai": {"no": 3, "usage_request": 1}, "search": {"yes": 3}}
     [statement] = crawl.statements.top
     assert (statement.count, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
-
-
-# -- several crawls --------------------------------------------------------------------------
-
-
-def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
-    """From one file to which both were appended, or from two."""
-    old, new = "0" * 64, "1" * 64
-    first = [started("one"), answer("rules", 1, A, sha256=old), answer("missing", 1, B), ended(2)]
-    second = [
-        line_of_crawl(one, "second", 100)
-        for one in (started("two"), answer("rules", 1, A, sha256=new), answer("missing", 1, B))
-    ]
-    bodies = {old: b"Disallow: /a\nDisallow: /b\n", new: b"Disallow: /b\r\nDisallow: /c\r\n"}
-    (tmp_path / "1.jsonl").write_bytes(b"".join(first))
-    (tmp_path / "2.jsonl.gz").write_bytes(gzip.compress(b"".join(second)))
-    files = [tmp_path / "2.jsonl.gz", tmp_path / "1.jsonl"]
-    for record in ([BytesIO(b"".join(first + second))], files):
-        data = ReportData.read(record, lambda _, sha256: bodies.get(sha256))  # type: ignore[arg-type]
-        assert [one.name for one in data.crawls] == ["one", "two"]
-        [change] = data.changes
-        assert (change.origin, change.crawls) == (A, (0, 1))
-        assert (change.added, change.removed) == (["Disallow: /c"], ["Disallow: /a"])
-        assert change.known
-    [change] = ReportData.read(files).changes
-    assert not change.known
-
-
-def line_of_crawl(text: bytes, crawl: str, later: float) -> bytes:
-    fields = json.loads(text)
-    moved = fields["time"].replace("T08:00", f"T{8 + later / 100:02.0f}:00")
-    return json.dumps({**fields, "crawl": crawl, "time": moved}).encode() + b"\n"
 
 
 # -- hostile records -------------------------------------------------------------------------
@@ -246,30 +208,19 @@ def test_any_value_anywhere_is_read() -> None:
 
 
 def test_what_is_no_record_is_skipped_and_told() -> None:
-    broken = [
-        b"\xff\xfe\n",
-        b"[" * 100_000 + b"\n",
-        b"[1]\n",
-        b'{"a": 1}\n',
-        b"x" * 5_000_000 + b"\n",
-    ]
+    broken = [b"\xff\xfe", b"[" * 100_000, b"[1]", b'{"a": 1}', b"x" * 5_000_000]
+    broken = [one + b"\n" for one in broken]
     data = data_of(started("ours"), *broken, b"\n", refused(A), b'{"verdict": "disallo')
     assert data.notes == ["Lines of the record that could not be read: 7."]
     assert data.crawl.counts["forbidden"] == 1
     cut = gzip.compress(b"".join(many_lines(50)))[:-30]
-    assert ReportData.read([BytesIO(cut)]).notes == [
-        "The record ends in the middle of a packed file."
-    ]
-    assert ReportData.read([BytesIO(b"")]).notes == ["The record is empty."]
+    assert data_of(cut).notes == ["The record ends in the middle of a packed file."]
+    assert data_of(b"").notes == ["The record is empty."]
 
 
 def test_the_record_of_an_earlier_version_is_read() -> None:
     """Without an id, a beginning or an end."""
-    lines = [json.loads(refused(A)), json.loads(line("held", 3, B, reason="HTTP 503"))]
-    text = "".join(
-        json.dumps({k: v for k, v in one.items() if k != "crawl"}) + "\n" for one in lines
-    )
-    data = ReportData.read([BytesIO(text.encode())])
+    data = data_of(refused(A, crawl=None), line("held", 3, B, reason="HTTP 503", crawl=None))
     crawl = data.crawl
     assert (crawl.counts["forbidden"], crawl.counts["held"], crawl.counts["origins"]) == (1, 1, 2)
     assert "killed" not in texts(data)
@@ -294,34 +245,23 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the time axis ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("span", [0.0, 0.4, 5, 59, 61, 600, 3700, 86000, 90000, 4e6])
-def test_ticks_are_round_times_and_say_so(span: float) -> None:
-    for began in (NOW, NOW + 0.4995, NOW + 1799.9996):
-        assert_round(began, span)
-
-
-def assert_round(began: float, span: float) -> None:
-    axis = Axis(began, began + span)
-    assert 1 <= len(axis.ticks) <= 9
-    for one in axis.ticks:
-        assert 0 <= one.x <= 100
-        if span >= 60:
-            assert one.at == round(one.at)
-    gaps = {round(b.at - a.at, 3) for a, b in pairwise(axis.ticks)}
-    assert len(gaps) <= 1
-    texts = [one.text for one in axis.ticks]
-    assert len(set(texts)) == len(texts)
+def test_ticks_are_round_times_and_say_so() -> None:
+    spans = (0.0, 0.4, 5, 59, 61, 600, 3700, 86000, 90000, 4e6)
+    for span, began in product(spans, (NOW, NOW + 0.4995, NOW + 1799.9996)):
+        ticks = Axis(began, began + span).ticks
+        assert 1 <= len(ticks) <= 9
+        assert all(0 <= one.x <= 100 for one in ticks)
+        assert span < 60 or all(one.at == round(one.at) for one in ticks)
+        assert len({round(b.at - a.at, 3) for a, b in pairwise(ticks)}) <= 1
+        assert len({one.text for one in ticks}) == len(ticks)
 
 
 def test_a_peak_is_seen_however_long_the_crawl() -> None:
-    held = [line("held", at, A, reason="HTTP 503") for at in range(24)]
-    left = [line("released", 24, A)] * 24
-    later = [
-        one
-        for at in range(100, 2600)
-        for one in (line("held", at, A, reason="HTTP 503"), line("released", at + 0.5, A))
-    ]
-    points = data_of(started(), *held, *left, *later, ended(3000)).crawl.timeline
+    record = [line("held", at, A, reason="HTTP 503") for at in range(24)]
+    record += [line("released", 24, A)] * 24
+    for at in range(100, 2600):
+        record += [line("held", at, A, reason="HTTP 503"), line("released", at + 0.5, A)]
+    points = data_of(started(), *record, ended(3000)).crawl.timeline
     assert len(points) <= 1000
     assert max(one.held for one in points) == 24
     assert points[-1].held == 0
