@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import re
 import shlex
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from scrapy import Request
-from scrapy.crawler import AsyncCrawlerRunner, Crawler
-from scrapy.settings import Settings
-from scrapy.spiderloader import get_spider_loader
 
-from tests.helpers.crawling import captured_log
 from tests.helpers.docs import (
     EXAMPLE,
     PAGES,
@@ -30,7 +25,7 @@ from tests.helpers.docs import (
 from tests.helpers.process import environment
 from tests.helpers.rows import every_row
 from tests.helpers.scrapy_process import run_scrapy
-from tests.helpers.servers import Site, Sites
+from tests.helpers.servers import Sites
 
 RUN = "python3 example_project/run.py"
 EXAMPLES = [one for one in examples() if not one.command.startswith("scrapy robots")]
@@ -60,103 +55,54 @@ def missing(printed: str, example: Example) -> list[str]:
     return [line for line in lasting(example.output) if line not in there]
 
 
-class Proxied:
-    """Each crawl sees sites of its own, which nobody has asked before."""
-
-    def __init__(self, crawler: Crawler) -> None:
-        self.proxy = crawler.settings["PROXY"]
-
-    from_crawler = classmethod(lambda cls, crawler: cls(crawler))
-
-    def process_request(self, request: Request) -> None:
-        request.meta["proxy"] = self.proxy
-
-
-def settings_of(command: str, proxy: Site, record: Path) -> Settings:
-    """Of the project, the test, and what is typed."""
-    settings = Settings()
-    settings.setmodule("example.settings", priority="project")
-    settings.setdict({**QUICK, "REMOTE_CONTROL_ENABLED": False, "TELNETCONSOLE_ENABLED": False})
-    settings.setdict({"PROXY": proxy.url(""), "DOWNLOADER_MIDDLEWARES": {Proxied: 50}})
-    settings.setdict({"LOG_ENABLED": False, "REP_DECISIONS": str(record)})
-    if "all_sites" not in command:  # where nothing waits for a first answer, however slow this is
-        settings.set("REP_DEFER_GRACE", 30)
-    options = re.findall(r"-s (\w+)=(\S+)", command.removesuffix(RECORDED))
-    settings.setdict(dict(options), priority="cmdline")
-    return settings
-
-
-async def test_a_crawl_logs_what_the_manual_shows(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Several crawls at once, since most of them wait for something."""
-    shown = [one for one in EXAMPLES if one.command.startswith(f"{RUN} ")]
-    commands = list(dict.fromkeys(one.command.removesuffix(RECORDED) for one in shown))
-    crawlers, crawls, few = dict[str, Crawler](), [], asyncio.Semaphore(4)
-
-    async def crawl(runner: AsyncCrawlerRunner, crawler: Crawler) -> None:
-        async with few:
-            await runner.crawl(crawler)
-
-    with captured_log() as records:
-        for number, command in enumerate(commands):
-            proxy = example_proxy(sites, monkeypatch)
-            settings = settings_of(command, proxy, tmp_path / f"{number}.jsonl")
-            spider = get_spider_loader(settings).load(shlex.split(command)[2])
-            runner = AsyncCrawlerRunner(settings)
-            crawlers[command] = runner.create_crawler(spider)
-            crawls.append(crawl(runner, crawlers[command]))
-        await asyncio.gather(*crawls)
-    printed = {
-        command: "\n".join(
-            f"[{one.name}] {one.levelname}: {one.getMessage()}"
-            for one in records
-            if getattr(one, "spider", None) is crawler.spider
-        )
-        for command, crawler in crawlers.items()
-    }
-    record = (tmp_path / f"{commands.index(f'{RUN} all_sites')}.jsonl").read_text("utf-8")
-    with every_row() as row:
-        for one in shown:
-            with row(one.command):
-                assert missing(printed[one.command.removesuffix(RECORDED)], one) == []
-        for one in EXAMPLES:
-            with row(one.command):
-                assert not one.command.startswith("grep") or missing(record, one) == []
+def project_in(folder: Path) -> Path:
+    folder.mkdir()
+    project = example_copy(folder)
+    with (project / "example/settings.py").open("a") as settings:
+        settings.writelines(f"{name} = {value}\n" for name, value in QUICK.items())
+    return project
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "example",
-    [one for one in EXAMPLES if one.command == RUN or one.command.startswith("scrapy")],
-    ids=lambda example: example.command,
-)
-def test_a_command_prints_what_the_manual_shows(
-    example: Example,
-    sites: Sites,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+def test_a_crawl_logs_what_the_manual_shows(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    variables = environment(http_proxy=example_proxy(sites, monkeypatch).url(""))
-    project = example_copy(tmp_path)
-    with (project / "example/settings.py").open("a") as settings:
-        settings.writelines(f"{name} = {value}\n" for name, value in QUICK.items())
-    if example.command == RUN:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        run_the_program(project, monkeypatch)
-        printed = "".join(capfd.readouterr())
-    else:
-        arguments = shlex.split(example.command)[1:]
-        done = run_scrapy(arguments, cwd=project, variables=variables)
-        printed = done.out + done.err
-    assert "Traceback" not in printed
-    assert missing(printed, example) == []
+    """Several crawls at once, since most of them wait for something. Each sees sites of its own, which
+    nobody has asked before."""
+    shown = [one for one in EXAMPLES if one.command != RUN and not one.command.startswith("grep")]
+    proxies = {one.command: example_proxy(sites, monkeypatch).url("") for one in shown}
+    projects = {command: project_in(tmp_path / str(n)) for n, command in enumerate(proxies)}
+
+    def run(command: str) -> str:
+        words = shlex.split(command)
+        words = ["crawl", *words[2:]] if words[0] == "python3" else words[1:]
+        if (
+            "all_sites" not in command
+        ):  # where nothing waits for a first answer, however slow this is
+            words += ["-s", "REP_DEFER_GRACE=30"]
+        variables = environment(http_proxy=proxies[command])
+        done = run_scrapy(words, cwd=projects[command], variables=variables)
+        return done.out + done.err
+
+    with ThreadPoolExecutor(4) as pool:
+        printed = dict(zip(proxies, pool.map(run, proxies), strict=True))
+    record = (projects[f"{RUN} all_sites{RECORDED}"] / "decisions.jsonl").read_text("utf-8")
+    with every_row() as row:
+        for one in EXAMPLES:
+            with row(one.command):
+                if one.command != RUN:
+                    assert missing(printed.get(one.command, record), one) == []
+                    assert "Traceback" not in printed.get(one.command, "")
 
 
-def run_the_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.process
+def test_without_a_spider_it_prints_what_the_manual_shows(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """It finds everything installed, and its sites up."""
+    project = project_in(tmp_path / "ladder")
+    monkeypatch.setenv("http_proxy", example_proxy(sites, monkeypatch).url(""))
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     program, there = importlib.import_module("run"), importlib.import_module("example.sites")
     usual = {name: there.address(name) for name in there.SITES}
     monkeypatch.setattr(program, "install", lambda: None)
@@ -165,6 +111,9 @@ def run_the_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "LOG", project / "crawl.log")
     monkeypatch.setattr(there, "serving", lambda **_: nullcontext(usual))
     program.main([])
+    printed = "".join(capfd.readouterr())
+    [example] = [one for one in EXAMPLES if one.command == RUN]
+    assert missing(printed, example) == []
 
 
 def test_every_command_can_be_typed() -> None:
