@@ -159,25 +159,21 @@ def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that needs a look."""
+    """Something that needs a look: a sentence, with the section of the page that has more, what that
+    section's filter shows then, some origins or URLs, and a command that tells more."""
 
     kind: str
     level: str
-    """``error``, ``warning`` or ``note``."""
     count: int
     text: str
-    """A sentence."""
     section: str = ""
-    """The section of the page that has more."""
     items: Sequence[str] = ()
-    """Some origins or URLs, those most affected first."""
     filter: str = ""
-    """What the section's filter shows then."""
     command: str = ""
-    """A command that tells more."""
 
 
 _ITEMS = 5
+_LOST = "redirected in a loop, too many times, or without a target"
 _LEVELS = ("error", "warning", "note")
 # Rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
@@ -237,12 +233,7 @@ def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
         ("unreachable", "down", "error", f"unreachable at the end: {reasons}"),
         ("challenge", "challenge", "warning", "answered with a bot wall in place of robots.txt"),
         ("html", "html", "warning", "answered with an HTML page in place of robots.txt"),
-        (
-            "redirected",
-            "redirects",
-            "warning",
-            "redirected in a loop, too many times, or without a target",
-        ),
+        ("redirected", "redirects", "warning", _LOST),
     ):
         if count := crawl.answers.get(outcome):
             some = _names(row for row in crawl.known.top if row.outcome == outcome)

@@ -52,13 +52,13 @@ class RuleRow:
 @dataclass(slots=True)
 class Period:
     """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of the
-    first fetch; or requests that waited for a first answer."""
+    first fetch (its *end*: ``answered``, ``given_up``, ``open``); or requests that ``waited`` for a first
+    answer."""
 
     origin: str
     began: float
     ended: float
     end: str = "open"
-    """``answered``, ``given_up``, ``open``; or ``waited``: for a first answer."""
     fetches: int = 0
     reason: str = ""
     requests: int = 0
@@ -78,7 +78,6 @@ class OriginRow:
     outcome: str = "none"
     """Its last answer, a key of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
     kind: str = ""
-    """Why it is unreachable, in a word or two."""
     reason: str = ""
     url: str = ""
     status: int | None = None
@@ -94,9 +93,8 @@ class OriginRow:
     """How many are held without an answer so far."""
     open_held: int = 0
     open_waiting: int = 0
-    """How many are there now."""
     period: Period | None = None
-    """It goes on: failures, or waiting for a first answer."""
+    """The one that goes on."""
 
     @property
     def share(self) -> float | None:
@@ -132,7 +130,6 @@ class SaidRow:
     about: str
     text: str
     url: str
-    """For example."""
     count: int = 0
     dropped: int = 0
 
