@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from scrapy_rep.reporting.announcements import MAX_LINES, changed_lines
+from scrapy_rep.reporting.record import Record as Line
 from tests.helpers.behaviours import RULES, in_turn, redirect
-from tests.helpers.crawling import Clock, StepSpider
+from tests.helpers.crawling import Clock, StepSpider, crawl
 from tests.helpers.held import DEFER, later, origin_of, urls
 from tests.helpers.held import Record as Signals
 from tests.helpers.log import lines
@@ -78,6 +79,16 @@ async def test_a_crawl_is_on_record_from_its_beginning_to_its_end(
     counts = last["counts"]
     assert (counts["allowed"], counts["forbidden"], counts["fetches"]) == (7, 1, 1)
     assert found.told("verdict") == [("disallowed",)]
+
+
+async def test_without_a_listener_no_record_is_made(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Line, "__init__", None)
+    site, down = sites.add(robots=RULES), sites.add(robots=503)
+    result = await crawl([site.url("/x"), site.url("/private"), down.url("/x")])
+    result.assert_clean()
+    assert len(result.failures) == 2
 
 
 async def test_allows_are_counted_though_origins_are_forgotten(

@@ -207,7 +207,7 @@ class Axis:
                 yield Tick(at, self.x(at), text)
 
 
-_POINTS = 1000
+_POINTS = 500
 
 
 class TimePoint(NamedTuple):
@@ -234,7 +234,7 @@ class Timeline:
         if self._points:
             at = max(at, self._points[-1].at)  # the clock may be set back
         self._points.append(TimePoint(at, self.held, self.waiting))
-        if len(self._points) > 2 * _POINTS:
+        if len(self._points) > 2 * _POINTS - 2:
             self._thin()
 
     def _thin(self) -> None:
@@ -249,8 +249,6 @@ class Timeline:
 
     def points(self, began: float, ended: float, axis: Axis) -> list[TimePoint]:
         """Return the values, each until the next."""
-        while len(self._points) > _POINTS - 2:
-            self._thin()
         found = [TimePoint(began, 0, 0), *self._points]
         if self._points:
             found.append(found[-1]._replace(at=ended))
