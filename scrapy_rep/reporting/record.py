@@ -203,8 +203,7 @@ class Found(NamedTuple):
     def of(cls, resolution: Resolution) -> Found:
         """Return what a resolution says."""
         entry, answer, flight = resolution.state.entry, resolution.answer, resolution.flight
-        asked = flight is not None and answer is not None and answer.asked
-        fetches = flight.fetches if flight is not None and asked else 0
+        fetches = flight.fetches if flight is not None else 0
         if entry.unreachable_since is not None:
             error = answer.error if answer is not None else None
             return cls("unreachable", kind_of(entry.error, error), fetches)
