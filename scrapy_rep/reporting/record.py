@@ -284,7 +284,6 @@ _RULE_LENGTH = 500
 
 _NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
 
-
 RowT = TypeVar("RowT")
 
 
@@ -300,9 +299,8 @@ class Rows(dict[Any, RowT]):
         """:param forget: is called with each row that is forgotten"""
         super().__init__()
         self._limit, self._order, self._forget = limit, order, forget
-        self._seen = BoundedSet()
         self.all = 0
-        """How many there were."""
+        """How many there were: one that was forgotten, and comes back, counts twice."""
         self.top: list[RowT] = []
 
     def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
@@ -313,7 +311,7 @@ class Rows(dict[Any, RowT]):
                 ordered = sorted(self, key=lambda one: self._order(self[one]))
                 for one in ordered[self._limit // 2 :]:
                     self._forget(self.pop(one))
-            self.all += self._seen.add(key)
+            self.all += 1
             found = self[key] = make()
         return found
 

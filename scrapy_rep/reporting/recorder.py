@@ -138,10 +138,10 @@ class Recorder(ResolutionListener):
         """Record that there is no answer. A fetch that was cancelled counts as one."""
         cut = isinstance(error, CancelledError)
         reason = "the fetch was cancelled" if cut else text_of(error)
-        found = Found("none", None if cut else CONFIGURATION, int(cut))
+        kind = None if cut else CONFIGURATION
+        answer = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
         with self._isolated(Counts.part):
-            self._counts.answered(origin, found)
-        answer = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": found.kind}
+            self._counts.answered(origin, Found("none", None, int(cut)))
         self._tell(ANSWER, origin.robots_url, origin, reason=reason, answer=answer)
 
     # Requests

@@ -203,6 +203,11 @@ async def test_summaries_of_one_origin(sites: Sites) -> None:
         "robots.txt of 1 origin: 1 unreachable (HTTP 503)",
         "Requests: 0 allowed, 3 allowed though robots.txt was unreachable, 0 forbidden",
     ]
+    result = await crawl(site.url("/x"), {"DOWNLOAD_HANDLERS": {"http": None}})
+    assert summary(result) == [
+        "robots.txt of 1 origin: 1 without an answer",
+        "Requests: 0 allowed, 0 forbidden, 1 dropped (robots.txt unreachable)",
+    ]
     result = await crawl([])
     assert summary(result) == warned(result) == []
     assert_clean(result)
@@ -230,10 +235,11 @@ def test_an_origin_counts_by_its_latest_answer() -> None:
 
 
 def test_requests_count_by_what_became_of_them() -> None:
-    """What a setting forbids has no rule."""
+    """What a setting forbids has no rule, and a rule that is overruled has not decided."""
     counts = Counts()
     counts.decided("allowed", A, reason=f"{IMPOLITE}; HTTP 503")
-    counts.decided("allowed", A, reason="RepMiddleware.overrules()")
+    forbids = Decision(False, Rule(1, "/x", False), "*")
+    counts.decided("allowed", A, forbids, reason="RepMiddleware.overrules()")
     counts.decided("unreachable", A, reason="HTTP 503")
     counts.decided("disallowed", A, Decision(False, None, None))
     assert counts.requests == {"allowed": 1, "passed": 1, "dropped": 1, "forbidden": 1}
