@@ -429,7 +429,6 @@ class CrawlSum:
                 gave_up = period.given_up > 0 and not origin.open_held
                 ended = self.ended if origin.open_held else period.ended
                 self._end_period(origin, "given_up" if gave_up else "open", ended)
-            origin.period = None
 
     def _add_up(self) -> None:
         told, outcomes = self.finished or Line({}), self.outcomes
