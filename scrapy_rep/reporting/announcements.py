@@ -151,15 +151,14 @@ class ChangeWatch:
         self._refused.append((origin, url))
 
     async def look(
-        self, resolution: Resolution, waiting: Callable[[str], Iterable[str]]
+        self, resolution: Resolution, before: Entry, waiting: Callable[[str], Iterable[str]]
     ) -> dict[str, Any] | None:
-        """Return what has changed, None if nothing has. Log and count it.
+        """Return what has changed since *before*, None if nothing has. Log and count it.
 
         :param waiting: returns URLs that wait for an origin's answer; it may read them from disk
         """
-        flight, state = resolution.flight, resolution.state
-        before = flight.before if flight is not None and resolution.answer is not None else None
-        if before is None or not _differ(before, state.entry):
+        state = resolution.state
+        if not _differ(before, state.entry):
             return None
         try:
             old, new = before.body, state.entry.body

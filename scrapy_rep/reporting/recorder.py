@@ -118,8 +118,11 @@ class Recorder(ResolutionListener):
             self._counts.answered(origin, found)
         if self._context.channel.handlers:
             self._record_answer(resolution, found)
+        flight = resolution.flight
+        if flight is None or flight.before is None:
+            return
         with self._isolated(_CHANGES):
-            change = await self._changes.look(resolution, self.waiting)
+            change = await self._changes.look(resolution, flight.before, self.waiting)
             if change is not None:
                 basis = Basis(resolution.state)
                 self._tell(CHANGED, resolution.robots_url, origin, basis, change=change)

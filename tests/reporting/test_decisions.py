@@ -248,7 +248,7 @@ def test_requests_count_by_what_became_of_them() -> None:
 
 def test_rules_are_counted_over_all_origins() -> None:
     counts = Counts()
-    for number in range(3):
+    for number in (2, 0, 1):
         for _ in range(number + 1):
             forbidden(counts, Origin("http", f"site{number}.example", 80), 5 - number)
     forbidden(counts, Origin("http", "z.example", 80), 9, "/\x1b")

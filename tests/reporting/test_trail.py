@@ -124,6 +124,7 @@ async def test_by_an_older_copy(sites: Sites, record: Record, clock: Clock) -> N
         ("disallowed", 3, HASH, "an older copy is applied; HTTP 503",
          "2027-01-15T08:00:00.000Z", "2027-01-16T09:00:00.000Z"),
     ]  # fmt: skip
+    assert [one["sha256"] for one in found.of("answer")] == [HASH, None]
 
 
 async def test_after_thirty_days(sites: Sites, record: Record, clock: Clock) -> None:

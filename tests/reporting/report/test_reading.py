@@ -70,15 +70,16 @@ def test_waiting_for_a_first_answer_is_not_being_held() -> None:
         *[line("released", 4, A)] * 2,
         down(5, B),
         *[line("released", 8, B)] * 2,
+        line("held", 9, C, reason=NO_ANSWER),  # goes on
         ended(10),
     ).crawl
-    assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 2, 4]
+    assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 3, 4]
     [spell, wait] = sorted(crawl.periods.top, key=lambda one: one.end)
     assert (spell.origin, spell.requests, spell.end, wait.end) == (B, 2, "open", "waited")
     assert (wait.origin, wait.requests, wait.reason, wait.ended - NOW) == (A, 2, "with rules", 3)
     steps = [(round(one.at - NOW), one.held, one.waiting) for one in crawl.timeline]
     assert [step for step in steps if step[0] == 5] == [(5, 2, 0)]
-    assert steps[0] == (0, 0, 0) and steps[-1] == (10, 0, 0)
+    assert steps[0] == (0, 0, 0) and steps[-1] == (10, 0, 1)
     assert max(waiting for _, _, waiting in steps) == 4
 
 
@@ -240,6 +241,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         tracemalloc.stop()
     assert large.crawl.counts["origins"] == 500
     assert large.crawl.counts["allowed"] == 50_000
+    assert large.crawl.known.top[0].requests["forbidden"] == 9
 
 
 # -- the time axis ---------------------------------------------------------------------------
