@@ -148,6 +148,7 @@ def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
         about = {"crawl": str(number), "time": f"2027-01-15T0{number}:00:00.000Z"}
         allowed = line("allowed_count", 0, A, count=7, **about)
         answers = [answer("rules", 0, A, sha256=sha256, **about), answer("missing", 0, B, **about)]
+        answers.append(answer(("rules", "unreachable")[number - 1], 0, "http://c.example", **about))
         crawls.append(b"".join([started(about["crawl"], **about), *answers, allowed]))
     files = [tmp_path / "2.jsonl.gz", tmp_path / "1.jsonl"]
     files[0].write_bytes(gzip.compress(crawls[1]))

@@ -104,6 +104,12 @@ def test_a_rule_is_counted_over_all_origins() -> None:
     assert of_a.excerpt == []
 
 
+def test_all_origins_of_a_rule_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_OF_A_RULE", 1)
+    [rule] = data_of(started(), refused(A), *[refused(B)] * 2, ended(9)).crawl.rules.top
+    assert (rule.times, rule.all_origins, [one.origin for one in rule.origins]) == (3, 2, [A])
+
+
 def test_the_crawl_s_own_totals_count() -> None:
     """Some of its record may be lost."""
     counts = data_of(started(), refused(A), ended(9, forbidden=5, kept=2)).crawl.counts
@@ -176,7 +182,9 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     usage = {"train-ai": "n", "search": "y", "tdm": None, "statements": [said]}
     pages = [line("usage", 1, A, url=f"{A}/{number}", usage=usage) for number in range(3)]
     dropped = line("usage_request", 2, A, reason="train-ai: robots.txt, line 3: …")
-    crawl = data_of(started(), *pages, dropped, ended(3)).crawl
+    not_dropped = line("usage_item", 2, A, reason="train-ai: …", dry_run=True)
+    crawl = data_of(started(), *pages, dropped, not_dropped, ended(3)).crawl
+    assert crawl.usage_pages == 3
     assert crawl.usage == {"train-ai": {"no": 3, "usage_request": 1}, "search": {"yes": 3}}
     [statement] = crawl.statements.top
     assert (statement.count, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
@@ -221,9 +229,14 @@ def test_what_is_no_record_is_skipped_and_told() -> None:
 
 def test_the_record_of_an_earlier_version_is_read() -> None:
     """Without an id, a beginning or an end."""
-    data = data_of(refused(A, crawl=None), line("held", 3, B, reason="HTTP 503", crawl=None))
-    crawl = data.crawl
-    assert (crawl.counts["forbidden"], crawl.counts["held"], crawl.counts["origins"]) == (1, 1, 2)
+    lines = [line(one, 3, B, reason="HTTP 503", crawl=None) for one in ("held", "unreachable")]
+    data = data_of(refused(A, crawl=None), *lines)
+    assert [data.crawl.counts[name] for name in ("forbidden", "held", "dropped", "origins")] == [
+        1,
+        1,
+        1,
+        2,
+    ]
     assert "killed" not in texts(data)
 
 
