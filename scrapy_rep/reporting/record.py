@@ -55,13 +55,6 @@ _REASONS = {
 }
 
 
-class Basis(NamedTuple):
-    """What a decision rests on."""
-
-    state: OriginState | None = None
-    decision: Decision | None = None
-
-
 class Record(logging.LogRecord):
     """One thing that happened."""
 
@@ -70,7 +63,8 @@ class Record(logging.LogRecord):
         verdict: str,
         at: float,
         about: tuple[str | None, Origin | str | None] = (None, None),
-        basis: Basis = Basis(),  # noqa: B008 (immutable)
+        state: OriginState | None = None,
+        decision: Decision | None = None,
         **more: Any,
     ) -> None:
         """:param at: when, in seconds since the epoch
@@ -83,7 +77,7 @@ class Record(logging.LogRecord):
         self.at = at
         self.url = url
         self.origin = None if origin is None else str(origin)
-        self.basis = basis
+        self.state, self.decision = state, decision
         self.more = more
         self._line: bytes | None = None
 
@@ -98,7 +92,7 @@ class Record(logging.LogRecord):
 
     def fields(self) -> dict[str, Any]:
         """Return all fields, in order."""
-        state, decision = self.basis
+        state, decision = self.state, self.decision
         entry = state.entry if state and state.entry.fetched_at is not None else None
         rule = decision.rule if decision is not None else None
         reason = self.more.get("reason") or (_reason(state) if state else None)

@@ -35,7 +35,6 @@ from scrapy_rep.reporting.record import (
     IMPOLITE,
     STARTED,
     UNKNOWN_YET,
-    Basis,
     Counts,
     Found,
     Listener,
@@ -124,8 +123,8 @@ class Recorder(ResolutionListener):
         with self._isolated(_CHANGES):
             change = await self._changes.look(resolution, flight.before, self.waiting)
             if change is not None:
-                basis = Basis(resolution.state)
-                self._tell(CHANGED, resolution.robots_url, origin, basis, change=change)
+                state = resolution.state
+                self._tell(CHANGED, resolution.robots_url, origin, state, change=change)
 
     def _record_answer(self, resolution: Resolution, found: Found) -> None:
         state, answer = resolution.state, resolution.answer
@@ -153,17 +152,17 @@ class Recorder(ResolutionListener):
         self, request: Request, state: OriginState, decision: Decision | None = None
     ) -> None:
         """*request* passes: robots.txt allows it, or has been unreachable for 30 days."""
-        self.record(request, state.origin, "allowed", Basis(state, decision))
+        self.record(request, state.origin, "allowed", state, decision)
 
     def passed(self, request: Request, state: OriginState) -> None:
         """*request* passes without an answer: ``REP_UNREACHABLE`` is "allow"."""
         reason = f"{IMPOLITE}; {state.entry.error}"
-        self.record(request, state.origin, "allowed", Basis(state), reason=reason)
+        self.record(request, state.origin, "allowed", state, reason=reason)
 
     def overruled(self, request: Request, state: OriginState, decision: Decision) -> None:
         """*request* passes though *decision* forbids it: a subclass says so."""
         reason = "RepMiddleware.overrules()"
-        self.record(request, state.origin, "allowed", Basis(state, decision), reason=reason)
+        self.record(request, state.origin, "allowed", state, decision, reason=reason)
 
     def replayed(self, request: Request, origin: Origin) -> None:
         """*request* passes without an answer: it is in the HTTP cache."""
@@ -186,12 +185,12 @@ class Recorder(ResolutionListener):
         if isinstance(error, RobotsDisallowed):
             self._log_forbidden(request, error)
             self._changes.forbidden(error.origin, request.url)
-            self.record(request, error.origin, "disallowed", Basis(state, error.decision))
+            self.record(request, error.origin, "disallowed", state, error.decision)
             return
         if error.origin is not None:
             self._count_reason(error)
         self._log_unreachable(request, error, direct=direct)
-        self.record(request, error.origin, "unreachable", Basis(state), reason=error.reason)
+        self.record(request, error.origin, "unreachable", state, reason=error.reason)
 
     def _log_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
         if self._told.add(error.origin):
@@ -298,7 +297,8 @@ class Recorder(ResolutionListener):
         request: Request,
         origin: Origin | None,
         verdict: str,
-        basis: Basis = Basis(),  # noqa: B008 (immutable)
+        state: OriginState | None = None,
+        decision: Decision | None = None,
         **more: Any,
     ) -> None:
         """Count and record a decision about *request*.
@@ -306,23 +306,24 @@ class Recorder(ResolutionListener):
         :param more: fields of the record, of any JSON type
         """
         with self._isolated(Counts.part):
-            self._counts.decided(verdict, origin, basis.decision, more.get("reason"))
+            self._counts.decided(verdict, origin, decision, more.get("reason"))
         if self._context.channel.handlers:
             agent = _names(self._origins.agents.chain_of(request))
             more = {"agent": agent, "dry_run": self.dry_run, **more}
-            self._tell(verdict, request.url, origin, basis, **more)
+            self._tell(verdict, request.url, origin, state, decision, **more)
 
     def _tell(
         self,
         verdict: str,
         url: str | None = None,
         origin: Origin | None = None,
-        basis: Basis = Basis(),  # noqa: B008 (immutable)
+        state: OriginState | None = None,
+        decision: Decision | None = None,
         **more: Any,
     ) -> None:
         if self._context.channel.handlers:
             at = self._context.clock()
-            self._context.channel.tell(Record(verdict, at, (url, origin), basis, **more))
+            self._context.channel.tell(Record(verdict, at, (url, origin), state, decision, **more))
 
     # The crawl's beginning and end
 
