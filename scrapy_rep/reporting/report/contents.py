@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -18,12 +17,9 @@ from scrapy_rep.reporting.report.data import Change
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, LineReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy_rep.reporting.report.data import OriginRow, RuleOrigin
-
-BodyOf = Callable[[str, str], "bytes | None"]
-"""Returns the robots.txt of an origin with a SHA-256; None if it is not at hand."""
 
 _CRAWLS = 50
 # Excerpts from robots.txt files: of all rules, and of one. Lines before and after the one that decided,
@@ -45,12 +41,9 @@ class ReportData:
     version: str = scrapy_rep.__version__
 
     @classmethod
-    def read(
-        cls, record: Sequence[str | PathLike[str] | IO[bytes]], body_of: BodyOf | None = None
-    ) -> ReportData:
+    def read(cls, record: Sequence[str | PathLike[str] | IO[bytes]]) -> ReportData:
         """Read files of JSON lines, packed by gzip or not.
 
-        :param body_of: see :meth:`fill`
         :raises OSError: if a file can't be read
         """
         with ExitStack() as opened:
@@ -67,10 +60,7 @@ class ReportData:
             for number, (old, new) in enumerate(pairwise(crawls))
             for change in _changes(old, new, number)
         ]
-        data = cls(crawls, changes[:MAX_CHANGES], len(changes), notes)
-        if body_of is not None:
-            data.fill(body_of)
-        return data
+        return cls(crawls, changes[:MAX_CHANGES], len(changes), notes)
 
     @property
     def crawl(self) -> CrawlSum:
@@ -84,8 +74,11 @@ class ReportData:
         found = [finding for part in parts for finding in part(self.crawl)]
         return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
 
-    def fill(self, body_of: BodyOf) -> None:
-        """Add what the robots.txt files say."""
+    def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
+        """Add what the robots.txt files say.
+
+        :param body_of: returns that of an origin with a SHA-256; None if it is not at hand
+        """
         for one in self.quoted():
             body = body_of(one.origin, one.sha256 or "")
             if body is not None:
