@@ -14,7 +14,7 @@ import pytest
 from scrapy_rep.reporting.report import reading as module
 from scrapy_rep.reporting.report import render
 from scrapy_rep.reporting.report.contents import ReportData
-from scrapy_rep.reporting.report.data import Axis
+from scrapy_rep.reporting.report.data import Axis, Timeline
 from tests.helpers.report import NOW, answer, data_of, ended, line, many_lines, started
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"
@@ -119,8 +119,12 @@ def test_the_crawl_s_own_totals_count() -> None:
 def test_not_every_file_is_quoted() -> None:
     """Of all rules, and of one."""
     rules = product((f"http://{one}.example" for one in range(30)), range(20))
-    data = data_of(started(), *[refused(site, rule=f"Disallow: /{one}") for site, one in rules])
-    assert len(list(data.quoted())) == 250
+    lines = [refused(site, rule=f"Disallow: /{one}", line=9) for site, one in rules]
+    data = data_of(started(), *lines)
+    data.fill(lambda *_: b"\n" * 20)
+    quoted = list(data.quoted())
+    assert len(quoted) == 250
+    assert [number for number, _, _ in quoted[0].excerpt] == list(range(5, 14))
 
 
 def test_what_needs_a_look_is_said_in_sentences() -> None:
@@ -266,6 +270,7 @@ def test_ticks_are_round_times_and_say_so() -> None:
         ticks = Axis(began, began + span).ticks
         assert 1 <= len(ticks) <= 9
         assert all(0 <= one.x <= 100 for one in ticks)
+        assert span < 1 or ticks[-1].x > 50
         assert span < 60 or all(one.at == round(one.at) for one in ticks)
         assert len({round(b.at - a.at, 3) for a, b in pairwise(ticks)}) <= 1
         assert len({one.text for one in ticks}) == len(ticks)
@@ -279,4 +284,16 @@ def test_a_peak_is_seen_however_long_the_crawl() -> None:
     points = data_of(started(), *record, ended(3000)).crawl.timeline
     assert len(points) <= 1000
     assert max(one.held for one in points) == 24
+    assert points[-1].held == 0
+
+
+def test_the_last_value_is_as_it_is() -> None:
+    """However many there were before, and though the clock is set back."""
+    timeline = Timeline()
+    for at in range(997):
+        timeline.change(at, 1, 0)
+    timeline.change(998, 1, 0)
+    timeline.change(5, -998, 0)
+    points = timeline.points(0, 999, Axis(0, 999))
+    assert [one.at for one in points[-2:]] == [998, 999]
     assert points[-1].held == 0
