@@ -168,8 +168,9 @@ class CrawlSum:
         self._handlers: dict[str, Callable[[Line, float], object]] = {
             STARTED: self._started, ENDED: self._ended, ANSWER: self._answer, CHANGED: self._changed,
             SITEMAP: self._sitemap, ALLOWED_COUNT: self._allowed, "allowed": self._allowed,
-            "disallowed": self._disallowed, "unreachable": lambda line, _: self._count(line, "dropped"), "held": self._held,
-            "released": self._left, "given_up": self._left, "usage": self._said,
+            "disallowed": self._disallowed, "held": self._held, "released": self._left,
+            "unreachable": lambda line, _: self._count(line, "dropped"),
+            "given_up": self._left, "usage": self._said,
             "usage_request": self._usage_dropped, "usage_item": self._usage_dropped,
             **dict.fromkeys(_PAGES, self._page),
         }  # fmt: skip
