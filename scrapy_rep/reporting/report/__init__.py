@@ -19,7 +19,6 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import clean, counted, date, duration, text_of
-from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.record import OUTCOMES, Listener, Record
