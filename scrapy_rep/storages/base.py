@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from scrapy_rep.storages.entry import Entry, UnreadableEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 __all__ = ["BatchStorage", "Entry", "Storage", "UnreadableEntry"]
 

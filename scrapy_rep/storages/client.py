@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 from scrapy import signals
-from scrapy.utils.asyncio import call_later, run_in_thread
+from scrapy.crawler import Crawler
+from scrapy.utils.asyncio import CallLaterResult, call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
@@ -19,17 +21,9 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.storages.base import Storage, UnreadableEntry
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
 from scrapy_rep.storages.memory import MemoryStorage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy.crawler import Crawler
-    from scrapy.utils.asyncio import CallLaterResult
-
-    from scrapy_rep.settings import RepSettings
-    from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import chain, count, groupby, islice
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
+from scrapy import Spider
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from scrapy import Spider
-
 
 logger = get_logger(__name__)
 

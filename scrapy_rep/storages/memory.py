@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+from scrapy.crawler import Crawler
 
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from scrapy.crawler import Crawler
 
 # Overhead of an entry: its key, and its slot.
 _BYTES = 250

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from scrapy.crawler import Crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
@@ -23,11 +25,6 @@ from scrapy_rep.storages.entry import (
     entry_or_error,
     unsqueeze,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from scrapy.crawler import Crawler
 
 # A slower server counts as down for a while.
 _TIMEOUT_SECONDS = 2.0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
+from collections.abc import Callable, Iterator, Sequence
 from os.path import samestat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from scrapy.crawler import Crawler
 from scrapy.utils.project import data_path
 
 from scrapy_rep.engine.log import get_logger
@@ -30,12 +33,6 @@ from scrapy_rep.storages.journal import (
     tables_of_schema,
     transaction,
 )
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator, Sequence
-
-    from scrapy.crawler import Crawler
 
 logger = get_logger(__name__)
 

@@ -13,7 +13,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.seeding.discovery import SITEMAP, SpiderOptions
-from scrapy_rep.seeding.loader import SitemapRequester
+from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
 from scrapy_rep.settings import RepSettings
 
@@ -28,9 +28,10 @@ class World:
         self.down = False
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         crawl = CrawlContext(get_crawler(), RepSettings(), engine, time.time)
-        context = SeedingContext(crawl, SpiderOptions(None), self.spool)
-        self.asking = SitemapRequester(context, lambda: None)
-        self.asking.open()
+        nothing: Any = SimpleNamespace(targets=None)
+        context = SeedingContext(crawl, nothing, SpiderOptions(None), self.spool)
+        self.loader = Loader(context, nothing, nothing)
+        self.loader.begin()
 
     def crawl(self, request: Request) -> None:
         if self.down:
@@ -43,14 +44,16 @@ class World:
         for place in places:
             some = {url: host for url, host in found.items() if host == place}
             assert self.spool.sitemaps.add(place, some) == ([*some], [])
-        self.asking.added()
         return list(found)
 
     def come(self, url: str) -> None:
         sitemap = self.spool.sitemaps.get(url)
         assert sitemap is not None
         self.spool.sitemaps.mark(sitemap, DONE)
-        self.asking.finished(url)
+
+    @property
+    def asked(self) -> list[str]:
+        return list(self.spool.sitemaps.asked)
 
 
 def hosts(count: int) -> list[str]:
@@ -64,14 +67,14 @@ def host_of(url: str) -> str:
 @pytest.mark.parametrize(("count", "each"), [(1, 7), (50, 3), (17, 2)])
 def test_each_once_and_two_of_a_host_at_a_time(count: int, each: int) -> None:
     world = World()
-    assert not world.asking
     urls = world.add(*hosts(count), each=each)
-    while world.asking:
-        assert world.asking.request_some() is False  # to go on when one has come
-        under_way = world.asking.outstanding
+    assert world.loader.request_some() is False  # to go on when one has come
+    while world.asked:
+        under_way = world.asked
         assert len(under_way) <= 33  # the last host may have two
         assert max(Counter(map(host_of, under_way)).values()) <= 2
         world.come(under_way[0])
+        assert world.loader.request_some() is False
     assert sorted(world.scheduled) == sorted(urls)
 
 
@@ -80,15 +83,15 @@ def test_all_hosts_have_turns() -> None:
     world = World()
     world.add(*hosts(40), each=50)
     for _ in range(80):
-        world.asking.request_some()
-        world.come(world.asking.outstanding[0])
+        world.loader.request_some()
+        world.come(world.asked[0])
     turns = Counter(map(host_of, world.scheduled))
     assert len(turns) == 40
     assert max(turns.values()) - min(turns.values()) <= 2
     new = {*world.add("http://a.example", "http://z.example")}
     for _ in range(80):
-        world.asking.request_some()
-        world.come(world.asking.outstanding[0])
+        world.loader.request_some()
+        world.come(world.asked[0])
     assert new <= {*world.scheduled}
 
 
@@ -99,10 +102,10 @@ def test_a_step_looks_at_few_of_very_many_hosts() -> None:
     statements: list[str] = []
     world.spool._journal._db.set_trace_callback(statements.append)
     for _ in range(3):
-        world.asking.request_some()
-        world.come(world.asking.outstanding[0])
+        world.loader.request_some()
+        world.come(world.asked[0])
     assert len(statements) < 3 * 32 * 4
-    kept = [value for value in vars(world.asking).values() if hasattr(value, "__len__")]
+    kept = [value for value in vars(world.spool.sitemaps).values() if hasattr(value, "__len__")]
     assert max(map(len, kept)) <= 33
 
 
@@ -112,10 +115,10 @@ def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -
     theirs = world.spool.sitemaps.get(urls.pop())
     assert theirs is not None
     world.spool.sitemaps.mark(theirs, ASKED)
-    while world.asking.request_some():
+    while world.loader.request_some():
         pass
     assert sorted(world.scheduled) == sorted(urls)
-    assert not world.asking
+    assert not world.asked
 
 
 def test_what_the_scheduler_did_not_take_is_asked_for_again() -> None:
@@ -123,8 +126,7 @@ def test_what_the_scheduler_did_not_take_is_asked_for_again() -> None:
     urls = world.add(*hosts(3))
     world.down = True
     with pytest.raises(ConnectionError):
-        world.asking.request_some()
-    assert world.asking
+        world.loader.request_some()
     world.down = False
-    world.asking.request_some()
+    world.loader.request_some()
     assert sorted(world.scheduled) == urls
