@@ -81,20 +81,32 @@ def is_damaged(error: Exception) -> bool:
 
 
 def open_or_set_aside(
-    path: Path, opened: Callable[[Path], T], spider: Spider | None = None, *, folder: bool = False
-) -> T:
-    """Return ``opened(path)``. A file that is damaged is set aside, and a new one created.
+    path: Path | None,
+    seconds: float,
+    set_up: Callable[[sqlite3.Connection], T],
+    spider: Spider | None = None,
+) -> tuple[sqlite3.Connection, T]:
+    """:func:`connect`. Return also what *set_up* returns. A file that is damaged is set aside, and a new
+    one created.
 
-    :param folder: set aside a folder in its place as well
     :raises sqlite3.Error, OSError: if that is impossible
     """
+
+    def opened() -> tuple[sqlite3.Connection, T]:
+        db = connect(path, seconds)
+        try:
+            return db, set_up(db)
+        except BaseException:
+            db.close()
+            raise
+
     try:
-        return opened(path)
+        return opened()
     except sqlite3.DatabaseError as error:
-        if not (is_damaged(error) or (folder and path.is_dir())):
+        if path is None or not is_damaged(error):
             raise
         set_aside(path, error, spider)
-        return opened(path)
+        return opened()
 
 
 def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> None:
@@ -207,20 +219,13 @@ class Journal:
         :param upgrade: adds to a file of an earlier version what it lacks
         """
 
-        def opened(path: Path | None) -> tuple[sqlite3.Connection, T]:
-            db = connect(path, _THREAD_LOCK_SECONDS)
-            try:
-                self._set_up(db, upgrade)
-                return db, recover(db)
-            except BaseException:
-                db.close()
-                raise
+        def set_up(db: sqlite3.Connection) -> T:
+            self._set_up(db, upgrade)
+            return recover(db)
 
         try:
-            self._db, found = (
-                open_or_set_aside(self.path, opened, self._spider, folder=True)
-                if self.path
-                else opened(None)
+            self._db, found = open_or_set_aside(
+                self.path, _THREAD_LOCK_SECONDS, set_up, self._spider
             )
         except (sqlite3.Error, OSError) as error:
             self._failed(error)

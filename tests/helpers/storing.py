@@ -138,10 +138,10 @@ EARNED = "refused every start"
 
 
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again at once, and a process that is locked out does not wait. A claim waits
+    """What failed is tried again soon, and a process that is locked out does not wait. A claim waits
     for a storage that failed, however slow the machine is."""
     monkeypatch.setattr(client, "_PATIENCE", 60.0)
-    monkeypatch.setattr(client, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(client, "_RETRY_SECONDS", 0.001)
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
 
 
