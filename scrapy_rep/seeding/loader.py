@@ -176,14 +176,8 @@ class SitemapLog:
     def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
-        nothing: dict[str, Any] = {
-            "kind": None,
-            "entries": 0,
-            "taken": 0,
-            "rejected": {},
-            "failed": None,
-        }
-        fields = {"found": found, "by": by, **nothing, **about}
+        nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
+        fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
         at, about_it = self._context.clock(), (sitemap.url, sitemap.origin)
         record = Record(KIND, at, about_it, reason=reason, sitemap=fields)
         self._context.channel.tell(record)

@@ -135,6 +135,7 @@ class Selection:
         _, self._urls = context.spool.sitemaps.counts(sitemap.origin)
         self._pending: deque[tuple[Any, str | None]] = deque()
         """URLs, those of pages with the JSON of their entries."""
+        self._done = 0  # how many of these are dealt with, until the file has that
         self._page_urls = PageURLs()
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
@@ -172,57 +173,54 @@ class Selection:
     def write(self) -> bool:
         """Write some of what was added to the spool. Return whether there is more. After a ``sqlite3.Error``,
         call it again."""
-        write = self._write_sitemaps if self._reader.kind is Kind.INDEX else self._write_pages
-        urls, rejected = self._urls, Counter(self.rejected)
+        urls, rejected, self._done = self._urls, Counter(self.rejected), 0
         try:
-            done = write(islice(self._pending, _AT_A_TIME))
+            (self._write_sitemaps if self._reader.kind is Kind.INDEX else self._write_pages)()
         except sqlite3.Error:
             self._urls, self.rejected = urls, rejected
             raise
-        for _ in range(done):
+        for _ in range(self._done):
             self._pending.popleft()
         return bool(self._pending)
 
-    def _write_pages(self, some: Iterable[tuple[Any, str | None]]) -> int:
-        """Return how many entries are dealt with, whatever becomes of them."""
-        slices, done = Slices(), 0
+    def _some(self) -> Iterator[tuple[Any, str | None]]:
+        """Yield entries for one slice of time. They are dealt with, whatever becomes of them."""
+        slices = Slices()
+        for entry in islice(self._pending, _AT_A_TIME):
+            self._done += 1
+            yield entry
+            if slices.over:
+                return
+
+    def _write_pages(self) -> None:
         pages: list[Row] = []
         unproven: list[Row] = []
-        for done, (url, text) in enumerate(some, 1):
+        for url, text in self._some():
             row, verdict = self._row(url, text)
             if row is not None:
                 (pages if verdict else unproven).append(row)
-            if slices.over:
-                break
         self._spool.add_pages(self._sitemap.origin, pages, unproven)
         self.accepted += len(pages) + len(unproven)
         self.unproven += len(unproven)
-        return done
 
-    def _write_sitemaps(self, some: Iterable[tuple[Any, str | None]]) -> int:
-        """Do the same for an index."""
-        slices, done = Slices(), 0
-        found: list[tuple[str, str]] = []
-        for done, (loc, _) in enumerate(some, 1):
+    def _write_sitemaps(self) -> None:
+        found: dict[str, str] = {}
+        count = 0
+        for loc, _ in self._some():
             sitemap = self._resolved(loc)
             if isinstance(sitemap, Reason):
                 self.rejected[sitemap] += 1
             else:
-                found.append(sitemap)
-            if slices.over:
-                break
-        new, beyond = self._spool.sitemaps.add(
-            self._sitemap.origin,
-            dict(found),
-            self._sitemap.line,
-            most=self._settings.sitemap_max_files,
-        )
+                count += 1
+                found[sitemap[0]] = sitemap[1]
+        most = self._settings.sitemap_max_files
+        add = self._spool.sitemaps.add
+        new, beyond = add(self._sitemap.origin, found, self._sitemap.line, most=most)
         self.rejected[Reason.LIMIT] += len(beyond)
-        self.rejected[Reason.KNOWN] += len(found) - len(new) - len(beyond)
+        self.rejected[Reason.KNOWN] += count - len(new) - len(beyond)
         self.accepted += len(new)
         for url in new:
             self._discovery.count(url)
-        return done
 
     def _resolved(self, loc: Any) -> tuple[str, str] | Reason:
         """Return the URL of a sitemap, and the origin that it is fetched from."""

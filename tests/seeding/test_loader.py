@@ -19,13 +19,12 @@ from scrapy_rep.settings import RepSettings
 
 
 class World:
-    """Sitemaps that wait, and a scheduler that takes what is asked for, unless it is down."""
+    """Sitemaps that wait, and a scheduler that takes what is asked for."""
 
     def __init__(self, *, foreign: bool = False) -> None:
         self.spool = Spool(None, 1.0, None)
         assert self.spool._journal.open(_recover)
         self.scheduled: list[str] = []
-        self.down = False
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         crawl = CrawlContext(get_crawler(), RepSettings(), engine, time.time)
         nothing: Any = SimpleNamespace(targets=None)
@@ -34,8 +33,6 @@ class World:
         self.loader.begin()
 
     def crawl(self, request: Request) -> None:
-        if self.down:
-            raise ConnectionError
         self.scheduled.append(request.meta[SITEMAP]["url"])
 
     def add(self, *places: str, each: int = 1) -> list[str]:
@@ -119,14 +116,3 @@ def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -
         pass
     assert sorted(world.scheduled) == sorted(urls)
     assert not world.asked
-
-
-def test_what_the_scheduler_did_not_take_is_asked_for_again() -> None:
-    world = World()
-    urls = world.add(*hosts(3))
-    world.down = True
-    with pytest.raises(ConnectionError):
-        world.loader.request_some()
-    world.down = False
-    world.loader.request_some()
-    assert sorted(world.scheduled) == urls

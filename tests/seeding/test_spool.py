@@ -76,17 +76,6 @@ async def test_what_is_put_back_is_taken_next(tmp_path: Path, again: bool) -> No
     spool.close()
 
 
-async def test_sitemaps_are_added_once_and_up_to_a_limit(tmp_path: Path) -> None:
-    spool = await opened(tmp_path)
-    found = {f"{A}/{number}.xml": A for number in range(4)}
-    assert spool.sitemaps.add(A, dict.fromkeys([*found][:1], A)) == ([*found][:1], [])
-    assert spool.sitemaps.add(A, found, most=3) == ([*found][1:3], [*found][3:])
-    assert spool.sitemaps.add(A, found) == ([*found][3:], [])
-    assert spool.sitemaps.add(A, found, most=3) == ([], [])
-    assert spool.sitemaps.counts(A) == (4, 0)
-    spool.close()
-
-
 def test_the_row_of_a_page_goes_once_the_hold_has_it() -> None:
     """And once the page is done, if it was never held."""
     outstanding = Outstanding(Spool(None, 1.0, None))

@@ -486,6 +486,10 @@ async def test_what_could_not_be_saved_is_saved_later_but_replaces_nothing_newer
     assert world.storage.load(A) == missing(A, NOW + 5)
     assert world.storage.load(B) == missing(B, NOW)
     assert world.timers == [timer], "no more"
+    calls = len(world.storage.calls)
+    world.access.publish(missing(A, NOW + 9))
+    await world.settle()
+    assert [one[0] for one in world.storage.calls[calls:]] == ["save"], "others' are not looked up"
 
 
 @pytest.mark.parametrize("bad", [0, 9])
