@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,31 +143,6 @@ async def test_a_read_only_disk(sites: Sites, disk: Disk) -> None:
     assert "SqliteStorage" in warning(await visit(some(sites, 2), settings))
     disk.read_only(False)
     assert_quiet(await visit(known, settings, fetched=[0, 0]))
-
-
-def immutable(path: Path, on: bool) -> bool:
-    """Let nobody change the file, root neither. Return whether that can be done here."""
-    chattr = shutil.which("chattr")
-    line = [str(chattr), "+i" if on else "-i", str(path)]
-    return chattr is not None and subprocess.run(line, check=False).returncode == 0
-
-
-@pytest.mark.process
-async def test_a_file_that_can_not_be_changed_is_read(
-    sites: Sites, path: Path, in_file: dict[str, Any]
-) -> None:
-    known = some(sites, 2)
-    await visit(known, in_file)
-    if not immutable(path, True):
-        pytest.skip("can't make a file immutable: needs root, and chattr")
-    try:
-        result = await visit([*known, *some(sites, 2)], in_file, fetched=[0, 0, 1, 1])
-    finally:
-        immutable(path, False)
-    assert "readonly" in warning(result)
-    assert result.stat("rep/cache/recalled") == 2
-    assert aside(path) == []
-    assert_quiet(await visit(known, in_file, fetched=[0, 0]))
 
 
 # Servers
