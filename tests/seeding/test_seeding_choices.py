@@ -69,13 +69,14 @@ async def test_the_first_rule_that_matches_gives_the_callback(sites: Sites) -> N
     assert result.stat("rep/sitemaps/rejected/not_followed") == 1
 
 
-async def test_alternate_links_are_pages_if_the_spider_says_so(sites: Sites) -> None:
+@pytest.mark.parametrize("on", [True, False])
+async def test_alternate_links_are_pages_if_the_spider_says_so(sites: Sites, on: bool) -> None:
     site = lists(sites.add(), "/map.xml")
     links = "".join(f'<l:link rel="alternate" href="{site.url(p)}"/>' for p in ("/de", "/fr"))
     entry = f'<loc>{site.url("/en")}</loc>{links}<l:link rel="alternate" href="/relative"/>'
     site.set("/map.xml", f'<urlset xmlns:l="x"><url>{entry}</url></urlset>')
-    result = await seeded(site, spider=spider(sitemap_alternate_links=True))
-    assert pages(result) == [site.url(path) for path in ("/de", "/en", "/fr")]
+    result = await seeded(site, spider=spider(sitemap_alternate_links=on))
+    assert pages(result) == [site.url(path) for path in (["/de", "/en", "/fr"] if on else ["/en"])]
     assert result.spider.responses[-1].meta["rep_sitemap"] == {
         "sitemap": site.url("/map.xml"),
         "lastmod": None,

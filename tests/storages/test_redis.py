@@ -102,6 +102,10 @@ def test_a_lease_lapses_after_its_seconds(storage: RedisStorage, client: Any) ->
     assert client.pttl(f"rep:lease:{A}") <= 20_000, "another's is not lengthened"
     assert storage.lease(A, "dead", 30), "renewed"
     assert client.pttl(f"rep:lease:{A}") > 25_000
+    client.persist(f"rep:lease:{A}")  # lost its end, in a restored dump
+    assert storage.lease(A, "me", 30)
+    client.pexpire(f"rep:lease:{A}", 1_000_000)
+    assert storage.lease(A, "you", 30), "nobody's is as long"
     client.delete(f"rep:lease:{A}")
     assert storage.lease(A, "me", 0.0001)
     assert storage.lease(B, "me", 1e6)
@@ -261,6 +265,9 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path) -> None:
         right._client.execute_command("ACL SETUSER", "bot", "on", ">50%/@:", "~rep:*", "+@all")
         user = RedisStorage(server.url.replace("//", "//bot:50%25%2F%40%3A@"), "rep", HOUR)
         assert user.load(A) == rules()
+        right._client.execute_command("ACL SETUSER", "bot", "-get")
+        with pytest.raises(redis.RedisError):
+            user.load(A)
         for one in (storage, wrong, right, user):
             one.close()
 
