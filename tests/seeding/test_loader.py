@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections import Counter
 from types import SimpleNamespace
@@ -12,8 +13,10 @@ from scrapy import Request
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.protocol.sitemaps.xml import Kind
 from scrapy_rep.seeding.discovery import SITEMAP, SpiderOptions
 from scrapy_rep.seeding.loader import Loader
+from scrapy_rep.seeding.selection import Reason, Selection
 from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
 from scrapy_rep.settings import RepSettings
 
@@ -28,8 +31,8 @@ class World:
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         crawl = CrawlContext(get_crawler(), RepSettings(), engine, time.time)
         nothing: Any = SimpleNamespace(targets=None)
-        context = SeedingContext(crawl, nothing, SpiderOptions(None), self.spool)
-        self.loader = Loader(context, nothing, nothing)
+        self.context = SeedingContext(crawl, nothing, SpiderOptions(None), self.spool)
+        self.loader = Loader(self.context, nothing, nothing)
         self.loader.begin()
 
     def crawl(self, request: Request) -> None:
@@ -116,3 +119,24 @@ def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -
         pass
     assert sorted(world.scheduled) == sorted(urls)
     assert not world.asked
+
+
+def test_entries_that_are_written_once_more_count_once() -> None:
+    """The file failed after some of them."""
+    world, failing = World(), [sqlite3.OperationalError("disk I/O error")]
+    sitemap = world.spool.sitemaps.get(*world.add("http://a.example"))
+    assert sitemap is not None
+
+    def verdict(*_: Any) -> bool:
+        if failing:
+            raise failing.pop()
+        return True
+
+    reader: Any = SimpleNamespace(kind=Kind.URLSET)
+    selection = Selection(world.context, sitemap, reader, verdict)
+    selection.add([{"loc": url} for url in ("/invalid", "http://a.example/", "http://b.example/")])
+    with pytest.raises(sqlite3.OperationalError):
+        selection.write()
+    assert selection.write() is False
+    assert (selection.rejected[Reason.INVALID], selection.accepted, selection._urls) == (1, 2, 2)
+    assert world.spool.waiting == 2

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, Record, a_while, silent_until_open, urls
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Fleet, decided
-from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.redisserver import needs_server
 from tests.helpers.servers import Site, Sites
-from tests.helpers.storing import in_a_file, on_a_server
+from tests.helpers.storing import in_a_file
 
 PATHS = ("/", "/private", "/public", "/private/x")
 
@@ -178,33 +177,6 @@ async def test_one_that_waits_for_another_can_be_stopped(
     assert_by_rules(await maybe_deferred_to_future(asks), site)
     assert_by_rules(await maybe_deferred_to_future(begun(site, storage)), site)
     assert site.robots_fetches == 1
-
-
-@needs_server
-async def test_one_a_tick_asks_an_unreachable_site(
-    sites: Sites, redis_server: RedisServer, tmp_path: Path
-) -> None:
-    """The clock is the site's: neither the number of crawls nor when they begin makes a difference."""
-    site, delay = sites.add(robots=503), 0.4
-    clock = {"REP_RETRY_DELAY": delay, "REP_RETRY_MAX_DELAY": delay}
-    storage = {**on_a_server(redis_server.url, tmp_path.name), **clock}
-    records = [Record() for _ in range(3)]
-    crawls = [begun(site, storage, one) for one in records[:2]]
-    await until(lambda: site.robots_fetches)
-    crawls.append(begun(site, storage, records[2]))
-    for one in records:
-        await until(lambda one=one: len(one.deferred) == len(PATHS))
-    await until(lambda: site.robots_fetches == 3)
-    site.set("/robots.txt", RULES)
-    found = [await maybe_deferred_to_future(one) for one in crawls]
-    times = [hit.time for hit in site.hits("/robots.txt")]
-    # Up to a quarter less by jitter.
-    assert min(later - earlier for earlier, later in pairwise(times)) > 0.75 * delay - 0.05, times
-    # Whose turn it is may need a moment to notice. That of a lease would be 10 seconds.
-    assert times[-1] - times[0] < len(times) * (delay + 3), times
-    assert sum(one.stat("robotstxt/request_count") for one in found) == len(times)
-    for one in found:
-        assert_by_rules(one, site)
 
 
 async def test_a_clock_that_is_set_back_does_not_lose_the_next_attempt(
