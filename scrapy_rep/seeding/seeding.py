@@ -158,7 +158,7 @@ class Feeder:
         """End a run that was not killed."""
         self.stop()
         self.outstanding.close()
-        self._forget()
+        self.forget()
         self.gauge()
 
     def wake(self) -> None:
@@ -205,7 +205,7 @@ class Feeder:
         if self._engine.paused:
             return _LOOK
         slices = Slices()
-        self._forget()
+        self.forget()
         more = self._loader.request_some()
         blocked = 0
         while (site := self._spool.next_site()) is not None:
@@ -247,7 +247,7 @@ class Feeder:
             if again:
                 signals.disconnect(self._let_pass, scrapy_signals.request_scheduled)
             self._spool.put_back(site, pages[handed:])
-            self._forget()
+            self.forget()
         return handed
 
     def _send(self, page: Page, site: int) -> None:
@@ -284,7 +284,8 @@ class Feeder:
             return None
         return request if wanted else None
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Delete the rows of finished pages."""
         finished, self.outstanding.finished = self.outstanding.finished, []
         if finished:
             self._spool.forget(finished)
@@ -441,15 +442,16 @@ class SitemapSeeding(ResolutionListener):
             values = {"sitemaps": counted(len(urls), "sitemap")}
             message = "Seeding from %(sitemaps)s that the spider names"
             logger.info(message, values, extra=self._context.extra)
+        by_origin: dict[Origin, list[str]] = {}
         for url in urls:
             self._discovery.count(url)
-            origin = Origin.from_url(url)
-            self._seed(origin, origin.robots_url, [url])  # as if its robots.txt listed it
+            by_origin.setdefault(Origin.from_url(url), []).append(url)
+        for origin, listed in by_origin.items():
+            self._seed(origin, origin.robots_url, listed)  # as if its robots.txt listed them
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""
-        opened = await self._spool.look()
-        if opened is None:
+        if (opened := await self._spool.look()) is None:
             return
         self._feeder.wake()
         self._verifier.recover(opened.unproven_origins)
@@ -465,6 +467,7 @@ class SitemapSeeding(ResolutionListener):
         if asked == self._idle_with and not self._deferral.holding:
             self.loader.lost(asked)
         self._idle_with = asked
+        self._feeder.forget()
         if self._feeder or self._verifier or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
