@@ -102,14 +102,13 @@ class _Site:
     position: int | None = None  # the last row taken in this run
 
 
-@dataclass(slots=True)
-class Recovered:
-    wrong: int
-    """How many rows were deleted: they were tampered with, or damaged on disk."""
+class Recovered(NamedTuple):
+    wrong: int  # how many rows were deleted: they were tampered with, or damaged on disk
     sites: dict[int, _Site]
     unproven: int
-    unproven_origins: list[tuple[str, str]]
-    """Origins whose entries wait for proof, each with one that named it."""
+    unproven_origins: list[
+        tuple[str, str]
+    ]  # whose entries wait for proof, each with one that named it
 
 
 def _wrong(name: str, kind: str, not_null: int) -> str:
