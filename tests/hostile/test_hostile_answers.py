@@ -14,9 +14,9 @@ from scrapy_rep.engine.text import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.sitemaps.reader import STEP
-from scrapy_rep.seeding import discovery, loader, seeding, verifier
+from scrapy_rep.seeding import discovery, loader, seeding, selection
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS
-from scrapy_rep.seeding.verifier import Listing, Listings
+from scrapy_rep.seeding.selection import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -131,7 +131,7 @@ def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         await timers.pause(seconds)
 
     monkeypatch.setattr(timers, "SLICE_SECONDS", -1.0)
-    for module in (discovery, verifier):
+    for module in (discovery, selection):
         monkeypatch.setattr(module, "work", work)
     monkeypatch.setattr(seeding, "pause", paused)
     return turns
