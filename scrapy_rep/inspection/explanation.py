@@ -19,8 +19,8 @@ from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.robotstxt import Pace
 from scrapy_rep.protocol.syntax import (
     GLOBAL,
-    SPACE,
     Field,
+    agent_token,
     escape,
     leading_token,
     normalise,
@@ -104,7 +104,7 @@ class Outline:
                 if not open_to_agents:
                     outline.groups.append(Group())
                     open_to_agents = True
-                agent = AgentLine(number, readable(value), token_of(value))
+                agent = AgentLine(number, readable(value), agent_token(value))
                 outline.groups[-1].agents.append(agent)
             elif kind == Field.SITEMAP:
                 outline.sitemaps.append((number, readable_url(value)))
@@ -123,13 +123,6 @@ class Outline:
     def rules_for(self, token: str) -> Iterable[RuleLine]:
         """Return the rules of all groups that name *token*."""
         return (rule for group in self.groups if group.names(token) for rule in group.rules)
-
-
-def token_of(value: str) -> str:
-    """Return the token, in lower case, that the value of a ``user-agent`` line names."""
-    if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
-        return GLOBAL
-    return leading_token(value).lower()
 
 
 STDIN = "standard input"

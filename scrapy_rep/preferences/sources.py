@@ -34,7 +34,7 @@ from scrapy_rep.preferences.statements import (
     preferences,
     split_rule,
 )
-from scrapy_rep.protocol.groups import Groups
+from scrapy_rep.protocol.robotstxt import Groups
 from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Rules
 from scrapy_rep.protocol.syntax import GLOBAL, SPACE, normalise, readable
 

@@ -136,11 +136,6 @@ def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
         yield number, field, value.strip(SPACE)
 
 
-def lines(body: bytes) -> Iterator[tuple[int, int, str]]:
-    """Yield the lines of a whole file, see :func:`read`. Never raises."""
-    return read(normalise(body).split("\n"))
-
-
 def escape(value: str) -> str:
     """Return a latin-1 value for comparison: with ``%aa`` as ``%AA``, bytes above 127
     percent-encoded, and nothing decoded (REP.md section 8)."""
@@ -191,6 +186,14 @@ _CRAWLER_NAME = re.compile(
 def leading_token(value: str) -> str:
     """Return *value* up to the first character that is not a letter, ``-`` or ``_``."""
     return _TOKEN.match(value)[0]  # type: ignore[index]  # it matches anything
+
+
+def agent_token(value: str) -> str:
+    """Return the token, in lower case, that the value of a ``user-agent`` line names; ``*`` for all
+    crawlers, empty for none (REP.md section 7)."""
+    if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
+        return GLOBAL
+    return leading_token(value).lower()
 
 
 def is_name(value: str) -> bool:

@@ -16,7 +16,7 @@ from scrapy.resolver import dnscache
 
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.protocol import RobotsTxt
-from scrapy_rep.protocol.groups import Groups
+from scrapy_rep.protocol.robotstxt import Groups
 from tests.helpers.behaviours import after, answer, in_turn, redirect, reset
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import NEVER, origin_of, urls

@@ -14,9 +14,9 @@ from scrapy_rep.inspection.explanation import BOM
 from scrapy_rep.inspection.lint.finding import Finding, is_utf16, quoted
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import is_html
-from scrapy_rep.protocol.groups import delay_seconds, rate_seconds
+from scrapy_rep.protocol.robotstxt import delay_seconds, rate_seconds
 from scrapy_rep.protocol.matching import allows, comparable, line_of, path_of
-from scrapy_rep.protocol.syntax import GLOBAL, MAX_LINE, SPACE, Field, lines
+from scrapy_rep.protocol.syntax import GLOBAL, MAX_LINE, SPACE, Field, normalise, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ def line_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
     """:param kept: the part of the file that counts"""
     if is_utf16(kept):
         return  # said once, that is enough
-    read = {number: (field, value) for number, field, value in lines(kept)}
+    known = {number: (field, value) for number, field, value in read(normalise(kept).split("\n"))}
     page = is_html(kept)
     remarks = []  # lines that mean nothing and are not UTF-8
     for number, row in enumerate(rows(kept), 1):
@@ -67,13 +67,13 @@ def line_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
         if nul:
             yield Finding(number, "nul", "NUL byte: the rest of the line is ignored")
         if not _is_utf8(row):
-            if number in read:
+            if number in known:
                 why = "not UTF-8: each byte is percent-encoded by itself"
                 yield Finding(number, "not-utf8", why)
             else:
                 remarks.append(number)
-        if number in read:
-            yield from _known(number, row, *read[number])
+        if number in known:
+            yield from _known(number, row, *known[number])
         elif not page:
             yield from _unknown(number, row.decode("latin-1"))
     if remarks:
