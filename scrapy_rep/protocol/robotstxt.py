@@ -22,6 +22,7 @@ from scrapy_rep.protocol.matching import (
 )
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import (
+    FIELD_NAMES,
     MAX_BYTES,
     SPACE,
     Field,
@@ -319,10 +320,10 @@ class Ask(NamedTuple):
 
 
 # The fields about pace, and what returns their seconds.
-_PACE: dict[int, tuple[str, Callable[[str], float | None]]] = {
-    Field.CRAWL_DELAY: ("crawl-delay", delay_seconds),
-    Field.REQUEST_RATE: ("request-rate", rate_seconds),
-    Field.VISIT_TIME: ("visit-time", lambda value: 0.0 if _VISIT.fullmatch(value) else None),
+_PACE: dict[int, Callable[[str], float | None]] = {
+    Field.CRAWL_DELAY: delay_seconds,
+    Field.REQUEST_RATE: rate_seconds,
+    Field.VISIT_TIME: lambda value: 0.0 if _VISIT.fullmatch(value) else None,
 }
 
 
@@ -377,9 +378,9 @@ class Groups:
             for number, field, value in read(rows, line):
                 ended = ended or field <= Field.ALLOW or field in _PACE
                 if named and field in _PACE:
-                    kind, read_seconds = _PACE[field]
-                    if (seconds := read_seconds(value)) is not None:
-                        asks.append(Ask(seconds, number, kind, value))
+                    seconds = _PACE[field](value)
+                    if seconds is not None:
+                        asks.append(Ask(seconds, number, FIELD_NAMES[field], value))
             line += len(rows)
         # Slowest first; of several, the first line.
         asks.sort(key=lambda ask: (-ask.seconds, ask.line))

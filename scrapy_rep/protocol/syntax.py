@@ -42,6 +42,9 @@ _NAMES = {
     "visit-time": Field.VISIT_TIME,
 }
 
+FIELD_NAMES = {field: name for name, field in reversed(_NAMES.items())}
+"""By field, as the standards write them."""
+
 _PREFIXES = re.compile("|".join(map(re.escape, _NAMES)), re.IGNORECASE | re.ASCII)
 _INITIALS = {initial for name in _NAMES for initial in (name[0], name[0].upper())}
 _SHORTEST = min(map(len, _NAMES))
