@@ -37,8 +37,12 @@ _CHARSETS = {
     **dict.fromkeys(("iso-8859-1", "latin1", "us-ascii", "utf-8", "utf8", ""), "cp1252"),
     **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
     **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis"), "cp932"),
-    **{"iso-8859-9": "cp1254", "latin5": "cp1254", "euc-kr": "cp949", "ks_c_5601-1987": "cp949"},
-    **{"x-euc-jp": "euc_jp", "big5": "big5hkscs"},
+    "iso-8859-9": "cp1254",
+    "latin5": "cp1254",
+    "euc-kr": "cp949",
+    "ks_c_5601-1987": "cp949",
+    "x-euc-jp": "euc_jp",
+    "big5": "big5hkscs",
 }
 
 # What wasn't found: in English, German, French, Spanish, Italian and Portuguese; Dutch, Polish, Russian,

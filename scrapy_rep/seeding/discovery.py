@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy_rep.engine.text import SitemapURL
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.protocol.sitemaps.xml import Entry
+    from scrapy_rep.protocol.entries import Entry
     from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)

@@ -31,7 +31,7 @@ from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX, NotCredible, content_en
 from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.sitemaps.reader import SitemapReader
+from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
 from scrapy_rep.seeding.spool import ASKED, DONE, MAX_HOSTS, RETRY_SECONDS, WAITING

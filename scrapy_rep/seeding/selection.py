@@ -18,8 +18,8 @@ from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.text import PageURLs, counted, resolve_sitemap
 from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.entries import Kind
 from scrapy_rep.protocol.freshness import latest
-from scrapy_rep.protocol.sitemaps.xml import Kind
 from scrapy_rep.reporting.record import SITEMAP, Record
 from scrapy_rep.seeding.spool import strings
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.protocol.sitemaps.reader import SitemapReader
-    from scrapy_rep.protocol.sitemaps.xml import Entry
+    from scrapy_rep.protocol.entries import Entry
+    from scrapy_rep.protocol.sitemaps import SitemapReader
     from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow
 
 logger = get_logger(__name__)

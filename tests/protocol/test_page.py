@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.page import Links, PageRule, PageRules, html, links_of
-from scrapy_rep.protocol.page.html import metas_of
+from scrapy_rep.protocol import html
+from scrapy_rep.protocol.html import metas_of
+from scrapy_rep.protocol.page import Links, PageRule, PageRules, links_of
 from tests.helpers import timing
 from tests.helpers.timing import in_a_slice
 from tests.protocol.pages import DATES, HEADERS, HTML, META, told

@@ -52,8 +52,8 @@ def test_a_body_that_changes_later_changes_no_rule() -> None:
 
 def test_views_of_any_shape_are_bytes() -> None:
     padded = BODY + b"\n" * (-len(BODY) % 8)
-    for view in (memoryview(array("q", padded)), memoryview(padded)[::1], array("q", padded)):
-        assert not RobotsTxt.parse(view).allowed("/x", "foo")  # type: ignore[arg-type]
+    for view in (memoryview(array("q", padded)), memoryview(padded)[::1]):
+        assert not RobotsTxt.parse(view).allowed("/x", "foo")
 
 
 def test_no_more_is_kept_than_counts() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from scrapy_rep.protocol import sitemaps as unpack
 from scrapy_rep.protocol.sitemaps import Kind
-from scrapy_rep.protocol.sitemaps import reader as unpack
 from tests.helpers.sitemaps import NAMESPACE, read
 
 LOC = "<loc>http://a.test/p</loc>"

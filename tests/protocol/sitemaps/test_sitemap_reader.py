@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
+from scrapy_rep.protocol import sitemaps as unpack
 from scrapy_rep.protocol.sitemaps import Kind
-from scrapy_rep.protocol.sitemaps import reader as unpack
 from tests.helpers.sitemaps import BEFORE, GOOD, NAMESPACE, atom, index, read, rss, urlset
 
 URLS = ["http://a.test/1", "http://a.test/2?x=1&y=2", "http://a.test/käse"]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any
 
-from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT, TOO_LONG, Damage, Markup
+from scrapy_rep.protocol.markup import MAX_TEXT, TOO_LONG, Damage, Markup
 
 Entry = dict[str, Any]
 """What a sitemap says about one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
@@ -74,7 +74,6 @@ class XmlFeed:
         self.listening = False
         """Whether it wants texts now."""
         self._media = media
-        self._markup = Markup(self, start)
         self._closed = False  # whether the root element was
         self._namespaces: dict[str, str] = {}  # by prefix, of the whole file
         self._entries: list[Entry] = []
@@ -91,6 +90,9 @@ class XmlFeed:
         self._texts: list[str] = []
         self._length = 0
         self._wrong = ""  # what is wrong with it
+        self._markup = Markup(self, start)
+        if self._markup.unknown:
+            self.damaged(f"unknown encoding {self._markup.unknown}, read as UTF-8")
 
     def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
         """Return the entries that *data* completes. One cut off by the end of the file is lost."""
@@ -129,17 +131,24 @@ class XmlFeed:
             with suppress(Damage):
                 entry[name] = self._markup.resolved(content).strip()
                 return
-        self.start(name, "", empty=False)
+        self.tag(name, "")
         if content and self.listening:
             self.text(content, plain=False)
-        self.end(name)
+        self._end(name)
 
-    def start(self, name: str, attributes: str, *, empty: bool) -> None:
-        """An element begins; if *empty*, it ends too."""
+    def tag(self, name: str, attributes: str) -> None:
+        """An element begins, or ends, or both."""
+        if name[0] == "/":
+            self._end(name[1:])
+            return
         if self.over:
             return
+        empty = attributes[-1:] == "/"
         if attributes and "xmlns" in attributes:
-            self._declare(attributes)
+            for one, *values in _ATTRIBUTE.findall(attributes):
+                mark, _, prefix = one.partition(":")
+                if mark == "xmlns" and len(self._namespaces) < _MAX_PREFIXES:
+                    self._namespaces[prefix] = "".join(values)[:_MAX_NAME]
         if self._entry is not None and name != self._item:
             self._child(self._entry, name, attributes, empty=empty)
             return
@@ -152,12 +161,6 @@ class XmlFeed:
             self._finish()  # its end tag is missing
             if not empty:
                 self._entry, self._item, self._prefix, self._size = {}, name, prefix, 0
-
-    def _declare(self, attributes: str) -> None:
-        for name, one, other in _ATTRIBUTE.findall(attributes):
-            mark, _, prefix = name.partition(":")
-            if mark == "xmlns" and len(self._namespaces) < _MAX_PREFIXES:
-                self._namespaces[prefix] = (one or other)[:_MAX_NAME]
 
     def _child(self, entry: Entry, name: str, attributes: str, *, empty: bool) -> None:
         prefix, _, local = name.rpartition(":")
@@ -258,7 +261,7 @@ class XmlFeed:
         except Damage as error:
             self.damaged(str(error))
 
-    def end(self, name: str) -> None:
+    def _end(self, name: str) -> None:
         """An end tag, maybe of no open element. Ends those in between whose end tags are missing."""
         if self._entry is None or self.over:
             if name.rpartition(":")[2] == self.root and not self.over:
