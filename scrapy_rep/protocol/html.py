@@ -83,6 +83,9 @@ _TAGS = frozenset({b"a", b"area", b"base"})
 # Bytes of values with character references, which are slow to resolve.
 _MAX_REFERENCES = 100_000
 
+# Python refuses numbers of thousands of digits.
+_HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
+
 # Encodings in which markup is not ASCII, by name: looking a codec up would import it.
 _WIDE = re.compile(
     r"(?:iso[-_]?2022[-_]jp|utf[-_]?(?P<bits>16|32)[-_]?(?P<order>[lb]e)?)",
@@ -142,10 +145,9 @@ def text_of(value: bytes, encoding: str = "latin-1") -> str:
         text = value.decode(encoding, "replace")
     except (LookupError, ValueError):  # no codec of that name
         text = value.decode("latin-1")
-    try:
-        return unescape(text) if has_references(value) else text.replace("&amp;", "&")
-    except ValueError:  # a number of thousands of digits
-        return text
+    if has_references(value):
+        return unescape(_HUGE_REFERENCE.sub("\ufffd", text))
+    return text.replace("&amp;", "&")
 
 
 def _end_of_metas(body: bytes, names: list[bytes]) -> int:

@@ -118,8 +118,11 @@ class PageRules:
                 break
             text = line[:left].decode("latin-1")
             left -= len(line) + 1
-            rules = [rule for agent, *rule in _read(text, header=True) if agent in tokens]
-            found += [PageRule(*rule, f"X-Robots-Tag {number}") for rule in rules]
+            found += [
+                PageRule(name, value, f"X-Robots-Tag {number}")
+                for agent, name, value in _read(text, header=True)
+                if agent in tokens
+            ]
         return cls(tuple(dict.fromkeys(found)))
 
     @classmethod
