@@ -11,11 +11,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from html import unescape
-from typing import TYPE_CHECKING
 from unicodedata import combining, normalize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Numbers, and words in letters of any script.
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
@@ -192,8 +188,8 @@ STATUSES = (100, 999)
 FORBIDDEN = frozenset({401, 403})
 """The statuses that ``REP_FORBIDDEN`` is about."""
 
-# Bytes that are searched: of a page; of a tag, or an element; for a charset, as browsers do.
-_SEARCHED, _WITHIN, _CHARSET_WITHIN = 65536, 500, 1024
+# Bytes that are searched: of a page; for a charset, as browsers do.
+_SEARCHED, _CHARSET_WITHIN = 65536, 1024
 
 _CHARSET = re.compile(rb"""charset\s{0,9}=\s{0,9}["']?([a-z0-9_-]{1,20})""", re.IGNORECASE)
 
@@ -208,9 +204,12 @@ _RULE = re.compile(
     re.IGNORECASE,
 )
 
-_TITLE = re.compile(rb"<title\b", re.IGNORECASE)
-_HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
-_HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
+# To be linear, these end at the next tag of their kind.
+_TITLE = re.compile(rb"<title\b[^<>]*>([^<]{0,500})", re.IGNORECASE)
+_HEADING = re.compile(
+    rb"<h[1-6]\b[^<>]*>((?:[^<]|<(?!/?h[1-6]\b)){0,500})</h[1-6]\s*>", re.IGNORECASE
+)
+_TAG = re.compile(rb"<[^<>]*>")
 
 
 class Outcome(Enum):
@@ -255,42 +254,11 @@ def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page is "404", "Page not found" or the
     like, give or take the site's name: see :mod:`~scrapy_rep.protocol.availability`."""
     head = body[:_SEARCHED]
-    titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
     charset = _CHARSET.search(head[:_CHARSET_WITHIN])
     declared = charset[1].decode("ascii").lower() if charset else ""
     return any(
         _says_so(reading)
-        for text in (next(titles, b""), _heading(head))
-        for reading in _readings(_without_tags(text), declared)
+        for found in (_TITLE.search(head), _HEADING.search(head))
+        if found
+        for reading in _readings(_TAG.sub(b" ", found[1]), declared)
     )
-
-
-def _heading(head: bytes) -> bytes:
-    """Return the first heading with an end nearby; empty without one."""
-    # Linear: one search for an end serves all headings before it.
-    end = None
-    for start in _after(_HEADING, head):
-        if end is None or end.start() < start:
-            end = _HEADING_END.search(head, start)
-            if end is None:
-                break
-        if end.start() - start <= _WITHIN:
-            return head[start : end.start()]
-    return b""
-
-
-def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
-    """Yield the offset behind each tag of a kind."""
-    for match in tag.finditer(head):
-        end = head.find(b">", match.end(), match.end() + _WITHIN + 1)
-        if end >= 0:
-            yield end + 1
-
-
-def _without_tags(text: bytes) -> bytes:
-    """Return *text* with a blank for each tag. A pattern would not be linear."""
-    out = []
-    while (start := text.find(b"<")) >= 0 and (end := text.find(b">", start)) >= 0:
-        out.append(text[:start])
-        text = text[end + 1 :]
-    return b" ".join([*out, text])

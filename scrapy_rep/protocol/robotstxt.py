@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import sys
-from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.matching import (
@@ -108,15 +107,6 @@ class RobotsTxt:
 
     def __reduce__(self) -> tuple[type[RobotsTxt], tuple[bytes | Callable[[], bytes]]]:
         return type(self), (self._source,)
-
-    def __repr__(self) -> str:
-        source = self._source
-        agent, _, token, _ = self._answer
-        size = f"{len(source)} bytes, " if isinstance(source, bytes) else ""
-        if agent is None:
-            return f"<RobotsTxt: {size}not read yet>"
-        group = "no group" if token is None else f"group {short_repr(token)}"
-        return f"<RobotsTxt: {size}{group} for {short_repr(agent)}>"
 
     def preload(
         self,
