@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 import scrapy_rep.inspection.lint
 from scrapy_rep.inspection.lint import Finding, lint
@@ -232,8 +231,3 @@ def test_what_never_decides_does_not(question: tuple[bytes, list[str]]) -> None:
         for agent in ("foo", "bar", "foo-bar", "*"):
             rule = robots.decide(url, agent).rule
             assert rule is None or rule.line not in never
-
-
-@given(st.binary())
-def test_arbitrary_bytes_can_be_linted(body: bytes) -> None:
-    assert not [one for one in lint(body) if one.line == 0 or "\n" in one.message]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from scrapy_rep.protocol.syntax import is_name, product_token
-from tests.protocol.strategies import any_text
+from scrapy_rep.protocol.syntax import product_token
 
 SAFARI = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36"
 WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
@@ -88,9 +84,3 @@ BROWSERS = [
 
 def test_a_browsers_user_agent_header_names_no_crawler() -> None:
     assert [one for one in BROWSERS if product_token(one)] == []
-
-
-@given(st.one_of(any_text, st.text("abB/1.;(), -+:", max_size=20).map("Mozilla/5.0 {}".format)))
-def test_any_header_has_a_token_or_none(header: str) -> None:
-    token = product_token(header)
-    assert token is None or is_name(token)
