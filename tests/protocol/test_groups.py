@@ -136,7 +136,7 @@ def test_a_crawler_that_ignores_the_global_group() -> None:
 
 def test_lines_are_counted_across_groups() -> None:
     """Also behind a run of rules, which are read at once, and with a blank line at its end."""
-    run = "\n".join(["User-agent: a", *(f"Disallow: /{n}" for n in range(9))])
+    run = "\n".join(["User-agent: a", *(f"Disallow: /{n} # {n}" for n in range(9))])
     other = "User-agent: b\nAllow: /\nUser-agent: a\nDisallow: /x\n"
     assert verdict(f"{run}\n{other}", "/x", "a") == (False, 14)
     assert verdict(f"{run}\n\n{other}", "/x", "a") == (False, 15)

@@ -15,7 +15,7 @@ import pytest
 from scrapy_rep import RobotParser
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule, comparable
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE, normalise
-from tests.protocol.reference import Reference
+from tests.protocol import reference
 
 BODY = b"User-agent: foo\nDisallow: /x\nCrawl-delay: 2\nUser-agent: *\nDisallow: /y\nSitemap: /s\n"
 EVERYTHING = b"User-agent: *\nDisallow: /\n"
@@ -214,8 +214,7 @@ TAILS = ["", "b", "bc", "cb", "d", "ddd", "dxdd", "e", "ee$e", "e$e", "$", "*", 
 
 def test_wildcards_in_short_and_long_paths() -> None:
     """In long paths rules are refused in another way."""
-    robots, reference = RobotsTxt.parse(WILDCARDS), Reference()
-    groups = reference.groups(WILDCARDS)
+    robots, groups = RobotsTxt.parse(WILDCARDS), reference.groups_of(WILDCARDS)
     for letter, length, tail in product("abx", (0, 1, 3, 290, 310), TAILS):
         url = f"https://example.com/{letter * length}{tail}"
         decision = robots.decide(url, "foo")
@@ -225,7 +224,7 @@ def test_wildcards_in_short_and_long_paths() -> None:
 
 def test_lines_are_cut_wherever_they_are() -> None:
     """Only lines with a character at certain places are looked at: none may slip through."""
-    longest = Reference.MAX_LINE
+    longest = reference.MAX_LINE
     assert longest == MAX_LINE
     lengths = [0, 1, longest - 1, longest, longest + 1, 2 * longest, 3 * longest + 7]
     for several in product(lengths, repeat=3):
