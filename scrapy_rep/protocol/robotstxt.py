@@ -26,7 +26,6 @@ from scrapy_rep.protocol.syntax import (
     SPACE,
     Field,
     agent_token,
-    cut,
     normalise,
     obeyed,
     read,
@@ -93,17 +92,15 @@ class RobotsTxt:
 
     @classmethod
     def parse(cls, body: bytes | bytearray | memoryview) -> RobotsTxt:
-        """Keep up to 512,000 bytes of any *body*, cut before a line that exceeds this limit, and read
-        them on demand (REP.md section 6).
+        """Keep up to 512,000 bytes of any *body*, and the one that tells whether the last line is whole;
+        read them on demand (REP.md section 6).
 
         :raises TypeError: if *body* is not bytes-like
         """
-        if type(body) is not bytes:
-            if not isinstance(body, bytes | bytearray | memoryview):
-                kind = type(body).__name__
-                raise TypeError(f"the body of a robots.txt is bytes-like, not {kind}")
-            body = bytes(body[: MAX_BYTES + 1])
-        return cls(cut(body))
+        if not isinstance(body, bytes | bytearray | memoryview):
+            kind = type(body).__name__
+            raise TypeError(f"the body of a robots.txt is bytes-like, not {kind}")
+        return cls(bytes(body[: MAX_BYTES + 1]))
 
     def __reduce__(self) -> tuple[type[RobotsTxt], tuple[bytes | Callable[[], bytes]]]:
         return type(self), (self._source,)

@@ -215,7 +215,7 @@ def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
     for token in chain:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
-        if token not in ("", GLOBAL) and not is_name(token):
+        if token not in ("", GLOBAL) and not _NAME.fullmatch(token):
             shown = token[:200]
             meant = product_token(shown)
             hint = f"; product_token() finds {meant!r} in it" if meant else ""

@@ -141,10 +141,8 @@ NO_SITEMAP = {
 
 def test_what_is_not_a_sitemap_gives_a_problem() -> None:
     for (body, problem), pack in product(NO_SITEMAP.items(), (bytes, gzip.compress)):
-        data = pack(body.encode())
-        reader, entries = read(data)
-        assert entries == []
-        assert reader.kind is None
+        reader, entries = read(pack(body.encode()))
+        assert (entries, reader.kind) == ([], None)
         assert problem in (reader.problem or "")
 
 
