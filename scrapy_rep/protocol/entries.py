@@ -39,8 +39,7 @@ _ROOTS = {
 _RENAMED = {Kind.RSS: {"link": "loc", "pubDate": "lastmod"}, Kind.ATOM: {"updated": "lastmod"}}
 # Of one entry: elements with different names, alternates, images; characters in all; levels.
 _MAX_CHILDREN, _MAX_CHARACTERS, _MAX_DEPTH = 1000, 4 * MAX_TEXT, 100
-_MAX_PREFIXES = 100
-_MAX_NAME = 100
+_MAX_NAME = _MAX_PREFIXES = 100
 
 _ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
 _FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
@@ -52,7 +51,6 @@ _EXTENSIONS = frozenset(
 # Keys of entries that don't come from an element of that name.
 _RESERVED = frozenset(("alternate", "broken", "hreflang", "images", "news", "videos"))
 _USUAL = frozenset(("loc", "lastmod", "changefreq", "priority"))
-_LONG = 8192
 # The elements of extensions that are read, and the keys of entries for what is in them.
 _GROUPS = {"news": "news", "image": "images", "video": "videos"}
 _MEDIA = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
@@ -127,7 +125,7 @@ class XmlFeed:
         elif self._open:
             if self._group is None and ":" in name:
                 return
-        elif name in _USUAL and name not in entry and not self._prefix and len(content) < _LONG:
+        elif name in _USUAL and name not in entry and not self._prefix and len(content) <= MAX_TEXT:
             with suppress(Damage):
                 entry[name] = self._markup.resolved(content).strip()
                 return
@@ -223,7 +221,9 @@ class XmlFeed:
 
     def _link(self, entry: Entry, prefix: str, attributes: str) -> bool:
         """Read a link whose URL is in an attribute. Return whether it is one."""
-        values = _values(attributes)
+        # The first of several with one name counts.
+        found = reversed(_ATTRIBUTE.findall(attributes))
+        values = {name: one or other for name, one, other in found}
         href, kind, language = values.get("href"), self.kind, values.get("hreflang", "")
         if not href or kind is Kind.RSS or (kind is Kind.ATOM and prefix != self._prefix):
             return False
@@ -275,11 +275,9 @@ class XmlFeed:
                 self._end_text(lost=name != self._element)
             if not self._open:
                 self._deep.clear()
-        elif name.rpartition(":")[2] == self._items:
+        elif (local := name.rpartition(":")[2]) in (self._items, self.root):
             self._finish()
-        elif name.rpartition(":")[2] == self.root:
-            self._finish()
-            self._closed = True
+            self._closed = self._closed or local == self.root
         else:
             self._lost(name)
 
@@ -314,9 +312,3 @@ class XmlFeed:
             entry["loc"] = entry["guid"]
         if entry:
             self._entries.append(entry)
-
-
-def _values(attributes: str) -> dict[str, str]:
-    # The first of several with one name counts.
-    found = reversed(_ATTRIBUTE.findall(attributes))
-    return {name: one or other for name, one, other in found}
