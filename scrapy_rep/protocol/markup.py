@@ -32,6 +32,7 @@ _OTHER = re.compile(
 )
 # A tag whose quotes don't match.
 _DAMAGED_TAG = re.compile(rf"<(/?{_NAME})([^<>]*)>")
+_BEGINNING = re.compile(f"<(/?{_NAME})")
 _CDATA = "![CDATA["
 _ENDS = {"!--": "-->", _CDATA: "]]>", "?": "?>"}
 
@@ -142,12 +143,17 @@ class Markup:
         if not (cut or last or len(text) - start > MAX_TEXT):
             return None  # the tag goes on
         found = _DAMAGED_TAG.match(text, start)
-        if found is None:
+        if found is not None:
+            self._feed.tag(*found.groups())
+            self._feed.damaged("a tag is damaged")
+            return found.end()
+        begun = _BEGINNING.match(text, start)
+        if begun is None or cut or last:
             self._feed.damaged("'<' without a tag")
             return start + 1
-        self._feed.tag(*found.groups())
-        self._feed.damaged("a tag is damaged")
-        return found.end()
+        self._feed.tag(begun[1], "")
+        self._feed.damaged(f"a tag is longer than {MAX_TEXT} characters")
+        return len(text)
 
     def _section(self, text: str, at: int) -> int | None:
         """Read a comment, a CDATA section or an instruction."""
