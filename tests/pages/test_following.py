@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.http import Response
+from scrapy.http import Response, XmlResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
 import scrapy_rep
+from scrapy_rep.pages import is_sitemap
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines, summary
@@ -137,6 +138,9 @@ async def test_pages_of_a_sitemap_are_no_links(sites: Sites) -> None:
     result = await crawl(SitemapListSpider, settings, requests=[site.url("/sitemap.xml")])
     assert sorted(site.pages_asked) == ["/listed.xml", "/seeded", "/sitemap.xml", "/x"]
     result.assert_clean()
+    # For other spiders it's the content that tells.
+    for body, right in {b"<urlset>": True, b"<sitemapindex>": True, b"<rss>": False}.items():
+        assert is_sitemap(XmlResponse("http://a.test/", body=body), None) is right
 
 
 class RulesSpider(ListSpider, CrawlSpider):
