@@ -205,9 +205,9 @@ _RULE = re.compile(
 )
 
 # To be linear, these end at the next tag of their kind.
-_TITLE = re.compile(rb"<title\b[^<>]*>([^<]{0,500})", re.IGNORECASE)
+_TITLE = re.compile(rb"<title\b[^<>]{0,500}>([^<]{0,500})", re.IGNORECASE)
 _HEADING = re.compile(
-    rb"<h[1-6]\b[^<>]*>((?:[^<]|<(?!/?h[1-6]\b)){0,500})</h[1-6]\s*>", re.IGNORECASE
+    rb"<h[1-6]\b[^<>]{0,500}>((?:[^<]|<(?!/?h[1-6]\b)){0,500})</h[1-6]\s*>", re.IGNORECASE
 )
 _TAG = re.compile(rb"<[^<>]*>")
 
