@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
     from scrapy_rep.engine.pqueue import BroadPriorityQueue
     from scrapy_rep.middleware import RepMiddleware, may_fetch
-    from scrapy_rep.pages.middleware import PageMiddleware
-    from scrapy_rep.pages.rules import follow_links, page_rules
+    from scrapy_rep.pages import PageMiddleware, follow_links, page_rules
     from scrapy_rep.preferences.lookup import usage
     from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
     from scrapy_rep.robotparser import RobotParser
@@ -38,14 +37,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "Addon": "addon",
     "BroadPriorityQueue": "engine.pqueue",
-    "PageMiddleware": "pages.middleware",
+    "PageMiddleware": "pages",
     "RepMiddleware": "middleware",
     "RobotParser": "robotparser",
     "UsageItemMiddleware": "preferences.middlewares",
     "UsageMiddleware": "preferences.middlewares",
-    "follow_links": "pages.rules",
+    "follow_links": "pages",
     "may_fetch": "middleware",
-    "page_rules": "pages.rules",
+    "page_rules": "pages",
     "usage": "preferences.lookup",
 }
 

@@ -10,7 +10,7 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.pages.middleware import PageMiddleware
+from scrapy_rep.pages import PageMiddleware
 from scrapy_rep.settings import USAGE_FIELDS, set_defaults, setting_name
 
 if TYPE_CHECKING:

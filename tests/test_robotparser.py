@@ -43,24 +43,9 @@ def parse(body: bytes) -> RobotParser:
     return RobotParser.from_crawler(None, body)  # type: ignore[arg-type]
 
 
-AGENTS = [
-    ("foobot", "foobot"),
-    ("FooBot", "foobot"),
-    (b"FooBot", "foobot"),
-    ("FooBot/1.2", "foobot"),
-    (FULL, "foobot"),
-    (FULL.encode(), "foobot"),
-    ("FooBot/1.2 (+https://example.com) Scrapy/2.19", "foobot"),
-    ("foobot-images", "*"),
-    ("Scrapy/2.19 (+https://scrapy.org)", "*"),
-    ("*", "*"),
-    ("", "*"),
-    (b"", "*"),
-    ("Mozilla/5.0", "*"),
-    (b"\xff\xfe/1.0", "*"),
-    ("\ud800", "*"),
-    (" FooBot ", "foobot"),
-]
+NAMED = "foobot", b"FooBot", "FooBot/1.2", FULL, FULL.encode(), " FooBot "
+OTHERS = "foobot-images", "Scrapy/2.19", "*", "", b"", "Mozilla/5.0", b"\xff\xfe/1.0", "\ud800"
+AGENTS = [*((agent, "foobot") for agent in NAMED), *((agent, "*") for agent in OTHERS)]
 
 
 def test_the_agent_gets_the_rules_and_delay_of_its_group() -> None:
@@ -77,26 +62,9 @@ def test_the_agent_gets_the_rules_and_delay_of_its_group() -> None:
                 assert parser.crawl_delay(agent) == {"foobot": 2.5, "*": 7.0}[group]
 
 
-def test_a_valid_crawl_delay_of_the_agents_group_is_given() -> None:
-    for body, delay in (
-        (b"", None),
-        (b"User-agent: *\nDisallow: /", None),
-        (b"User-agent: *\nCrawl-delay: 0", 0.0),
-        (b"User-agent: *\nCrawl-delay: soon", None),
-        (b"User-agent: *\nCrawl-delay: -1", None),
-        (b"User-agent: *\nCrawl-delay: nan", None),
-        (b"User-agent: *\nCrawl-delay: inf", None),
-        (b"Crawl-delay: 5\nUser-agent: *", None),  # of no group
-        (b"User-agent: foobot\nDisallow:\n\nUser-agent: *\nCrawl-delay: 5", None),  # another's
-    ):
-        assert (body, parse(body).crawl_delay("foobot")) == (body, delay)
-
-
 # What rules mean is tested in tests/protocol; here, whatever may be handed over for a URL.
 URLS: list[tuple[str, str | bytes, bool]] = [
     # Rule of the file, URL, whether it is allowed.
-    ("/a", "http://h/a", False),
-    ("/a", "http://h/b", True),
     ("//double", "http://h//double/slash", False),
     # Raw non-ASCII, in the rule, the URL, or both, is the same as its escapes.
     ("/\u00e4", "http://h/\u00e4", False),
@@ -128,29 +96,18 @@ def test_a_rule_applies_to_urls_however_they_are_written() -> None:
 
 
 BODIES = [
-    b"",
     b"\xef\xbb\xbf",
-    b"\x00" * 1000,
     bytes(range(256)) * 100,
     b"<!DOCTYPE html><title>Not found</title><p>User-agent: none",
-    b"\x1f\x8b\x08\x00garbage",
     "User-agent: *\nDisallow: /a".encode("utf-16"),
-    b"Disallow: /a\n" * 1000,  # of no group
     b":" * 600_000,
 ]
 
 
 def test_garbage_restricts_nothing() -> None:
-    with every_row() as row:
-        for body in BODIES:
-            with row(body[:20]):
-                parser = parse(body)
-                assert parser.allowed("http://h/a", "foobot") is True
-                assert parser.allowed(b"http://h/a", b"foobot") is True
-                assert parser.crawl_delay("foobot") is None
-
-
-# -- crawls ----------------------------------------------------------------------------------
+    for parser in map(parse, BODIES):
+        assert parser.allowed("http://h/a", "foobot") is True
+        assert parser.crawl_delay("foobot") is None
 
 
 def forbidden(error: BaseException | None) -> bool:
@@ -161,7 +118,7 @@ def forbidden(error: BaseException | None) -> bool:
 async def test_behind_the_built_in_middleware(sites: Sites) -> None:
     """With a full User-Agent header, which Scrapy hands over whole; and Google's reading."""
     rules = (
-        "User-agent: testbot\nuser-agent: other\n"
+        "User-agent: *\nDisallow: /\nUser-agent: foobot\nuser-agent: other\n"
         "Disallow: /private*.html$\nAllow: /private-not.html\ndissalow: /typo\nDisallow: /%c3%a4\n"
     )
     site = sites.add(robots=rules)
@@ -175,7 +132,7 @@ async def test_behind_the_built_in_middleware(sites: Sites) -> None:
     signal = getattr(signals, "robots_parsed", None)  # Scrapy has it since 2.18
     result = await crawl(
         [site.url(path) for path in allowed + kept_out],
-        SETTINGS,
+        {**SETTINGS, "ROBOTSTXT_USER_AGENT": FULL},
         signal_handlers={signal: on_parsed} if signal else None,
     )
     assert result.responses == {Request(site.url(path)).url: 200 for path in allowed}
@@ -184,13 +141,4 @@ async def test_behind_the_built_in_middleware(sites: Sites) -> None:
     assert result.stat("robotstxt/forbidden") == len(kept_out)
     assert not [name for name in result.stats if name.startswith("rep/")]
     assert [type(one) for one in parsed] == ([RobotParser] if signal else [])
-    result.assert_clean()
-
-
-async def test_robotstxt_user_agent_of_scrapy(sites: Sites) -> None:
-    site = sites.add(robots="User-agent: foobot\nDisallow: /foo\n\nUser-agent: *\nDisallow: /all")
-    urls = [site.url("/foo"), site.url("/all")]
-    result = await crawl(urls, {**SETTINGS, "ROBOTSTXT_USER_AGENT": FULL})
-    assert forbidden(result.failure(urls[0]))
-    assert result.responses == {urls[1]: 200}
     result.assert_clean()

@@ -13,8 +13,7 @@ from scrapy_rep.commands.output import DIM, RED, YELLOW, Output
 from scrapy_rep.engine.text import clean
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import RobotsFile
-from scrapy_rep.inspection.lint import Finding, lint
-from scrapy_rep.inspection.lint.finding import ERROR, NOTE, SEVERITIES, WARNING
+from scrapy_rep.inspection.lint import ERROR, NOTE, SEVERITIES, WARNING, Finding, lint
 from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.syntax import MAX_BYTES

@@ -16,9 +16,9 @@ from scrapy_rep.commands.lookup import Lookup, chain_of_project, follow, run_cra
 from scrapy_rep.commands.output import BOLD, Output
 from scrapy_rep.engine.text import clean, iso
 from scrapy_rep.inspection.explanation import in_words
-from scrapy_rep.pages.rules import page_rules
+from scrapy_rep.pages import page_rules
+from scrapy_rep.protocol.html import MAX_BYTES
 from scrapy_rep.protocol.page import PageRules
-from scrapy_rep.protocol.page.html import MAX_BYTES
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.lookup import Lookup
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.inspection.explanation import RobotsFile
-    from scrapy_rep.protocol.sitemaps.xml import Entry
+    from scrapy_rep.protocol.entries import Entry
 
 # Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
 _MAX_ORIGINS = 100

@@ -19,8 +19,8 @@ from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.robotstxt import Pace
 from scrapy_rep.protocol.syntax import (
     GLOBAL,
-    SPACE,
     Field,
+    agent_token,
     escape,
     leading_token,
     normalise,
@@ -31,8 +31,6 @@ from scrapy_rep.protocol.syntax import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-BOM = b"\xef\xbb\xbf"
 
 
 class AgentLine(NamedTuple):
@@ -46,32 +44,26 @@ class AgentLine(NamedTuple):
     (REP.md section 7)."""
 
 
-class RuleLine:
+class RuleLine(NamedTuple):
     """An ``allow`` or ``disallow`` line."""
 
-    __slots__ = ("_rules", "pattern", "rule")
-
-    def __init__(self, rule: Rule, value: str) -> None:
-        """:param value: latin-1, as :func:`~scrapy_rep.protocol.syntax.read` yields it"""
-        self.rule = rule
-        self.pattern = escape(value)
-        """As it is compared: percent-encoded."""
-        # For the matcher to judge, alone. Any number but 0 is one of a rule.
-        self._rules = Rules([value], [(rule.allow << ALLOW_BIT) + 1])
+    rule: Rule
+    pattern: str
+    """As it is compared: percent-encoded."""
 
     def length_for(self, path: str) -> int | None:
         """Return how many octets of this rule match *path*, None if it doesn't match: the length
         of the pattern, or of the directory that an ``index.htm`` stands for."""
-        key = self._rules.find(path)
+        # For the matcher to judge, alone. Any number but 0 is one of a rule.
+        key = Rules([self.pattern], [(self.rule.allow << ALLOW_BIT) + 1]).find(path)
         return key >> LENGTH_BIT if key else None
 
 
-@dataclass(slots=True)
-class Group:
+class Group(NamedTuple):
     """Agents, and the rules that belong to them."""
 
-    agents: list[AgentLine] = field(default_factory=list)
-    rules: list[RuleLine] = field(default_factory=list)
+    agents: list[AgentLine]
+    rules: list[RuleLine]
 
     def names(self, token: str) -> bool:
         """Return whether one of the group's lines names *token* (in lower case, or ``*``)."""
@@ -92,44 +84,30 @@ class Outline:
     def of(cls, body: bytes) -> Outline:
         """Read *body*, any bytes at all; never raises."""
         outline = cls()
-        open_to_agents = False
+        group = Group([], outline.homeless)
         rows = normalise(body).split("\n")
         for number, kind, value in read(rows):
-            if kind in (Field.ALLOW, Field.DISALLOW):
-                found = Rule.of(rows[number - 1], number, value, kind == Field.ALLOW)
-                rule = RuleLine(found, value)
-                (outline.groups[-1].rules if outline.groups else outline.homeless).append(rule)
-                open_to_agents = False
+            if kind <= Field.ALLOW:
+                rule = Rule.of(rows[number - 1], number, value, kind == Field.ALLOW)
+                group.rules.append(RuleLine(rule, escape(value)))
             elif kind == Field.USER_AGENT:
-                if not open_to_agents:
-                    outline.groups.append(Group())
-                    open_to_agents = True
-                agent = AgentLine(number, readable(value), token_of(value))
-                outline.groups[-1].agents.append(agent)
+                if group.rules or not outline.groups:
+                    group = Group([], [])
+                    outline.groups.append(group)
+                group.agents.append(AgentLine(number, readable(value), agent_token(value)))
             elif kind == Field.SITEMAP:
                 outline.sitemaps.append((number, readable_url(value)))
         return outline
 
     def tokens(self) -> list[str]:
         """Return the agents that the file names, in their spelling and order, and ``*`` last."""
-        named = {
-            agent.token: agent.value[: len(agent.token)]
-            for group in self.groups
-            for agent in group.agents
-            if agent.token not in ("", GLOBAL)
-        }
-        return [*named.values(), GLOBAL]
+        agents = [agent for group in self.groups for agent in group.agents]
+        named = {token: value[: len(token)] for _, value, token in agents}
+        return [*(one for token, one in named.items() if token not in ("", GLOBAL)), GLOBAL]
 
     def rules_for(self, token: str) -> Iterable[RuleLine]:
         """Return the rules of all groups that name *token*."""
         return (rule for group in self.groups if group.names(token) for rule in group.rules)
-
-
-def token_of(value: str) -> str:
-    """Return the token, in lower case, that the value of a ``user-agent`` line names."""
-    if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
-        return GLOBAL
-    return leading_token(value).lower()
 
 
 STDIN = "standard input"
@@ -233,15 +211,13 @@ class Explanation:
         if token is None or self.decision.rule is None:
             return []
         found = [
-            (length, line)
+            Matched(line.rule, length, "" if length == len(line.pattern) else _INDEX)
             for line in self.robots.outline.rules_for(token.lower())
             if (length := line.length_for(self.path)) is not None
         ]
         # As the matcher has it: the longest, then an allow, then the first.
-        found.sort(key=lambda one: (-one[0], not one[1].rule.allow, one[1].rule.line))
-        return [
-            Matched(line.rule, length, _why(found, at)) for at, (length, line) in enumerate(found)
-        ]
+        found.sort(key=lambda one: (-one.length, not one.rule.allow, one.rule.line))
+        return [one._replace(why=_why(found, at)) for at, one in enumerate(found)]
 
     @property
     def considered(self) -> list[tuple[Group, bool]]:
@@ -344,46 +320,37 @@ class RobotsFile:
     @property
     def answer(self) -> str:
         """The HTTP status, and what is strange about the answer."""
-        facts = self.facts
-        if self.outcome is Outcome.MISSING:
-            return missing(facts.status, facts.hops, self.note)
-        page = ", an HTML page" if self.is_page else ""
-        return "" if facts.status is None else f"HTTP {facts.status}{page}"
+        status, hops = self.facts.status, self.facts.hops
+        answer = f"HTTP {status}"
+        if self.outcome is not Outcome.MISSING:
+            page = ", an HTML page" if self.is_page else ""
+            return "" if status is None else answer + page
+        if status is not None and 300 <= status < 400:
+            after = f", after {hops} redirects" if hops else ""
+            answer += f" without a usable target{after}"
+        elif status is not None and status >= 500:
+            answer += ' with a page that says "not found"'
+        return noted(answer, self.note)
 
 
-def _why(found: list[tuple[int, RuleLine]], at: int) -> str:
+_INDEX = "; allowing the index page of a directory allows the directory"
+
+
+def _why(found: list[Matched], at: int) -> str:
     """Return why the rule in that place decided, or lost to the first. They are in order."""
-    length, line = found[at]
-    best, winner = found[0]
+    one, rival = found[at], found[0 if at else 1] if found[1:] else None
+    if rival is None:
+        return f"decides: the only match{one.why}"
+    first = "Allow" if rival.rule.allow != one.rule.allow else "the first"
     if at:
-        if length < best:
-            return "lost: shorter"
-        first = "Allow" if winner.rule.allow != line.rule.allow else "the first"
-        return f"lost: same length, and {first} wins"
-    if len(found) == 1:
-        why = "decides: the only match"
-    elif found[1][0] < length:
-        why = "decides: the longest match"
-    else:
-        first = "Allow" if found[1][1].rule.allow != line.rule.allow else "the first"
-        why = f"decides: of the longest matches, {first} wins"
-    if length != len(line.pattern):
-        why += "; allowing the index page of a directory allows the directory"
-    return why
-
-
-def missing(status: int | None, hops: int, note: str = "") -> str:
-    """Return the answer that means there is no file, and why.
-
-    :param note: what is strange about it
-    """
-    answer = f"HTTP {status}"
-    if status is not None and 300 <= status < 400:
-        after = f", after {hops} redirects" if hops else ""
-        answer += f" without a usable target{after}"
-    elif status is not None and status >= 500:
-        answer += ' with a page that says "not found"'
-    return noted(answer, note)
+        return (
+            f"lost: same length, and {first} wins"
+            if one.length == rival.length
+            else "lost: shorter"
+        )
+    if rival.length < one.length:
+        return f"decides: the longest match{one.why}"
+    return f"decides: of the longest matches, {first} wins{one.why}"
 
 
 def noted(answer: str, note: str) -> str:

@@ -7,7 +7,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from scrapy_rep.inspection.lint.finding import Finding, quoted
+from scrapy_rep.inspection.lint import Finding, quoted
 from scrapy_rep.preferences.sources import OTHER, SIGNALS, VALUES, fields, read_signals, value_of
 from scrapy_rep.preferences.statements import EXTRA, LABELS, Malformed, read_preferences, split_rule
 from scrapy_rep.protocol.syntax import normalise

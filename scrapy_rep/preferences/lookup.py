@@ -15,7 +15,7 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.flights import Flight, Flights
 from scrapy_rep.origins.requests import chain_behind, crawls_behind, origin_of, path_in
-from scrapy_rep.pages.rules import encoding_of, is_html, page_rules
+from scrapy_rep.pages import encoding_of, is_html, page_rules
 from scrapy_rep.preferences.sources import (
     RobotsUsage,
     link_licenses,

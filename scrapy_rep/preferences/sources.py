@@ -34,8 +34,8 @@ from scrapy_rep.preferences.statements import (
     preferences,
     split_rule,
 )
-from scrapy_rep.protocol.groups import Groups
 from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Rules
+from scrapy_rep.protocol.robotstxt import Groups
 from scrapy_rep.protocol.syntax import GLOBAL, SPACE, normalise, readable
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from scrapy_rep.protocol.html import metas_of
 from scrapy_rep.protocol.matching import ALLOW, SHORTEST, Rules
 from scrapy_rep.protocol.origin import MAX_URL
-from scrapy_rep.protocol.page.html import metas_of
 from scrapy_rep.protocol.syntax import SPACE
 
 if TYPE_CHECKING:

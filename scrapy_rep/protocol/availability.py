@@ -11,12 +11,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from html import unescape
-from itertools import product
-from typing import TYPE_CHECKING
 from unicodedata import combining, normalize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Numbers, and words in letters of any script.
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
@@ -33,89 +28,57 @@ _LETTERS = str.maketrans("\u0131\u0142", "il")
 # Of a site's name.
 _MAX_WORDS, _MAX_CHARACTERS = 6, 60
 
-# Charsets in which the phrases can be written, as browsers understand their names.
+# What browsers, or pages that are in something else, mean by a charset, where Python differs.
 _CHARSETS = {
-    **dict.fromkeys(("iso-8859-1", "latin1", "windows-1252", "us-ascii"), "cp1252"),
-    **dict.fromkeys(("iso-8859-2", "latin2"), "iso8859_2"),
-    "iso-8859-5": "iso8859_5",
-    "koi8-r": "koi8_r",
-    **dict.fromkeys(("iso-8859-9", "latin5", "windows-1254"), "cp1254"),
-    **dict.fromkeys(("iso-8859-15", "latin9"), "iso8859_15"),
-    "windows-1250": "cp1250",
-    "windows-1251": "cp1251",
-    **dict.fromkeys(("gb2312", "gbk", "gb18030"), "gb18030"),
+    **dict.fromkeys(("iso-8859-1", "latin1", "us-ascii", "utf-8", "utf8", ""), "cp1252"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis"), "cp932"),
+    "iso-8859-9": "cp1254",
+    "latin5": "cp1254",
+    "euc-kr": "cp949",
+    "ks_c_5601-1987": "cp949",
+    "x-euc-jp": "euc_jp",
     "big5": "big5hkscs",
-    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "windows-31j", "x-sjis"), "cp932"),
-    **dict.fromkeys(("euc-jp", "x-euc-jp"), "euc_jp"),
-    **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
 }
 
-# Each of the words goes in each of the phrases after it. "{}" is their place.
-_PHRASES = {
-    # English
-    "page|webpage|web page|file|document|url|object|file or directory|the page|this page|"
-    "that page|the file|the document|the requested page|the requested file|the requested url|"
-    "the page you requested|the page you are looking for|requested page|"
-    "the page you were looking for":
-        "{} not found|{} was not found|{} is not found|{} cannot be found|{} can not be found|"
-        "{} could not be found|{} does not exist|{} doesn t exist|"
-        "{} was not found on this server|{} couldn t be found|{} can t be found|"
-        "{} no longer exists",
-    # German
-    "seite|die seite|diese seite|webseite|datei|objekt|dokument|die angeforderte seite|"
-    "die gesuchte seite|die datei|die angeforderte datei":
-        "{} nicht gefunden|{} wurde nicht gefunden|{} nicht vorhanden|"
-        "{} konnte nicht gefunden werden|{} existiert nicht|{} wurde leider nicht gefunden",
-    # French
-    "page|la page|cette page|page web|fichier|document|objet|la page demandee|"
-    "la page que vous recherchez|le fichier":
-        "{} introuvable|{} non trouvee|{} non trouve|{} pas trouvee|{} est introuvable|"
-        "{} inexistante|{} n existe pas|{} n a pas ete trouvee|{} n existe plus",
-    # Spanish
-    "pagina|la pagina|esta pagina|pagina web|archivo|documento|objeto|la pagina solicitada|"
-    "el archivo":
-        "{} no encontrada|{} no encontrado|{} no existe|{} no se encuentra|no se encontro {}|"
-        "{} no se ha encontrado|no se ha encontrado {}|no se encuentra {}|{} no fue encontrada|"
-        "{} inexistente",
-    # Italian
-    "pagina|la pagina|questa pagina|pagina web|file|documento|oggetto|la pagina richiesta":
-        "{} non trovata|{} non trovato|{} non e stata trovata|{} non esiste|{} inesistente",
-    # Portuguese
-    "pagina|a pagina|esta pagina|pagina web|arquivo|ficheiro|documento|objeto|a pagina solicitada":
-        "{} nao encontrada|{} nao encontrado|{} nao existe|{} nao foi encontrada|"
-        "{} nao foi encontrado|{} inexistente",
-    # Dutch
-    "pagina|de pagina|deze pagina|webpagina|bestand|document|object|de opgevraagde pagina":
-        "{} niet gevonden|{} kon niet worden gevonden|{} bestaat niet|{} is niet gevonden|"
-        "{} werd niet gevonden",
-    # Polish
-    "strona|ta strona|plik|dokument|obiekt|podana strona":
-        "{} nie znaleziona|{} nie zostala znaleziona|{} nie istnieje|{} nie znaleziony|"
-        "nie znaleziono {}",
-    "strony|pliku|dokumentu|obiektu|takiej strony|podanej strony":
-        "nie znaleziono {}|nie odnaleziono {}",
-    # Russian
-    "страница|страница сайта|такая страница|эта страница|запрашиваемая страница|"
-    "запрошенная страница|файл|документ|объект":
-        "{} не найдена|{} не найден|{} не найдено|{} не существует",
-    # Chinese
-    "页面|网页|该页面|此页面|您访问的页面|您要访问的页面|您要找的页面|文件|頁面|網頁|該頁面|此頁面|您要找的頁面|檔案":
-        "{} 未找到|{} 没有找到|{} 不存在|{} 找不到|找不到 {}|未找到 {}|没有找到 {}|找不到 该 {}|無法找到 {}|无法找到 {}|{} 不存在 了|"
-        "{} 找不到 了",
-    # Japanese
-    "ページ|お探しのページ|指定されたページ|このページ|ファイル|ご指定のページ|お探しの ページ":
-        "{} が 見つかりません|{} は 見つかりません|{} が 見つかりませんでした|{} は 見つかりませんでした|{} は 存在しません|{} が 存在しません|{} 未検出",
-    # Korean
-    "페이지|페이지를|페이지가|요청하신 페이지를|파일을|해당 페이지를":
-        "{} 찾을 수 없습니다|{} 찾을 수 없음|{} 찾지 못했습니다",
-    "페이지가|요청하신 페이지가|해당 페이지가|존재하지 않는":
-        "{} 존재하지 않습니다|{} 없습니다|{} 페이지입니다",
-    # Turkish
-    "sayfa|aradiginiz sayfa|bu sayfa|dosya|istenen sayfa|belge":
-        "{} bulunamadi|{} mevcut degil|{} yok",
-}  # fmt: skip
+# What wasn't found: in English, German, French, Spanish, Italian and Portuguese; Dutch, Polish, Russian,
+# Chinese, Japanese, Korean, Turkish.
+_WHAT = (
+    "page|webpage|web page|file|document|url|object|file or directory|the page|this page|that page|"
+    "the file|the document|the requested page|the requested file|the requested url|requested page|"
+    "the page you requested|the page you are looking for|the page you were looking for|"
+    "seite|die seite|diese seite|webseite|datei|die datei|objekt|dokument|die gesuchte seite|"
+    "die angeforderte seite|die angeforderte datei|"
+    "la page|cette page|page web|fichier|le fichier|objet|la page demandee|"
+    "la page que vous recherchez|pagina|la pagina|esta pagina|pagina web|archivo|el archivo|documento|"
+    "objeto|la pagina solicitada|questa pagina|oggetto|la pagina richiesta|a pagina|arquivo|ficheiro|"
+    "a pagina solicitada|"
+    "de pagina|deze pagina|webpagina|bestand|de opgevraagde pagina|"
+    "strona|ta strona|plik|obiekt|podana strona|strony|pliku|dokumentu|obiektu|takiej strony|podanej strony|"
+    "страница|страница сайта|такая страница|эта страница|запрашиваемая страница|запрошенная страница|"
+    "файл|документ|объект|"
+    "页面|网页|该页面|此页面|您访问的页面|您要访问的页面|您要找的页面|文件|頁面|網頁|該頁面|此頁面|您要找的頁面|檔案|"
+    "ページ|お探しのページ|指定されたページ|このページ|ファイル|ご指定のページ|"
+    "페이지|페이지를|페이지가|요청하신 페이지를|파일을|해당 페이지를|요청하신 페이지가|해당 페이지가|존재하지 않는|"
+    "sayfa|aradiginiz sayfa|bu sayfa|dosya|istenen sayfa|belge"
+)
+# In the same order; some of it stands in front of that.
+_MISSING = (
+    "is not found|cannot be found|can not be found|could not be found|doesn t exist|no longer exists|"
+    "was not found on this server|couldn t be found|can t be found|"
+    "wurde nicht gefunden|nicht vorhanden|konnte nicht gefunden werden|existiert nicht|"
+    "wurde leider nicht gefunden|"
+    "pas trouvee|est introuvable|inexistante|n existe pas|n a pas ete trouvee|n existe plus|"
+    "no existe|no se encuentra|no se encontro|no se ha encontrado|no fue encontrada|inexistente|"
+    "non e stata trovata|non esiste|inesistente|nao existe|nao foi encontrada|nao foi encontrado|"
+    "kon niet worden gevonden|bestaat niet|is niet gevonden|werd niet gevonden|"
+    "nie znaleziona|nie zostala znaleziona|nie istnieje|nie znaleziony|nie odnaleziono|не существует|"
+    "没有找到|不存在|找不到该|無法找到|无法找到|不存在了|找不到了|"
+    "が見つかりません|は見つかりません|が見つかりませんでした|は見つかりませんでした|は存在しません|が存在しません|未検出|"
+    "찾지 못했습니다|존재하지 않습니다|없습니다|페이지입니다|mevcut degil|yok"
+)
 
-# These need no word beside them.
+# This needs no word beside it.
 _ALONE = (
     "not found|was not found|does not exist|the resource cannot be found|nicht gefunden|"
     "introuvable|non trouve|non trouvee|no encontrado|no encontrada|non trovato|non trovata|"
@@ -153,19 +116,9 @@ def _squashed(text: str) -> str:
     return "".join(_TOKEN.findall(_plain(text)))
 
 
-_SAYING = frozenset(
-    map(
-        _squashed,
-        [
-            *_ALONE.split("|"),
-            *(
-                phrase.format(page)
-                for pages, phrases in _PHRASES.items()
-                for page, phrase in product(pages.split("|"), phrases.split("|"))
-            ),
-        ],
-    )
-)
+_NOUNS = frozenset(map(_squashed, _WHAT.split("|")))
+_SAYING = frozenset(map(_squashed, _ALONE.split("|")))
+_PREDICATES = _SAYING.union(map(_squashed, _MISSING.split("|")))
 _SURROUNDING = frozenset(map(_squashed, _NOISE.split()))
 _TELLTALE = tuple(map(_squashed, _OUTAGE.split()))
 
@@ -175,8 +128,12 @@ def _readings(raw: bytes, charset: str) -> list[str]:
     try:
         return [raw.decode()]
     except UnicodeDecodeError:
-        codec = _CHARSETS.get(charset) or "cp1252"
-        return [raw.decode(codec, "replace"), raw.decode("utf-8", "replace")]
+        pass
+    try:
+        text = raw.decode(_CHARSETS.get(charset, charset), "replace")
+    except (LookupError, ValueError):  # no charset, or none of text
+        text = raw.decode("cp1252", "replace")
+    return [text, raw.decode("utf-8", "replace")]
 
 
 def _says_so(text: str) -> bool:
@@ -197,7 +154,15 @@ def _is_phrase(text: str) -> bool:
         del rest[0]
     while rest and rest[-1] in _SURROUNDING:
         del rest[-1]
-    return number <= 2 and ("".join(rest) in _SAYING if rest else number > 0)
+    return number <= 2 and (_says_missing("".join(rest)) if rest else number > 0)
+
+
+def _says_missing(text: str) -> bool:
+    return text in _SAYING or any(
+        (text.startswith(noun) and text[len(noun) :] in _PREDICATES)
+        or (text.endswith(noun) and text[: -len(noun)] in _PREDICATES)
+        for noun in _NOUNS
+    )
 
 
 def _is_name(text: str) -> bool:
@@ -223,8 +188,8 @@ STATUSES = (100, 999)
 FORBIDDEN = frozenset({401, 403})
 """The statuses that ``REP_FORBIDDEN`` is about."""
 
-# Bytes that are searched: of a page; of a tag, or an element; for a charset, as browsers do.
-_SEARCHED, _WITHIN, _CHARSET_WITHIN = 65536, 500, 1024
+# Bytes that are searched: of a page; for a charset, as browsers do.
+_SEARCHED, _CHARSET_WITHIN = 65536, 1024
 
 _CHARSET = re.compile(rb"""charset\s{0,9}=\s{0,9}["']?([a-z0-9_-]{1,20})""", re.IGNORECASE)
 
@@ -239,9 +204,12 @@ _RULE = re.compile(
     re.IGNORECASE,
 )
 
-_TITLE = re.compile(rb"<title\b", re.IGNORECASE)
-_HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
-_HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
+# To be linear, these end at the next tag of their kind.
+_TITLE = re.compile(rb"<title\b[^<>]{0,500}>([^<]{0,500})", re.IGNORECASE)
+_HEADING = re.compile(
+    rb"<h[1-6]\b[^<>]{0,500}>((?:[^<]|<(?!/?h[1-6]\b)){0,500})</h[1-6]\s*>", re.IGNORECASE
+)
+_TAG = re.compile(rb"<[^<>]*>")
 
 
 class Outcome(Enum):
@@ -286,42 +254,11 @@ def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page is "404", "Page not found" or the
     like, give or take the site's name: see :mod:`~scrapy_rep.protocol.availability`."""
     head = body[:_SEARCHED]
-    titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
     charset = _CHARSET.search(head[:_CHARSET_WITHIN])
     declared = charset[1].decode("ascii").lower() if charset else ""
     return any(
         _says_so(reading)
-        for text in (next(titles, b""), _heading(head))
-        for reading in _readings(_without_tags(text), declared)
+        for found in (_TITLE.search(head), _HEADING.search(head))
+        if found
+        for reading in _readings(_TAG.sub(b" ", found[1]), declared)
     )
-
-
-def _heading(head: bytes) -> bytes:
-    """Return the first heading with an end nearby; empty without one."""
-    # Linear: one search for an end serves all headings before it.
-    end = None
-    for start in _after(_HEADING, head):
-        if end is None or end.start() < start:
-            end = _HEADING_END.search(head, start)
-            if end is None:
-                break
-        if end.start() - start <= _WITHIN:
-            return head[start : end.start()]
-    return b""
-
-
-def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
-    """Yield the offset behind each tag of a kind."""
-    for match in tag.finditer(head):
-        end = head.find(b">", match.end(), match.end() + _WITHIN + 1)
-        if end >= 0:
-            yield end + 1
-
-
-def _without_tags(text: bytes) -> bytes:
-    """Return *text* with a blank for each tag. A pattern would not be linear."""
-    out = []
-    while (start := text.find(b"<")) >= 0 and (end := text.find(b">", start)) >= 0:
-        out.append(text[:start])
-        text = text[end + 1 :]
-    return b" ".join([*out, text])

@@ -1,14 +1,15 @@
-"""A robots.txt: the group that a crawler obeys, and what it says (REP.md section 7)."""
+"""A robots.txt: its groups, the one that a crawler obeys, and what it says (REP.md section 7)."""
 
 from __future__ import annotations
 
+import math
 import re
-from reprlib import repr as short_repr
+import sys
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from scrapy_rep.protocol.groups import Ask, Groups, sitemaps_of
 from scrapy_rep.protocol.matching import (
     ALLOW,
+    ALLOW_BIT,
     NO_RULES,
     SHORTEST,
     Decision,
@@ -19,10 +20,20 @@ from scrapy_rep.protocol.matching import (
     path_of,
 )
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.protocol.syntax import MAX_BYTES, Field, cut, normalise, obeyed, read
+from scrapy_rep.protocol.syntax import (
+    FIELD_NAMES,
+    MAX_BYTES,
+    SPACE,
+    Field,
+    agent_token,
+    normalise,
+    obeyed,
+    read,
+    readable_url,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 # Neither many agents nor a group of 500 KB that names many of them may fill the memory.
 _AGENTS_REMEMBERED = 100
@@ -81,30 +92,18 @@ class RobotsTxt:
 
     @classmethod
     def parse(cls, body: bytes | bytearray | memoryview) -> RobotsTxt:
-        """Keep up to 512,000 bytes of any *body*, cut before a line that exceeds this limit, and read
-        them on demand (REP.md section 6).
+        """Keep up to 512,000 bytes of any *body*, and the one that tells whether the last line is whole;
+        read them on demand (REP.md section 6).
 
         :raises TypeError: if *body* is not bytes-like
         """
-        if type(body) is not bytes:
-            try:
-                body = bytes(memoryview(body).cast("B")[: MAX_BYTES + 1])
-            except TypeError:
-                kind = type(body).__name__
-                raise TypeError(f"the body of a robots.txt is bytes-like, not {kind}") from None
-        return cls(cut(body))
+        if not isinstance(body, bytes | bytearray | memoryview):
+            kind = type(body).__name__
+            raise TypeError(f"the body of a robots.txt is bytes-like, not {kind}")
+        return cls(bytes(body[: MAX_BYTES + 1]))
 
     def __reduce__(self) -> tuple[type[RobotsTxt], tuple[bytes | Callable[[], bytes]]]:
         return type(self), (self._source,)
-
-    def __repr__(self) -> str:
-        source = self._source
-        agent, _, token, _ = self._answer
-        size = f"{len(source)} bytes, " if isinstance(source, bytes) else ""
-        if agent is None:
-            return f"<RobotsTxt: {size}not read yet>"
-        group = "no group" if token is None else f"group {short_repr(token)}"
-        return f"<RobotsTxt: {size}{group} for {short_repr(agent)}>"
 
     def preload(
         self,
@@ -155,10 +154,9 @@ class RobotsTxt:
         """
         token, rules = self.rules(agent, obey_global)
         path = path_of(url)
-        found = rules.find(path)
-        if path == ROBOTS_PATH and not allows(found):
-            return Decision(True, None, token)
-        return self.decision(token, found)
+        decision = self.decision(token, rules.find(path))
+        always = path == ROBOTS_PATH and not decision.allowed
+        return Decision(True, None, token) if always else decision
 
     def rules(
         self, agent: str | Sequence[str], obey_global: bool = True
@@ -172,9 +170,8 @@ class RobotsTxt:
 
     def decision(self, token: str | None, found: int) -> Decision:
         """Return the decision for the group of *token* by what :meth:`Rules.find` has *found*."""
-        return Decision(allows(found), self._rule(found) if found else None, token)
-
-    def _rule(self, found: int) -> Rule:
+        if not found:
+            return Decision(True, None, token)
         rules = self._rules = self._rules or {}
         rule = rules.get(found)
         if rule is None:
@@ -183,7 +180,7 @@ class RobotsTxt:
             ((_, field, value),) = read([row])
             rule = rules[found] = Rule.of(row, line, value, field == Field.ALLOW)
             self.size += _DECIDED + len(rule.pattern) + len(rule.text)
-        return rule
+        return Decision(allows(found), rule, token)
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
@@ -197,8 +194,8 @@ class RobotsTxt:
 
         :raises ValueError: if *agent* is not a product token
         """
-        delay = self.pace(agent, obey_global).crawl_delay
-        return None if delay is None else delay.seconds
+        delay, _, _ = self.pace(agent, obey_global)
+        return delay and delay.seconds
 
     def pace(
         self, agent: str | Sequence[str], obey_global: bool = True, groups: Groups | None = None
@@ -207,19 +204,12 @@ class RobotsTxt:
         from *groups* if the file is read."""
         token, _ = self.rules(agent, obey_global)
         if token is None:
-            return _ANY_PACE
-        token = token.lower()
-        paces = self._paces
+            return Pace()
+        paces, token = self._paces, token.lower()
         if paces is None or len(paces) >= _AGENTS_REMEMBERED:
             paces = self._paces = {}
         if token not in paces:
-            groups = groups or Groups(self._text())
-            asks = list(groups.asks_of(token))
-            paces[token] = Pace(
-                _slowest(asks, "crawl-delay"),
-                _slowest(asks, "crawl-delay", "request-rate"),
-                _slowest(asks, "visit-time"),
-            )
+            paces[token] = (groups or Groups(self._text())).pace_of(token)
             self.size += _ANSWER
         return paces[token]
 
@@ -237,14 +227,7 @@ class RobotsTxt:
             answers = self._known = {answer[:2]: answer}
         found = None if answers is None else answers.get((agent, obey_global))
         if found is None:
-            tokens = obeyed(agent, obey_global)
-            groups = groups or Groups(self._text())
-            for token in tokens:
-                if token.lower() in groups.tokens:
-                    found = agent, obey_global, token, self._prepare(token, groups)
-                    break
-            else:
-                found = agent, obey_global, None, NO_RULES
+            found = self._read_group(agent, obey_global, groups)
             if answers is not None:
                 if len(answers) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
                     answers.clear()
@@ -255,20 +238,179 @@ class RobotsTxt:
         self._answer = found
         return found
 
-    def _prepare(self, token: str, groups: Groups) -> Rules:
-        """Return the rules of a group, which another agent may have in use."""
-        for _, _, named, rules in list(self._known.values()) if self._known else ():
-            if named is not None and named.lower() == token.lower():
-                return rules
-        rules = Rules(*groups.rules_of(token.lower()))
-        self.size += rules.size
-        return rules
+    def _read_group(self, agent: _Agent, obey_global: bool, groups: Groups | None) -> _Answer:
+        tokens = obeyed(agent, obey_global)
+        groups = groups or Groups(self._text())
+        for token in tokens:
+            name = token.lower()
+            if name in groups.tokens:
+                # Another agent may have these rules in use.
+                for _, _, other, rules in list(self._known.values()) if self._known else ():
+                    if other is not None and other.lower() == name:
+                        return agent, obey_global, token, rules
+                rules = Rules(*groups.rules_of(name))
+                self.size += rules.size
+                return agent, obey_global, token, rules
+        return agent, obey_global, None, NO_RULES
 
 
-_ANY_PACE = Pace()
+# A user-agent line: its token in the usual spelling, otherwise all after "user", which may be another
+# field. Possessive from Python 3.11 on, for HTML and its many indented lines.
+_BLANKS = r"[ \t\v\f]*" + ("+" if sys.version_info >= (3, 11) else "")
+_LINES_OF_AGENTS = re.compile(
+    rf"\n{_BLANKS}[Uu][Ss][Ee][Rr]"
+    r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
+)
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+# "1/10" is a page in ten seconds, "60/1h" sixty in an hour; "1/10 0600-0845" at those hours alone.
+_HOURS = r"[0-9]{4}[ \t]*-[ \t]*[0-9]{4}"
+_RATE = re.compile(
+    rf"([0-9]{{1,9}})[ \t]*/[ \t]*([0-9]{{1,9}})([smh]?)(?:[ \t]+{_HOURS})?", re.IGNORECASE
+)
+_VISIT = re.compile(_HOURS)
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_COMMENT = re.compile(r"#[^\n]*")
+# Up to so many pieces, looking for runs of rules takes longer than reading each line.
+_FEW_PIECES = 3
+_LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
 
 
-def _slowest(asks: Sequence[Ask], *fields: str) -> Ask | None:
-    """Return the first of the slowest lines of these *fields*."""
-    found = (ask for ask in asks if ask.field in fields)
-    return max(found, key=lambda ask: (ask.seconds, -ask.line), default=None)
+def _agent_token(line: str) -> str | None:
+    """Return the token of a ``user-agent`` line, in lower case, or ``*``; None for other lines."""
+    return next((agent_token(value) for _, _, value in read((line,))), None)
+
+
+def delay_seconds(value: str) -> float | None:
+    """Return a number in decimal notation (REP.md section 12), None for anything else."""
+    seconds = float(value) if _NUMBER.fullmatch(value) else math.inf
+    return seconds if math.isfinite(seconds) else None
+
+
+def rate_seconds(value: str) -> float | None:
+    """Return the seconds between two pages of a ``request-rate``, None if it can't be read. The hours it
+    may name make no difference: at others, nothing says that more is welcome."""
+    rate = _RATE.fullmatch(value)
+    if rate is None or not int(rate[1]):
+        return None
+    return int(rate[2]) * _UNITS[rate[3].lower()] / int(rate[1])
+
+
+class Ask(NamedTuple):
+    """A line about the pace of a crawl (REP.md section 12)."""
+
+    seconds: float
+    """Between two requests; 0 for a ``visit-time``."""
+    line: int
+    field: str
+    """``crawl-delay``, ``request-rate`` or ``visit-time``."""
+    value: str
+
+
+# The fields about pace, and what returns their seconds.
+_PACE: dict[int, Callable[[str], float | None]] = {
+    Field.CRAWL_DELAY: delay_seconds,
+    Field.REQUEST_RATE: rate_seconds,
+    Field.VISIT_TIME: lambda value: 0.0 if _VISIT.fullmatch(value) else None,
+}
+
+
+class Groups:
+    """A file, split at its ``user-agent`` lines. A crawler needs few of the stretches in between."""
+
+    __slots__ = ("_stretches", "tokens")
+
+    def __init__(self, text: str) -> None:
+        """:param text: normalised, see :func:`~scrapy_rep.protocol.syntax.normalise`"""
+        # The patterns begin each line with a line end.
+        pieces = _LINES_OF_AGENTS.split("\n" + text)
+        self._stretches = pieces[::3]
+        tokens: list[str | None] = [None]
+        for at in range(1, len(pieces), 3):
+            token = pieces[at]
+            tokens.append(token.lower() if token else _agent_token("user" + pieces[at + 1]))
+        self.tokens = tokens
+        """The token before each stretch of lines. None: the file's start, or another field."""
+
+    def __iter__(self) -> Iterator[tuple[str | None, str]]:
+        """Yield the token before each stretch of lines, and the stretch."""
+        return zip(self.tokens, self._stretches, strict=True)
+
+    def rules_of(self, token: str) -> tuple[list[str], list[int]]:
+        """Return value and number (see ``ALLOW_BIT``) of each rule of *token*'s groups."""
+        values: list[str] = []
+        numbers: list[int] = []
+        line = upto = 0
+        for at, name in enumerate(self.tokens):
+            if name != token or at < upto:
+                continue  # another group, or within one that has been read
+            line += at - upto + "".join(self._stretches[upto:at]).count("\n")
+            upto = at
+            before = len(values)
+            # A group ends with the first user-agent line after a rule.
+            while upto < len(self.tokens) and (len(values) == before or self.tokens[upto] is None):
+                line = 1 + _collect(self._stretches[upto], line, values, numbers)
+                upto += 1
+        return values, numbers
+
+    def pace_of(self, token: str) -> Pace:
+        """Return what *token*'s groups ask of the pace of a crawl. Here, and only here, such a line ends
+        the list of agents above it, as a rule does (REP.md section 12)."""
+        asks: list[Ask] = []
+        named = ended = False  # lines before the first group apply to no agent
+        line = 0
+        for name, stretch in self:
+            if name is not None:
+                named, ended = name == token or (named and not ended), False
+            rows = stretch.split("\n")
+            for number, field, value in read(rows, line):
+                ended = ended or field <= Field.ALLOW or field in _PACE
+                if named and field in _PACE:
+                    seconds = _PACE[field](value)
+                    if seconds is not None:
+                        asks.append(Ask(seconds, number, FIELD_NAMES[field], value))
+            line += len(rows)
+        # Slowest first; of several, the first line.
+        asks.sort(key=lambda ask: (-ask.seconds, ask.line))
+        fields = ("crawl-delay",), ("crawl-delay", "request-rate"), ("visit-time",)
+        return Pace(*(next((ask for ask in asks if ask.field in some), None) for some in fields))
+
+
+def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> int:
+    """Append the rules of lines from *line* on. Return the number of the last line."""
+    if "#" in stretch:
+        stretch = _COMMENT.sub("", stretch)
+    # Runs of rules in the usual spelling are taken at once.
+    pieces = stretch.split("\nDisallow: ")
+    if len(pieces) <= _FEW_PIECES:
+        return line - 1 + _collect_rows(stretch.split("\n"), line, values, numbers)
+    start = 1
+    last = len(pieces) - 1
+    for at, piece in enumerate(pieces):
+        if "\n" in piece or at == last:
+            pieces[at], others, rest = piece.partition("\n")
+            run = pieces[start : at + 1]
+            start = at + 1
+            values += [value.strip(SPACE) for value in run]
+            numbers += range(ALLOW - 2 - line, ALLOW - 2 - line - len(run), -1)
+            line += len(run)
+            if not rest:
+                line += len(others)  # a blank line, or none
+            else:
+                line += _collect_rows(rest.split("\n"), line + 1, values, numbers)
+    return line
+
+
+def _collect_rows(rows: list[str], first: int, values: list[str], numbers: list[int]) -> int:
+    """Append the rules of *rows*, the first of which has the number *first*. Return how many rows
+    there are."""
+    for number, field, value in read(rows, first):
+        if field <= Field.ALLOW:
+            values.append(value)
+            numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
+    return len(rows)
+
+
+def sitemaps_of(text: str) -> tuple[str, ...]:
+    """Return the values of the ``sitemap`` lines of a normalised *text*, in order."""
+    found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
+    return tuple([readable_url(value) for _, _, value in found if value])

@@ -42,6 +42,9 @@ _NAMES = {
     "visit-time": Field.VISIT_TIME,
 }
 
+FIELD_NAMES = {field: name for name, field in reversed(_NAMES.items())}
+"""By field, as the standards write them."""
+
 _PREFIXES = re.compile("|".join(map(re.escape, _NAMES)), re.IGNORECASE | re.ASCII)
 _INITIALS = {initial for name in _NAMES for initial in (name[0], name[0].upper())}
 _SHORTEST = min(map(len, _NAMES))
@@ -136,11 +139,6 @@ def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
         yield number, field, value.strip(SPACE)
 
 
-def lines(body: bytes) -> Iterator[tuple[int, int, str]]:
-    """Yield the lines of a whole file, see :func:`read`. Never raises."""
-    return read(normalise(body).split("\n"))
-
-
 def escape(value: str) -> str:
     """Return a latin-1 value for comparison: with ``%aa`` as ``%AA``, bytes above 127
     percent-encoded, and nothing decoded (REP.md section 8)."""
@@ -193,6 +191,14 @@ def leading_token(value: str) -> str:
     return _TOKEN.match(value)[0]  # type: ignore[index]  # it matches anything
 
 
+def agent_token(value: str) -> str:
+    """Return the token, in lower case, that the value of a ``user-agent`` line names; ``*`` for all
+    crawlers, empty for none (REP.md section 7)."""
+    if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
+        return GLOBAL
+    return leading_token(value).lower()
+
+
 def is_name(value: str) -> bool:
     """Return whether a crawler may go by *value*: a product token, or one with digits, which counts up
     to the first of them, as in Google's matcher."""
@@ -209,7 +215,7 @@ def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
     for token in chain:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
-        if token not in ("", GLOBAL) and not is_name(token):
+        if token not in ("", GLOBAL) and not _NAME.fullmatch(token):
             shown = token[:200]
             meant = product_token(shown)
             hint = f"; product_token() finds {meant!r} in it" if meant else ""

@@ -21,7 +21,7 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.sitemaps.xml import Entry
+from scrapy_rep.protocol.entries import Entry
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
 
 logger = get_logger(__name__)

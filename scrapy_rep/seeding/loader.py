@@ -34,7 +34,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.sitemaps.reader import SitemapReader
+from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.reporting.record import SITEMAP as KIND
 from scrapy_rep.reporting.record import Record
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP

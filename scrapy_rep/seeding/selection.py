@@ -27,9 +27,9 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.entries import Entry, Kind
 from scrapy_rep.protocol.freshness import latest
-from scrapy_rep.protocol.sitemaps.reader import SitemapReader
-from scrapy_rep.protocol.sitemaps.xml import Entry, Kind
+from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow, strings
 

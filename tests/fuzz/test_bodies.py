@@ -146,3 +146,4 @@ def test_words_about_files_of_any_kind(body: bytes, url: str, chain: list[str]) 
     assert [one.decision.rule] == [first.rule for first in matched[:1]] or not matched
     for finding in lint(body, robots_url="http://a.example/robots.txt"):
         assert finding.line is None or finding.line >= 1
+        assert "\n" not in finding.message

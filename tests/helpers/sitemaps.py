@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 
 from scrapy.http import Response
 
+from scrapy_rep.protocol import sitemaps as unpack
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.protocol.sitemaps import reader as unpack
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Site
 

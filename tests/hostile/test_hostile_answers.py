@@ -13,7 +13,7 @@ from scrapy_rep.engine import timers
 from scrapy_rep.engine.text import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import RobotsTxt
-from scrapy_rep.protocol.sitemaps.reader import STEP
+from scrapy_rep.protocol.sitemaps import STEP
 from scrapy_rep.seeding import discovery, loader, seeding, selection
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS
 from scrapy_rep.seeding.selection import Listing, Listings

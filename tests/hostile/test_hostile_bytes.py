@@ -23,11 +23,11 @@ from scrapy_rep.origins.body import (
     header_text,
 )
 from scrapy_rep.origins.fetcher import redirect_target
+from scrapy_rep.protocol import sitemaps as unpack
 from scrapy_rep.protocol import syntax
 from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.freshness import fresh_seconds
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
-from scrapy_rep.protocol.sitemaps import reader as unpack
 from tests.helpers.rows import every_row
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 from tests.helpers.timing import TIMES, assert_linear, seconds

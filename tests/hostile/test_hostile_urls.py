@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from scrapy.http import HtmlResponse
 from w3lib.url import safe_url_string
 
+from scrapy_rep import pages as rules
 from scrapy_rep.engine import text
 from scrapy_rep.engine.text import MAX_IDN, Encoder, encoded, resolve_sitemap
-from scrapy_rep.pages import rules
-from scrapy_rep.pages.rules import _marked_links, _Resolver
+from scrapy_rep.pages import _marked_links, _Resolver
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
 from tests.helpers.behaviours import RULES, answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scrapy_rep.protocol.sitemaps import reader as unpack
+from scrapy_rep.protocol import sitemaps as unpack
 from tests.helpers.rows import every_row
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 

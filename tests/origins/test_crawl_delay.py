@@ -16,7 +16,7 @@ from scrapy.resolver import dnscache
 
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.protocol import RobotsTxt
-from scrapy_rep.protocol.groups import Groups
+from scrapy_rep.protocol.robotstxt import Groups
 from tests.helpers.behaviours import after, answer, in_turn, redirect, reset
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import NEVER, origin_of, urls
@@ -389,13 +389,13 @@ async def test_a_large_file_is_read_once_and_in_a_thread(
 ) -> None:
     """Fetched, and found in a storage by the next crawl."""
     read_in: list[threading.Thread] = []
-    asks_of = Groups.asks_of
+    pace_of = Groups.pace_of
 
     def watched(groups: Groups, token: str) -> Any:
         read_in.append(threading.current_thread())
-        return asks_of(groups, token)
+        return pace_of(groups, token)
 
-    monkeypatch.setattr(Groups, "asks_of", watched)
+    monkeypatch.setattr(Groups, "pace_of", watched)
     site = sites.add(robots=asking(DELAY) + "Disallow: /x\n" * 10_000)
     settings = {
         **ON,

@@ -7,21 +7,16 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.http import Response
+from scrapy.http import Response, XmlResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
 import scrapy_rep
+from scrapy_rep.pages import is_sitemap
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines, summary
-from tests.helpers.pagesite import (
-    NOFOLLOW,
-    AgainSpider,
-    AsyncLinkSpider,
-    LinkSpider,
-    page,
-)
+from tests.helpers.pagesite import NOFOLLOW, AgainSpider, AsyncLinkSpider, LinkSpider, page
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import lists, urlset
@@ -134,22 +129,18 @@ class SitemapListSpider(ListSpider, SitemapSpider):
 
 
 async def test_pages_of_a_sitemap_are_no_links(sites: Sites) -> None:
-    """Many a sitemap is served with such a header, which is about the file itself."""
-    site = sites.add()
-    site.set("/sitemap.xml", page(urlset([site.url("/x")]), "noindex, nofollow", type="text/xml"))
-    result = await crawl(
-        SitemapListSpider, {"REP_NOFOLLOW": True}, requests=[site.url("/sitemap.xml")]
-    )
-    assert site.pages_asked == ["/sitemap.xml", "/x"]
-    result.assert_clean()
-
-
-async def test_seeded_pages_are_no_links(sites: Sites) -> None:
-    site = lists(sites.add(pages={"/": page(NOFOLLOW)}), "/sitemap.xml")
-    site.set("/sitemap.xml", page(urlset([site.url("/x")]), "nofollow", type="text/xml"))
+    """Many a sitemap is served with such a header, which is about the file itself. One is the spider's,
+    the other is listed."""
+    site = lists(sites.add(), "/listed.xml")
+    for path, page_path in {"/listed.xml": "/seeded", "/sitemap.xml": "/x"}.items():
+        site.set(path, page(urlset([site.url(page_path)]), "noindex, nofollow", type="text/xml"))
     settings = {"REP_NOFOLLOW": True, "REP_SITEMAPS": True}
-    await crawl(LinkSpider, settings, requests=[site.url("/")])
-    assert sorted(site.pages_asked) == ["/", "/sitemap.xml", "/x"]
+    result = await crawl(SitemapListSpider, settings, requests=[site.url("/sitemap.xml")])
+    assert sorted(site.pages_asked) == ["/listed.xml", "/seeded", "/sitemap.xml", "/x"]
+    result.assert_clean()
+    # For other spiders it's the content that tells.
+    for body, right in {b"<urlset>": True, b"<sitemapindex>": True, b"<rss>": False}.items():
+        assert is_sitemap(XmlResponse("http://a.test/", body=body), None) is right
 
 
 class RulesSpider(ListSpider, CrawlSpider):
@@ -183,14 +174,10 @@ class ProcessRequest(RulesSpider):
 async def test_a_crawl_spider(
     sites: Sites, spider: Any, setting: bool, of_links: set[str], of_page: set[str]
 ) -> None:
-    marked, nofollow = (
-        sites.add(pages={"/": page(LINKS)}),
-        sites.add(pages={"/": page(LINKS + NOFOLLOW)}),
-    )
+    marked, nofollow = (sites.add(pages={"/": page(html)}) for html in (LINKS, LINKS + NOFOLLOW))
     requests = [marked.url("/"), nofollow.url("/")]
     result = await crawl(spider, {"REP_NOFOLLOW": setting}, requests=requests)
-    assert asked(marked) == of_links
-    assert asked(nofollow) == of_page
+    assert (asked(marked), asked(nofollow)) == (of_links, of_page)
     result.assert_clean()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from scrapy_rep.protocol.page.html import as_ascii, metas_of, with_blanks
+from scrapy_rep.protocol.html import as_ascii, metas_of, with_blanks
 from tests.helpers.report import Browser, needs_chromium
 from tests.protocol.pages import HTML
 

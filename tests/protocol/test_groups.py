@@ -1,9 +1,99 @@
-"""Groups and user agents (REP.md section 7). What belongs to a group is in `test_golden.py`."""
+"""From bytes to lines that mean something, and the size limit (REP.md sections 2 and 6); groups (section 7);
+the crawl delay that a group may hold (section 12). How lines are read is in `test_golden.py`."""
 
 from __future__ import annotations
 
+import pytest
+
 from scrapy_rep.protocol import RobotsTxt
 from tests.protocol.tables import check, verdict
+
+ALLOWED = (True, 0)
+MAX_BYTES = 512_000
+MAX_LINE = 16_663
+ALL = b"User-agent: *\n"
+
+
+def disallowed(line: int) -> tuple[bool, int]:
+    return False, line
+
+
+SITEMAPS = [
+    (b"Sitemap: https://a.example/s.xml", ["https://a.example/s.xml"], "without any group"),
+    (b"sitemap:/s.xml", ["/s.xml"], "relative, as written"),
+    (b"SITE-MAP : /s.xml # x", ["/s.xml"], "site-map, blanks, a comment"),
+    (b"Sitemap /s.xml", ["/s.xml"], "a missing colon"),
+    (b"Sitemap https://a.example/s", ["//a.example/s"], "the first colon is the separator"),
+    (b"Sitemaps: /s.xml", ["/s.xml"], "by prefix"),
+    (b"Sitemap:", [], "an empty value"),
+    (b"Sitemap", [], "a field alone"),
+    (b"Sitemap: /b\nSitemap: /a\nUser-agent: *\nSitemap: /b", ["/b", "/a", "/b"], "in order"),
+    ("Sitemap: /\u00e9%e9?x=1&y".encode(), ["/\u00e9%e9?x=1&y"], "neither encoded nor decoded"),
+    (b"\xef\xbb\xbfSitemap: /s.xml", ["/s.xml"], "behind a BOM"),
+]
+
+
+def test_sitemap_lines_are_listed_in_order() -> None:
+    check(SITEMAPS, lambda body: list(RobotsTxt.parse(body).sitemaps))
+
+
+def test_line_is_cut_after_so_many_bytes() -> None:
+    """After 16,663 bytes, a byte order mark not counted."""
+    start = b"Disallow: /"
+    fits = start + b"x" * (MAX_LINE - len(start))
+    path = fits.decode().removeprefix("Disallow: ")
+    for end, bom in ((b"\n", b""), (b"\r", b"\xef\xbb"), (b"\r\n", b"\xef\xbb\xbf")):
+        for line in (fits, fits + b"y", fits + b"y" * MAX_LINE):
+            body = bom + b"User-agent: *" + end + line + end + b"Disallow: /y" + end
+            assert verdict(body, path) == disallowed(2)
+            assert verdict(body, path[:-1]) == ALLOWED
+            assert verdict(body, "/y") == disallowed(3)
+
+
+def test_what_stands_at_the_end_of_a_cut_line() -> None:
+    line = b" " * (MAX_LINE - len(b"Disallow: /x$")) + b"Disallow: /x"
+    assert verdict(ALL + line + b"$", "/xy") == ALLOWED  # the last byte that counts
+    assert verdict(ALL + line + b" $", "/xy") == disallowed(2)
+    first = b"User-agent: *" + b" " * (MAX_LINE - 13) + b"Disallow: /\n"
+    assert verdict(first + b"Disallow: /x", "/x") == disallowed(2)
+
+
+def filled(head: bytes, size: int) -> bytes:
+    """*head* and comments after it, *size* bytes in all, the last a line end."""
+    comment = b"#" * 99 + b"\n"
+    whole, rest = divmod(size - len(head), len(comment))
+    return head + comment * whole + (b"#" * (rest - 1) + b"\n" if rest else b"")
+
+
+# (what stands at the limit, how many bytes of it are within, does the rule count, reason)
+LIMIT = [
+    (b"Disallow: /x", 12, True, "the file ends at the limit"),
+    (b"Disallow: /x\n", 13, True, "its line end is the last byte"),
+    (b"Disallow: /x\nDisallow: /x", 13, True, "its line end is the last byte, more follows"),
+    (b"Disallow: /x\n", 12, True, "its line end is the first byte beyond"),
+    (b"Disallow: /x\rDisallow: /x", 12, True, "CR is the first byte beyond"),
+    (b"Disallow: /x\r\nDisallow: /x", 13, True, "the limit cuts CRLF in two"),
+    (b"Disallow: /xy", 12, False, "the limit cuts it in two"),
+    (b"Disallow: /x", 11, False, "the limit cuts it in two, at the end of the file"),
+    (b"Disallow: /x", 0, False, "it starts at the limit"),
+    (b"Disallow: /x", -100, False, "it is beyond"),
+]
+
+
+def test_only_whole_lines_within_the_size_limit_count() -> None:
+    """512,000 bytes count; a line that the limit cuts in two does not."""
+    for line, within, counts, reason in LIMIT:
+        before = filled(ALL, MAX_BYTES - within)
+        answer = disallowed(before.count(b"\n") + 1) if counts else ALLOWED
+        assert verdict(before + line, "/x") == answer, reason
+
+    assert verdict(b"Disallow: /" * 60_000, "/x") == ALLOWED  # no line end at all
+    body = b"\n" * (MAX_BYTES - 100) + ALL + b"Disallow: /"
+    assert verdict(body, "/x") == disallowed(MAX_BYTES - 98)
+    body = filled(ALL, MAX_BYTES) + b"Crawl-delay: 1\nSitemap: /s.xml\n"
+    robots = RobotsTxt.parse(body)
+    assert (robots.crawl_delay("FooBot"), robots.sitemaps) == (None, ())
+
 
 CHAIN_FILE = b"""\
 User-agent: googlebot
@@ -29,10 +119,7 @@ CHAINS = [
 def test_the_first_agent_of_a_chain_with_a_group_decides() -> None:
     robots = RobotsTxt.parse(CHAIN_FILE)
     check(CHAINS, lambda chain: robots.decide("/x", chain).agent)
-    check(CHAINS, lambda chain: robots.decide("/x", tuple(chain)).agent)
-
-
-def test_a_chain_is_never_merged() -> None:
+    # Never merged.
     body = "User-agent: a\nAllow: /x\nUser-agent: b\nDisallow: /x/y"
     assert verdict(body, "/x/y", ["a", "b"]) == (True, 2)
     assert verdict(body, "/x/y", ["b", "a"]) == (False, 4)
@@ -49,8 +136,67 @@ def test_a_crawler_that_ignores_the_global_group() -> None:
 
 def test_lines_are_counted_across_groups() -> None:
     """Also behind a run of rules, which are read at once, and with a blank line at its end."""
-    run = "\n".join(["User-agent: a", *(f"Disallow: /{n}" for n in range(9))])
+    run = "\n".join(["User-agent: a", *(f"Disallow: /{n} # {n}" for n in range(9))])
     other = "User-agent: b\nAllow: /\nUser-agent: a\nDisallow: /x\n"
     assert verdict(f"{run}\n{other}", "/x", "a") == (False, 14)
     assert verdict(f"{run}\n\n{other}", "/x", "a") == (False, 15)
     assert verdict(f"{run}\nUser-agent: a\nDisallow: /x", "/x", "a") == (False, 12)
+
+
+SLOW = "User-agent: FooBot\nCrawl-delay: 3"
+SLOWER = "User-agent: foobot\nCrawl-delay: 7"
+NONSENSE = [*"soon|-1|nan|inf|-inf|1e999|5s|1,5|1_0|1e3|+5|0x10|٣|.||1 2".split("|"), "9" * 400]  # noqa: SIM905
+DELAYS = [
+    ("User-agent: *\nCrawl-delay: 5", 5.0, "of the group for all"),
+    ("User-agent: FooBot\nCrawl-delay: 5", 5.0, "of the named group"),
+    ("User-agent: FooBot\nDisallow: /\nUser-agent: *\nCrawl-delay: 5", None, "never mixed"),
+    ("User-agent: FooBot\nCrawl-delay: 0.5", 0.5, "parts of a second"),
+    ("User-agent: FooBot\nCrawl-delay: .5", 0.5, "no zero before the point"),
+    ("User-agent: FooBot\nCrawl-delay: 5.", 5.0, "nothing behind the point"),
+    ("User-agent: FooBot\nCrawl-delay: 0", 0.0, "none"),
+    ("User-agent: FooBot\nDisallow: /\nCrawl-delay: 5", 5.0, "after a rule"),
+    ("User-agent: FooBot\nCRAWL-DELAY : 5 # slow", 5.0, "in capitals, with a comment"),
+    ("User-agent: FooBot\nCrawl-delay: 3\nCrawl-delay: 9\nCrawl-delay: 5", 9.0, "the largest"),
+    ("User-agent: FooBot\nCrawl-delay: 3\nAllow: /\n" * 2, 3.0, "of merged groups"),
+    (f"{SLOWER}\nDisallow: /a\n{SLOW}", 7.0, "whichever comes first"),
+    ("User-agent: FooBot\nCrawl-delay: 5\nUser-agent: b\nAllow: /", 5.0, "before other agents"),
+    ("User-agent: b\nCrawl-delay: 60\nUser-agent: *\nDisallow: /x", None, "as in real files"),
+    ("User-agent: b\nCrawl-delay: soon\nUser-agent: FooBot\nCrawl-delay: 5", 5.0, "so does nonsense"),
+    ("User-agent: b\nUser-agent: FooBot\n\nCrawl-delay: 5\nAllow: /", 5.0, "of two agents"),
+    (f"{SLOW}\n{SLOWER}\nUser-agent: b\nCrawl-delay: 60", 7.0, "one group after the other"),
+    ("Crawl-delay: 5\nUser-agent: FooBot\nDisallow: /", None, "before the first group"),
+    ("User-agent: FooBot\nCrawl-delay: 5\nCrawl-delay: soon", 5.0, "beside nonsense"),
+    *((f"User-agent: FooBot\nCrawl-delay: {value}", None, f"nonsense: {value!r}") for value in NONSENSE),
+    ("", None, "an empty file"),
+]  # fmt: skip
+
+
+def test_the_crawl_delay_of_the_agents_group_is_read() -> None:
+    check(DELAYS, lambda body: RobotsTxt.parse(body.encode()).crawl_delay("FooBot"))
+    robots = RobotsTxt.parse(b"User-agent: *\nCrawl-delay: 5")
+    assert robots.crawl_delay("FooBot", obey_global=False) is None
+
+
+LINES = [
+    ("Crawl-delay: 1\nUser-agent: FooBot\nCrawl-delay: 5", (5.0, 3), "a line of nobody's first"),
+    ("User-agent: b\nUser-agent: FooBot\n\nCrawl-delay: 5", (5.0, 4), "behind two agents"),
+    (f"{SLOW}\nDisallow: /\nuser-agent: b\nAllow: /\n{SLOWER}", (7.0, 7), "the larger"),
+    (f"\n{SLOW}\nAllow: /\n{SLOW}", (3.0, 3), "the first of two that say the same"),
+    ("User-agent: FooBot\r\nUser-agents\r\nCrawl-delay: 5", (5.0, 3), "an agent without a name"),
+]
+
+
+def test_the_line_that_asks_for_the_delay_is_known() -> None:
+    check(LINES, lambda body: (RobotsTxt.parse(body.encode()).pace("FooBot").slowest or ())[:2])
+    body = LINES[0][0].encode()
+    prepared = RobotsTxt(lambda: pytest.fail("the file is read again"))
+    prepared.preload(body, "FooBot", with_delay=True)
+    assert (prepared.pace("FooBot").slowest or ())[:2] == LINES[0][1]
+
+
+def test_a_crawl_delay_ends_no_group_of_rules() -> None:
+    """Verdicts are Google's: for rules, the agents on both sides of the line share a group."""
+    robots = RobotsTxt.parse(b"User-agent: a\nCrawl-delay: 60\nUser-agent: *\nDisallow: /x")
+    for agent, delay in (("a", 60.0), ("b", None)):
+        assert not robots.allowed("http://example.com/x", agent)
+        assert robots.crawl_delay(agent) == delay

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import pickle
 
-import pytest
-
 from scrapy_rep.protocol import RobotsTxt, Rule
 from tests.protocol.tables import check, rules, verdict
 
@@ -47,27 +45,14 @@ def test_googles_first_table_of_path_matches_holds() -> None:
         check(rows, lambda rule, path: verdict(rules(f"Disallow: {rule}"), path))
 
 
-SECOND_TABLE = [
-    ("/p", "/", "/page", ALLOWED, "the longer one"),
-    ("/folder", "/folder", "/folder/page", ALLOWED, "tie"),
-    ("/page", "/*.htm", "/page.htm", (False, 3), "longer"),
-    ("/page", "/*.ph", "/page.php5", ALLOWED, "tie, the star counts"),
-    ("/$", "/", "/", ALLOWED, "the dollar counts"),
-    ("/$", "/", "/page.htm", (False, 3), "the allow does not match"),
-]
-
-
-def test_googles_second_table_of_precedence_holds() -> None:
-    check(
-        SECOND_TABLE,
-        lambda allow, disallow, path: verdict(
-            rules(f"Allow: {allow}", f"Disallow: {disallow}"), path
-        ),
-    )
-
-
-# (rules, path, answer, reason)
+# (rules, path, answer, reason), the second table first
 OTHERS = [
+    (["Allow: /p", "Disallow: /"], "/page", ALLOWED, "the longer one"),
+    (["Allow: /folder", "Disallow: /folder"], "/folder/page", ALLOWED, "tie"),
+    (["Allow: /page", "Disallow: /*.htm"], "/page.htm", (False, 3), "longer"),
+    (["Allow: /page", "Disallow: /*.ph"], "/page.php5", ALLOWED, "tie, the star counts"),
+    (["Allow: /$", "Disallow: /"], "/", ALLOWED, "the dollar counts"),
+    (["Allow: /$", "Disallow: /"], "/page.htm", (False, 3), "the allow does not match"),
     (["Disallow: /%62%61"], "/ba", NO_RULE, "nothing is decoded in the rule"),
     (["Disallow: /ba"], "/%62%61", NO_RULE, "nothing is decoded in the URL"),
     (["Disallow: /a%2fb"], "/a%2Fb", DISALLOWED, "escapes of a rule are upper-cased"),
@@ -89,9 +74,7 @@ OTHERS = [
 
 def test_rules_are_compared_as_google_does() -> None:
     check(OTHERS, lambda lines, path: verdict(rules(*lines), path))
-
-
-def test_bytes_are_encoded_one_by_one() -> None:
+    # Bytes are encoded one by one.
     for value, path in {b"/\xc3\xa9\xff": "/%C3%A9%FF", b"/\xff*\xfe$": "/%FFx%FE"}.items():
         assert verdict(b"User-agent: *\nDisallow: " + value, path) == DISALLOWED
 
@@ -131,9 +114,6 @@ def test_each_of_a_thousand_plain_prefixes_is_found() -> None:
     assert robots.decide("/1000", "FooBot").rule is None
 
 
-# -- decisions -------------------------------------------------------------------------------
-
-
 def test_a_decision_names_its_rule_as_written() -> None:
     body = "User-agent: foobot\n\nDisallow: /caf\u00e9%c3*$ # comment\nAllow: /b/index.html\n"
     robots = RobotsTxt.parse(body.encode())
@@ -142,26 +122,18 @@ def test_a_decision_names_its_rule_as_written() -> None:
     assert str(decision.rule) == "Disallow: /caf\u00e9%c3*$"
     assert robots.decide("/b/", "FooBot").rule == Rule(4, "/b/index.html", True)
 
-
-def test_a_decision_without_a_rule_names_the_group() -> None:
-    robots = RobotsTxt.parse(rules("Disallow: /a").encode())
-    assert robots.decide("https://example.com/b", "FooBot") == (True, None, "*")
-    assert RobotsTxt.parse(b"").decide("https://example.com/b", "FooBot") == (True, None, None)
-
-
-@pytest.mark.parametrize(
-    "row", ["Dissalow: /x", "disallow /x", "  DISALLOW :/x  # why", "Disallow:\t/x"]
-)
-def test_a_rule_is_told_as_it_stands_in_the_file(row: str) -> None:
-    """Without its comment, and with white space as blanks; rules are equal however they are written."""
-    rule = RobotsTxt.parse(f"User-agent: *\n{row}\n".encode()).decide("/x", "a").rule
-    assert rule == Rule(2, "/x", False)
-    assert str(rule) == rule.text == row.partition("#")[0].replace("\t", " ").strip()
-    assert str(Rule(2, "/x", False)) == "Disallow: /x"
-    assert pickle.loads(pickle.dumps(rule)).text == rule.text  # noqa: S301 (our own)
-
-
-def test_bytes_of_a_rule_that_are_not_utf8_can_be_printed() -> None:
+    assert robots.decide("/c", "FooBot") == (True, None, "FooBot")
+    assert robots.decide("/b", "BarBot") == (True, None, None)
+    # Bytes that are not UTF-8 can be printed.
     rule = RobotsTxt.parse(b"User-agent: *\nDisallow: /\xff\n").decide("/%FF", "FooBot").rule
-    assert rule is not None
-    assert rule.pattern.isprintable()
+    assert rule and rule.pattern.isprintable()
+
+
+def test_a_rule_is_told_as_it_stands_in_the_file() -> None:
+    """Without its comment, and with white space as blanks; rules are equal however they are written."""
+    for row in ("Dissalow: /x", "disallow /x", "  DISALLOW :/x  # why", "Disallow:\t/x"):
+        rule = RobotsTxt.parse(f"User-agent: *\n{row}\n".encode()).decide("/x", "a").rule
+        assert rule == Rule(2, "/x", False)
+        assert str(rule) == rule.text == row.partition("#")[0].replace("\t", " ").strip()
+        assert pickle.loads(pickle.dumps(rule)).text == rule.text  # noqa: S301 (our own)
+    assert str(Rule(2, "/x", False)) == "Disallow: /x"

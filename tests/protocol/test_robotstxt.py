@@ -6,17 +6,16 @@ import copy
 import pickle
 import sys
 import threading
-from array import array
+from functools import partial
 from itertools import product
 from typing import Any
 
 import pytest
 
-import scrapy_rep.protocol
 from scrapy_rep import RobotParser
-from scrapy_rep.protocol import Decision, RobotsTxt, Rule, comparable, product_token
+from scrapy_rep.protocol import Decision, RobotsTxt, Rule, comparable
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE, normalise
-from tests.protocol.reference import Reference
+from tests.protocol import reference
 
 BODY = b"User-agent: foo\nDisallow: /x\nCrawl-delay: 2\nUser-agent: *\nDisallow: /y\nSitemap: /s\n"
 EVERYTHING = b"User-agent: *\nDisallow: /\n"
@@ -34,39 +33,17 @@ class Source:
         return self.body
 
 
-def test_everything_public_is_there() -> None:
-    names = "Decision Origin RobotsTxt Rule comparable product_token"
-    assert " ".join(sorted(scrapy_rep.protocol.__all__)) == names
-    assert all(hasattr(scrapy_rep.protocol, name) for name in names.split())
-
-
-# -- parse -----------------------------------------------------------------------------------
-
-
-def test_a_body_that_changes_later_changes_no_rule() -> None:
-    for body in (bytearray(BODY), memoryview(bytearray(BODY))):
-        robots = RobotsTxt.parse(body)
-        body[:] = b"#" * len(body)
-        assert robots.decide("/x", "foo").rule == Rule(2, "/x", False)
-
-
-def test_views_of_any_shape_are_bytes() -> None:
-    padded = BODY + b"\n" * (-len(BODY) % 8)
-    for view in (memoryview(array("q", padded)), memoryview(padded)[::1], array("q", padded)):
-        assert not RobotsTxt.parse(view).allowed("/x", "foo")  # type: ignore[arg-type]
-
-
-def test_no_more_is_kept_than_counts() -> None:
+def test_of_bytes_of_any_type_what_counts_is_copied() -> None:
     body = BODY + b"#" * (MAX_BYTES - len(BODY) - 1) + b"\n" + EVERYTHING * 1000
-    for kind in (bytes, bytearray, memoryview):
-        robots = RobotsTxt.parse(kind(body))
+    for kind in (bytes, bytearray, lambda body: memoryview(bytearray(body))):
+        given = kind(body)
+        robots = RobotsTxt.parse(given)
+        if kind is not bytes:
+            given[:] = b"#" * len(body)  # type: ignore[index]
         assert len(pickle.dumps(robots)) < MAX_BYTES + 1000
+        assert robots.decide("/x", "foo").rule == Rule(2, "/x", False)
         assert robots.allowed("/", "foo")
-
-
-def test_what_is_not_bytes_is_refused_at_once() -> None:
-    body: Any
-    for body in ("User-agent: *", None, 7, ["User-agent: *"]):
+    for body in ("User-agent: *", None, 7, ["User-agent: *"]):  # type: ignore[assignment]
         with pytest.raises(TypeError, match=f"robots.txt is bytes-like, not {type(body).__name__}"):
             RobotsTxt.parse(body)
 
@@ -85,60 +62,30 @@ def test_it_can_be_pickled_and_copied() -> None:
             assert one.crawl_delay("foo") == 2
 
 
-def test_its_repr_says_what_was_read() -> None:
-    robots = RobotsTxt.parse(BODY)
-    assert repr(robots) == f"<RobotsTxt: {len(BODY)} bytes, not read yet>"
-    robots.allowed("/", "Foo")
-    assert repr(robots) == f"<RobotsTxt: {len(BODY)} bytes, group 'Foo' for 'Foo'>"
-    robots.allowed("/", ["bar", "baz"])
-    assert repr(robots) == f"<RobotsTxt: {len(BODY)} bytes, group '*' for ('bar', 'baz')>"
-    robots = RobotsTxt(Source(b""))
-    robots.allowed("/", ["a" * 10_000] * 100)
-    assert repr(robots).startswith("<RobotsTxt: no group for (")
-    assert len(repr(robots)) < 400
-
-
-# -- agents ----------------------------------------------------------------------------------
-
-
 def test_what_is_no_product_token_is_refused() -> None:
     wrong = r"is not a product token \(letters, '-' and '_' only\)"
-    for agent in (
-        "FooBot/1.0",
-        "foo*",
-        "Foo Bar",
-        " foo",
-        "foo\n",
-        "f\xf6\xf6",
-        "\u212aoo",
-        "\ud800",
-    ):
-        robots = RobotsTxt.parse(BODY)
-        for one, ask in product(
-            (agent, [agent], ("bar", agent)), ("allowed", "decide", "rules", "crawl_delay") * 2
-        ):
-            with pytest.raises(ValueError, match=wrong):
-                getattr(robots, ask)(*["/"] * (ask in ("allowed", "decide")), one)
+    robots = RobotsTxt.parse(BODY)
+    for agent in ("FooBot/1.0", "foo*", " foo", "foo\n", "\u212aoo", "\ud800", "a" * 9999 + "."):
+        # The second time, too.
+        for one in (agent, [agent], ("bar", agent)) * 2:
+            asks = (robots.rules, robots.crawl_delay)
+            for ask in (partial(robots.allowed, "/"), partial(robots.decide, "/"), *asks):
+                with pytest.raises(ValueError, match=wrong) as caught:
+                    ask(one)
+        assert len(str(caught.value)) < 600
 
 
 def test_the_error_says_which_token_was_meant() -> None:
     header = "Mozilla/5.0 (compatible; FooBot/1.2; +https://foo.example/bot)"
-    assert product_token(header) == "FooBot"
     for agent in ("FooBot/1.0", header):
         with pytest.raises(ValueError, match=r"; product_token\(\) finds 'FooBot' in it$"):
             RobotsTxt.parse(BODY).allowed("/", agent)
     with pytest.raises(ValueError, match=r"only\)$"):
         RobotsTxt.parse(BODY).allowed("/", "1.0")
-    with pytest.raises(ValueError, match="not a product token") as caught:
-        RobotsTxt.parse(BODY).allowed("/", "FooBot/" + "1" * 1_000_000)
-    assert len(str(caught.value)) < 400
-
-
-def test_an_agent_that_is_no_string_is_refused() -> None:
     agent: Any
-    for agent, obey_global in product((b"foo", [b"foo"], None, 7, [None]), (True, False)):
+    for agent in (b"foo", [b"foo"], None, 7, [None]):
         with pytest.raises(TypeError):
-            RobotsTxt.parse(BODY).allowed("/", agent, obey_global=obey_global)
+            RobotsTxt.parse(BODY).allowed("/", agent)
 
 
 def test_who_names_no_crawler_gets_the_rules_for_all() -> None:
@@ -155,9 +102,6 @@ def test_a_list_of_agents_may_change() -> None:
     agents[0] = "bar"
     assert robots.allowed("/x", agents)
     assert robots.rules(agents)[0] == "*"
-
-
-# -- how often the file is read --------------------------------------------------------------
 
 
 def test_read_once_for_an_agent_and_for_a_line() -> None:
@@ -201,9 +145,6 @@ def test_agents_of_one_group_share_its_rules() -> None:
     robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /x")
     assert robots.rules("a")[1] is robots.rules("b")[1]
     assert robots.rules(["c", "d"])[1] is robots.rules("a")[1]
-
-
-# -- URLs ------------------------------------------------------------------------------------
 
 
 def test_the_last_site_is_remembered_and_no_more() -> None:
@@ -255,8 +196,6 @@ def test_other_files_of_that_name_are_under_the_rules() -> None:
         assert not robots.rules("foo")[1].allows(path), path
 
 
-# -- ways that are taken for speed -----------------------------------------------------------
-
 WILDCARDS = b"""User-agent: *
 Disallow: /a*b*c
 Allow: /a*cb
@@ -275,8 +214,7 @@ TAILS = ["", "b", "bc", "cb", "d", "ddd", "dxdd", "e", "ee$e", "e$e", "$", "*", 
 
 def test_wildcards_in_short_and_long_paths() -> None:
     """In long paths rules are refused in another way."""
-    robots, reference = RobotsTxt.parse(WILDCARDS), Reference()
-    groups = reference.groups(WILDCARDS)
+    robots, groups = RobotsTxt.parse(WILDCARDS), reference.groups_of(WILDCARDS)
     for letter, length, tail in product("abx", (0, 1, 3, 290, 310), TAILS):
         url = f"https://example.com/{letter * length}{tail}"
         decision = robots.decide(url, "foo")
@@ -286,7 +224,7 @@ def test_wildcards_in_short_and_long_paths() -> None:
 
 def test_lines_are_cut_wherever_they_are() -> None:
     """Only lines with a character at certain places are looked at: none may slip through."""
-    longest = Reference.MAX_LINE
+    longest = reference.MAX_LINE
     assert longest == MAX_LINE
     lengths = [0, 1, longest - 1, longest, longest + 1, 2 * longest, 3 * longest + 7]
     for several in product(lengths, repeat=3):

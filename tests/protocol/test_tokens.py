@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from scrapy_rep.protocol.syntax import is_name, product_token
-from tests.protocol.strategies import any_text
-from tests.protocol.tables import check
+from scrapy_rep.protocol.syntax import product_token
 
 SAFARI = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36"
 WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"
@@ -18,91 +13,48 @@ MOBILE = SAFARI.replace("Safari", "Mobile Safari")
 WEBKIT = "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible;"
 COMPATIBLE = "Mozilla/5.0 (compatible;"
 
-OWN_NAME = [
-    ("FooBot", "FooBot", "a token alone"),
-    ("FooBot/1.2", "FooBot", "with a version"),
-    ("FooBot (+https://foo.example)", "FooBot", "with a comment"),
-    ("FooBot/1.2 (+https://foo.example/bot)", "FooBot", "with both"),
-    ("  FooBot/1.2  ", "FooBot", "blanks around"),
-    ("foo_bot-x/1.2", "foo_bot-x", "hyphen and underscore"),
-    ("my_project (+http://www.yourdomain.com)", "my_project", "Scrapy's project template"),
-    ("Scrapy/2.19.0 (+https://scrapy.org)", "Scrapy", "Scrapy"),
-    ("curl/8.0", "curl", "curl"),
-    ("Wget/1.21.3", "Wget", "wget"),
-    ("python-requests/2.31.0", "python-requests", "requests"),
-    ("Python-urllib/3.11", "Python-urllib", "urllib"),
-    ("Go-http-client/1.1", "Go-http-client", "Go"),
-    ("Python/3.10 aiohttp/3.8.5", "Python", "the first of two products"),
-    ("FooBot/1.0 Mozilla/5.0", "FooBot", "its own name before a browser's"),
-    ("Googlebot-Image/1.0", "Googlebot-Image", "Googlebot for images"),
-    ("AdsBot-Google (+http://www.google.com/adsbot.html)", "AdsBot-Google", "AdsBot"),
-    ("Mediapartners-Google", "Mediapartners-Google", "AdSense"),
-    ("CCBot/2.0 (https://commoncrawl.org/faq/)", "CCBot", "Common Crawl"),
-    ("DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)", "DuckDuckBot", "DuckDuckGo"),
-    ("facebookexternalhit/1.1 (+http://www.facebook.com/x)", "facebookexternalhit", "Facebook"),
-    ("ia_archiver (+http://www.alexa.com/site/help; crawler@alexa.com)", "ia_archiver", "Alexa"),
-    ("Slackbot-LinkExpanding 1.0 (+https://api.slack.com)", "Slackbot-LinkExpanding", "Slack"),
+# Header: token.
+OWN_NAME = {
+    "FooBot": "FooBot",
+    "FooBot/1.2": "FooBot",
+    "  FooBot/1.2 (+https://foo.example/bot)  ": "FooBot",
+    "foo_bot-x/1.2": "foo_bot-x",
+    "my_project (+http://www.yourdomain.com)": "my_project",  # Scrapy's project template
+    "python-requests/2.31.0": "python-requests",
+    "Python/3.10 aiohttp/3.8.5": "Python",
+    "FooBot/1.0 Mozilla/5.0": "FooBot",  # its own name before a browser's
+    "AdsBot-Google (+http://www.google.com/adsbot.html)": "AdsBot-Google",
+    "DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)": "DuckDuckBot",
+    "ia_archiver (+http://www.alexa.com/site/help; crawler@alexa.com)": "ia_archiver",
+    "Slackbot-LinkExpanding 1.0 (+https://api.slack.com)": "Slackbot-LinkExpanding",
     # As a group's name the token ends at the digit, so that is the one that can be obeyed.
-    ("MJ12bot/1.0", "MJ", "a digit in the name"),
-    ("Java1.6.0_22", "Java", "a version without a slash"),
-]
-DISGUISED = [
-    (f"{COMPATIBLE} FooBot/1.2; +https://foo.example/bot)", "FooBot", "in a comment"),
-    (f"{COMPATIBLE} FooBot; +https://foo.example/bot)", "FooBot", "without a version"),
-    (f"{COMPATIBLE} FooBot/1.2)", "FooBot", "without an address"),
-    (f"{COMPATIBLE} Googlebot/2.1; +http://www.google.com/bot.html)", "Googlebot", "Google"),
-    (
-        f"{WEBKIT} Googlebot/2.1; +http://www.google.com/bot.html) Chrome/120.0.0.0 Safari/537.36",
-        "Googlebot",
-        "Google, desktop",
-    ),
-    (
-        f"{ANDROID} {MOBILE} (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
-        "Googlebot",
-        "Google, smartphone",
-    ),
-    (
-        f"{WEBKIT} bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/103.0.0.0 Safari/537.36",
-        "bingbot",
-        "Bing, desktop",
-    ),
-    (
-        f"{ANDROID} {MOBILE}  (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
-        "bingbot",
-        "Bing, mobile",
-    ),
-    (
-        f"{MAC} Version/13.1.1 Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/applebot)",
-        "Applebot",
-        "Apple, in a comment of its own",
-    ),
-    (
-        f"{MAC} Version/8.0.2 Safari/600.2.5 (Amazonbot/0.1; +https://developer.amazon.com/x)",
-        "Amazonbot",
-        "Amazon",
-    ),
-    (f"{WEBKIT} GPTBot/1.0; +https://openai.com/gptbot)", "GPTBot", "OpenAI"),
-    (f"{WEBKIT} ClaudeBot/1.0; +claudebot@anthropic.com)", "ClaudeBot", "a mail address"),
-    (f"{COMPATIBLE} YandexBot/3.0; +http://yandex.com/bots)", "YandexBot", "Yandex"),
-    (f"{COMPATIBLE} Baiduspider/2.0; +http://www.baidu.com/x)", "Baiduspider", "Baidu"),
-    (f"{COMPATIBLE} AhrefsBot/7.0; +http://ahrefs.com/robot/)", "AhrefsBot", "Ahrefs"),
-    (f"{COMPATIBLE} SemrushBot/7~bl; +http://www.semrush.com/bot.html)", "SemrushBot", "Semrush"),
-    (f"{COMPATIBLE} PetalBot;+https://webmaster.petalsearch.com/x)", "PetalBot", "no blank"),
-    (
-        f"{ANDROID} {MOBILE} (compatible; Bytespider; spider-feedback@bytedance.com)",
-        "Bytespider",
-        "another mail address",
-    ),
+    "MJ12bot/1.0": "MJ",
+    "Java1.6.0_22": "Java",
+}
+CHROME, GOOGLE = "Chrome/120.0.0.0 Safari/537.36", "+http://www.google.com/bot.html"
+# In a comment: of a crawler that poses as a browser.
+DISGUISED = {
+    f"{COMPATIBLE} FooBot/1.2; +https://foo.example/bot)": "FooBot",
+    f"{COMPATIBLE} FooBot; +https://foo.example/bot)": "FooBot",
+    f"{COMPATIBLE} FooBot/1.2)": "FooBot",
+    f"{WEBKIT} Googlebot/2.1; {GOOGLE}) {CHROME}": "Googlebot",
+    f"{ANDROID} {MOBILE} (compatible; Googlebot/2.1; {GOOGLE})": "Googlebot",
+    f"{MAC} Version/13.1.1 Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/x)": "Applebot",
+    f"{WEBKIT} ClaudeBot/1.0; +claudebot@anthropic.com)": "ClaudeBot",
+    f"{COMPATIBLE} Baiduspider/2.0; +http://www.baidu.com/x)": "Baiduspider",
+    f"{COMPATIBLE} SemrushBot/7~bl; +http://www.semrush.com/bot.html)": "SemrushBot",
+    f"{COMPATIBLE} PetalBot;+https://webmaster.petalsearch.com/x)": "PetalBot",
+    f"{ANDROID} {MOBILE} (compatible; Bytespider; spider-feedback@bytedance.com)": "Bytespider",
     # Names that don't say what they are: a version and an address, in one comment, do.
-    (f"{WEBKIT} ChatGPT-User/1.0; +https://openai.com/bot)", "ChatGPT-User", "OpenAI's user"),
-    (f"{COMPATIBLE} Qwantify/1.0; +https://www.qwant.com/)", "Qwantify", "Qwant"),
-    (f"{COMPATIBLE} Dataprovider/6.92; +https://www.dataprovider.com/)", "Dataprovider", "a name"),
-    (f"{COMPATIBLE} heritrix/3.4.0 +https://archive.org)", "heritrix", "no separator"),
-]
+    f"{WEBKIT} ChatGPT-User/1.0; +https://openai.com/bot)": "ChatGPT-User",
+    f"{COMPATIBLE} Dataprovider/6.92; +https://www.dataprovider.com/)": "Dataprovider",
+    f"{COMPATIBLE} heritrix/3.4.0 +https://archive.org)": "heritrix",
+}
 
 
 def test_a_crawlers_token_is_found_in_its_user_agent_header() -> None:
-    check([*OWN_NAME, *DISGUISED], product_token)
+    rows = {**OWN_NAME, **DISGUISED}
+    assert {header: product_token(header) for header in rows} == rows
 
 
 BROWSERS = [
@@ -132,9 +84,3 @@ BROWSERS = [
 
 def test_a_browsers_user_agent_header_names_no_crawler() -> None:
     assert [one for one in BROWSERS if product_token(one)] == []
-
-
-@given(st.one_of(any_text, st.text("abB/1.;(), -+:", max_size=20).map("Mozilla/5.0 {}".format)))
-def test_any_header_has_a_token_or_none(header: str) -> None:
-    token = product_token(header)
-    assert token is None or is_name(token)

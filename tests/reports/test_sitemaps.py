@@ -24,41 +24,25 @@ def rss(title: str) -> str:
 
 
 SITEMAPS: list[tuple[str, str | bytes, list[str]]] = [
-    (
-        "crawler-commons 174",
-        f"<s:urlset xmlns:s='{NAMESPACE}'><s:url><s:loc>{A}</s:loc></s:url></s:urlset>",
-        [A],
-    ),
-    (
-        "trafilatura 926",
-        f"<urlset xmlns:i='urn:i'><url><i:i><i:loc>{B}</i:loc></i:i><loc>{A}</loc></url></urlset>",
-        [A],
-    ),
+    ("crawler-commons 174", f"<s:urlset xmlns:s='{NAMESPACE}'><s:url><s:loc>{A}</s:loc></s:url></s:urlset>", [A]),
+    ("trafilatura 926", f"<urlset xmlns:i='urn:i'><url><i:i><i:loc>{B}</i:loc></i:i><loc>{A}</loc></url></urlset>", [A]),
     ("crawler-commons 210", urlset("http://www.google.com/schemas/sitemap/0.84"), [A]),
     ("crawler-commons 211", urlset(f"{NAMESPACE}/"), [A]),
     ("ThePixelDeveloper Sitemap 49", urlset(NAMESPACE.replace("http:", "https:")), [A]),
     ("ultimate-sitemap-parser 86", f"<urlset><urlset>{URL_A}{URL_B}</urlset></urlset>", [A, B]),
     ("ultimate-sitemap-parser 87", f"<urlset>{URL_A}</urlset>", [A]),
     ("sitemap.js 445", f"<urlset><url><loc><![CDATA[{A}]]></loc></url></urlset>", [A]),
-    (
-        "benbalter sitemap-parser 24",
-        f"<sitemapindex><sitemap><loc>\n {A} \n</loc></sitemap></sitemapindex>",
-        [A],
-    ),
+    ("benbalter sitemap-parser 24", f"<sitemapindex><sitemap><loc>\n {A} \n</loc></sitemap></sitemapindex>", [A]),
     ("crawler-commons 144", f"\n \n<?xml version='1.0'?>{urlset(NAMESPACE)}", [A]),
     ("crawler-commons 148", rss("caf&eacute; & more"), [A]),
     ("all-in-one-seo-pack 2010", rss("it&rsquo;s"), [A]),
     ("tech.finn.no 16", rss("this & that"), [A]),
-    (
-        "crawler-commons 201",
-        f"<rss version='2.0'><channel><item><guid>{A}</guid></item></channel></rss>",
-        [A],
-    ),
+    ("crawler-commons 201", f"<rss version='2.0'><channel><item><guid>{A}</guid></item></channel></rss>", [A]),
     # A bare ampersand is one
     ("badoo techblog 146", f"<urlset><url><loc>{A}?b&c</loc></url></urlset>", [f"{A}?b&c"]),
     ("k9mail.app 214", f"<feed><entry><link href='{A}&b'/></entry></feed>", [f"{A}&b"]),
     ("milesj utility 25", gzip.compress(urlset(NAMESPACE).encode()), [A]),
-]
+]  # fmt: skip
 
 
 def test_which_urls_a_sitemap_has() -> None:

@@ -13,7 +13,7 @@ from scrapy import Request
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.protocol.sitemaps.xml import Kind
+from scrapy_rep.protocol.entries import Kind
 from scrapy_rep.seeding.discovery import SITEMAP, SpiderOptions
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, Selection

@@ -8,7 +8,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any
 
-from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT, TOO_LONG, Damage, Markup
+from scrapy_rep.protocol.markup import MAX_TEXT, TOO_LONG, Damage, Markup
 
 Entry = dict[str, Any]
 """What a sitemap says about one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
@@ -39,8 +39,7 @@ _ROOTS = {
 _RENAMED = {Kind.RSS: {"link": "loc", "pubDate": "lastmod"}, Kind.ATOM: {"updated": "lastmod"}}
 # Of one entry: elements with different names, alternates, images; characters in all; levels.
 _MAX_CHILDREN, _MAX_CHARACTERS, _MAX_DEPTH = 1000, 4 * MAX_TEXT, 100
-_MAX_PREFIXES = 100
-_MAX_NAME = 100
+_MAX_NAME = _MAX_PREFIXES = 100
 
 _ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
 _FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
@@ -52,7 +51,6 @@ _EXTENSIONS = frozenset(
 # Keys of entries that don't come from an element of that name.
 _RESERVED = frozenset(("alternate", "broken", "hreflang", "images", "news", "videos"))
 _USUAL = frozenset(("loc", "lastmod", "changefreq", "priority"))
-_LONG = 8192
 # The elements of extensions that are read, and the keys of entries for what is in them.
 _GROUPS = {"news": "news", "image": "images", "video": "videos"}
 _MEDIA = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
@@ -74,7 +72,6 @@ class XmlFeed:
         self.listening = False
         """Whether it wants texts now."""
         self._media = media
-        self._markup = Markup(self, start)
         self._closed = False  # whether the root element was
         self._namespaces: dict[str, str] = {}  # by prefix, of the whole file
         self._entries: list[Entry] = []
@@ -91,6 +88,9 @@ class XmlFeed:
         self._texts: list[str] = []
         self._length = 0
         self._wrong = ""  # what is wrong with it
+        self._markup = Markup(self, start)
+        if self._markup.unknown:
+            self.damaged(f"unknown encoding {self._markup.unknown}, read as UTF-8")
 
     def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
         """Return the entries that *data* completes. One cut off by the end of the file is lost."""
@@ -125,21 +125,28 @@ class XmlFeed:
         elif self._open:
             if self._group is None and ":" in name:
                 return
-        elif name in _USUAL and name not in entry and not self._prefix and len(content) < _LONG:
+        elif name in _USUAL and name not in entry and not self._prefix and len(content) <= MAX_TEXT:
             with suppress(Damage):
                 entry[name] = self._markup.resolved(content).strip()
                 return
-        self.start(name, "", empty=False)
+        self.tag(name, "")
         if content and self.listening:
             self.text(content, plain=False)
-        self.end(name)
+        self._end(name)
 
-    def start(self, name: str, attributes: str, *, empty: bool) -> None:
-        """An element begins; if *empty*, it ends too."""
+    def tag(self, name: str, attributes: str) -> None:
+        """An element begins, or ends, or both."""
+        if name[0] == "/":
+            self._end(name[1:])
+            return
         if self.over:
             return
+        empty = attributes[-1:] == "/"
         if attributes and "xmlns" in attributes:
-            self._declare(attributes)
+            for one, *values in _ATTRIBUTE.findall(attributes):
+                mark, _, prefix = one.partition(":")
+                if mark == "xmlns" and len(self._namespaces) < _MAX_PREFIXES:
+                    self._namespaces[prefix] = "".join(values)[:_MAX_NAME]
         if self._entry is not None and name != self._item:
             self._child(self._entry, name, attributes, empty=empty)
             return
@@ -152,12 +159,6 @@ class XmlFeed:
             self._finish()  # its end tag is missing
             if not empty:
                 self._entry, self._item, self._prefix, self._size = {}, name, prefix, 0
-
-    def _declare(self, attributes: str) -> None:
-        for name, one, other in _ATTRIBUTE.findall(attributes):
-            mark, _, prefix = name.partition(":")
-            if mark == "xmlns" and len(self._namespaces) < _MAX_PREFIXES:
-                self._namespaces[prefix] = (one or other)[:_MAX_NAME]
 
     def _child(self, entry: Entry, name: str, attributes: str, *, empty: bool) -> None:
         prefix, _, local = name.rpartition(":")
@@ -220,7 +221,9 @@ class XmlFeed:
 
     def _link(self, entry: Entry, prefix: str, attributes: str) -> bool:
         """Read a link whose URL is in an attribute. Return whether it is one."""
-        values = _values(attributes)
+        # The first of several with one name counts.
+        found = reversed(_ATTRIBUTE.findall(attributes))
+        values = {name: one or other for name, one, other in found}
         href, kind, language = values.get("href"), self.kind, values.get("hreflang", "")
         if not href or kind is Kind.RSS or (kind is Kind.ATOM and prefix != self._prefix):
             return False
@@ -258,7 +261,7 @@ class XmlFeed:
         except Damage as error:
             self.damaged(str(error))
 
-    def end(self, name: str) -> None:
+    def _end(self, name: str) -> None:
         """An end tag, maybe of no open element. Ends those in between whose end tags are missing."""
         if self._entry is None or self.over:
             if name.rpartition(":")[2] == self.root and not self.over:
@@ -272,11 +275,9 @@ class XmlFeed:
                 self._end_text(lost=name != self._element)
             if not self._open:
                 self._deep.clear()
-        elif name.rpartition(":")[2] == self._items:
+        elif (local := name.rpartition(":")[2]) in (self._items, self.root):
             self._finish()
-        elif name.rpartition(":")[2] == self.root:
-            self._finish()
-            self._closed = True
+            self._closed = self._closed or local == self.root
         else:
             self._lost(name)
 
@@ -311,9 +312,3 @@ class XmlFeed:
             entry["loc"] = entry["guid"]
         if entry:
             self._entries.append(entry)
-
-
-def _values(attributes: str) -> dict[str, str]:
-    # The first of several with one name counts.
-    found = reversed(_ATTRIBUTE.findall(attributes))
-    return {name: one or other for name, one, other in found}

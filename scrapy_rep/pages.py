@@ -1,30 +1,43 @@
-"""The page-level rules of a response, and which of its requests should not be followed: by these rules
-or by the link's ``rel`` (REP.md section 10)."""
+"""Page-level rules in a crawl (REP.md section 10): those of a response; which of its requests should not be
+followed, by these rules or by the link's ``rel``; and the middleware for ``REP_NOFOLLOW`` and
+``REP_NOINDEX``."""
 
 from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
+from scrapy import signals
+from scrapy.exceptions import NotConfigured
 from scrapy.http import HtmlResponse, XmlResponse
+from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.spiders import SitemapSpider
 
+from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import Encoder
-from scrapy_rep.origins.requests import chain_behind
+from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.origins.requests import chain_behind, origin_of
 from scrapy_rep.protocol.page import PageRules, links_of
+from scrapy_rep.settings import RepSettings, settings_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from scrapy import Request
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.link import Link
 
+logger = get_logger(f"{__name__}.middleware")  # its name is that of a folder: "scrapy_rep.pages"
+
 FOLLOW = "rep_follow"
 """Meta key: follow this request whatever the page says."""
+
+EMBEDDED = "rep_embedded"
+"""In a request's meta: its page is embedded in another one, see ``indexifembedded``."""
 
 # Links of each kind that are resolved.
 _MAX_LINKS = 2_000
@@ -37,10 +50,9 @@ _PLAIN = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
 _RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN}(?<!\?)")
 _ABSOLUTE = re.compile(rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN}(?<!\?)")
 
-_marked: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
-
 _HTML = (b"text/html", b"application/xhtml+xml")
 
+_marked: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
 _read: WeakKeyDictionary[Response, dict[tuple[str, ...], PageRules]] = WeakKeyDictionary()
 
 
@@ -181,3 +193,92 @@ class _Resolver:
 
 def _without_fragment(url: str) -> str:
     return url.partition("#")[0]
+
+
+class PageMiddleware(BaseSpiderMiddleware):
+    """Spider middleware: drops requests and items that their page doesn't want followed or kept."""
+
+    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+        super().__init__(crawler)
+        self._page = settings.nofollow in ("page", "count", True)
+        self._links = settings.nofollow in ("links", "count", True)
+        self._items = bool(settings.noindex)
+        self._drops_requests = settings.nofollow != "count" and not settings.dry_run
+        self._drops_items = settings.noindex != "count" and not settings.dry_run
+        self._isolated = Isolation(crawler)
+        self._tell = Limiter(logger, "origins with pages that are not followed or kept")
+        self._rep: RepMiddleware | None = None
+        crawler.signals.connect(self._opened, signals.spider_opened)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> PageMiddleware:
+        """:raises NotConfigured: if both settings are off"""
+        settings = settings_beside(crawler)
+        if not settings.nofollow and not settings.noindex:
+            raise NotConfigured
+        return cls(crawler, settings)
+
+    def _opened(self) -> None:
+        self._rep = self.crawler.get_downloader_middleware(RepMiddleware)
+        if self._rep is None:
+            logger.warning(
+                "REP_NOFOLLOW and REP_NOINDEX have no effect without scrapy_rep.RepMiddleware",
+                extra={"spider": self.crawler.spider},
+            )
+
+    def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
+        refused = False
+        if response is not None and response.request is not None and (self._page or self._links):
+            with self._isolated("check of links (REP_NOFOLLOW)"):
+                if self._rep is not None and (found := self._refusal(self._rep, request, response)):
+                    refused = self._drops_requests
+                    self._say(self._rep, request, *found, obeyed=refused)
+        return None if refused else request
+
+    def get_processed_item(self, item: Any, response: Response | None) -> Any:
+        refused = False
+        if response is not None and response.request is not None and self._items:
+            with self._isolated("check of items (REP_NOINDEX)"):
+                if self._rep is not None and (found := self._unwanted(self._rep, response)):
+                    refused = self._drops_items
+                    self._say(self._rep, response.request, *found, obeyed=refused)
+        return None if refused else item
+
+    def _refusal(
+        self, rep: RepMiddleware, request: Request, response: Response
+    ) -> tuple[str, str] | None:
+        """Return verdict and reason if *request* should not be followed."""
+        if is_exempt(request, response) or is_sitemap(response, self.crawler.spider):
+            return None
+        assert response.request is not None
+        chain = rep.agents.chain_sent(response.request)
+        return refusal(request, response, chain, page=self._page, links=self._links)
+
+    def _unwanted(self, rep: RepMiddleware, response: Response) -> tuple[str, str] | None:
+        """Return verdict and reason if items of *response* should not be kept."""
+        assert response.request is not None
+        meta = response.request.meta
+        if meta.get("dont_obey_robotstxt"):
+            return None
+        rules = page_rules(response, rep.agents.chain_sent(response.request))
+        if rules.indexifembedded and meta.get(EMBEDDED):
+            return None
+        verdict, rule = "noindex", rules.saying("noindex", "none")
+        if rule is None and rules.expired(rep.clock()):
+            date = rules.unavailable_after
+            verdict, rule = "expired", next(one for one in rules.rules if one.value == date)
+        return None if rule is None else (verdict, f"{rule.where}: {rule}")
+
+    def _say(
+        self, rep: RepMiddleware, request: Request, verdict: str, reason: str, *, obeyed: bool
+    ) -> None:
+        try:
+            origin = origin_of(request)
+        except ValueError:  # a scheme without robots.txt
+            origin = None
+        rep.decisions.page_says(request, origin, verdict, reason, obeyed=obeyed)
+        what = "item from" if verdict in ("noindex", "expired") else "request to"
+        message = f"{'Dropping' if obeyed else 'Would drop'} {what} %(url)s: %(reason)s"
+        values = {"url": request.url, "reason": reason}
+        more = "; more for this origin at DEBUG level"
+        self._tell.log(message, values, self.crawler.spider, (origin, verdict), more)

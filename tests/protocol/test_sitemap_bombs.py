@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
+from scrapy_rep.protocol import sitemaps as unpack
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.protocol.sitemaps import reader as unpack
 from tests.helpers.sitemaps import BEFORE, GOOD, read
 
 MEBIBYTE = 1 << 20

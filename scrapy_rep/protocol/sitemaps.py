@@ -1,6 +1,15 @@
-"""Bytes to entries. The content decides the format, and whether it is gzip; names and headers don't.
-Unpacking goes piece by piece, so that a bomb takes no more memory, and blocks no longer, than any other
-file."""
+"""Reads sitemaps (REP.md section 9): bytes, gzip or not, to entries.
+
+    reader = SitemapReader()
+    for entries in reader.read([body]):
+        for entry in entries:
+            entry["loc"], entry.get("lastmod"), entry.get("alternate")
+    reader.kind, reader.count, reader.problem
+
+The content decides the format; names and headers don't. Unpacking goes piece by piece, so that a bomb
+takes no more memory, and blocks no longer, than any other file. What is XML, `markup` splits into tags and
+texts, and `entries` makes entries of these.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +19,14 @@ import zlib
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.sitemaps.xml import Kind, XmlFeed
+from scrapy_rep.protocol.entries import Kind, XmlFeed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy_rep.protocol.sitemaps.xml import Entry
+    from scrapy_rep.protocol.entries import Entry
+
+__all__ = ["Kind", "SitemapReader"]
 
 # The protocol's limits for one file, unpacked: its bytes, its URLs or the sitemaps of an index.
 MAX_BYTES = 50 * 1024 * 1024
@@ -110,18 +121,16 @@ class SitemapReader:
             if len(start) >= _ENOUGH:
                 break
             yield []
+        start = start.lstrip()
         feed = self._feed_for(start)
         if feed is None:
             return
         for piece in chain([start], content):
-            if piece:
-                yield self._limited(feed, feed.feed(piece))
-                if feed.over or self.problem is not None:
-                    break
-            else:
-                yield []
+            yield self._limited(feed, feed.feed(piece)) if piece else []
+            if feed.over or self.problem is not None:
+                break
         else:
-            if self.problem is None:
+            if self.problem is None:  # the last piece may have been cut
                 yield self._limited(feed, feed.feed(b"", last=True))
         self._conclude(feed)
 
@@ -141,7 +150,7 @@ class SitemapReader:
     def _feed_for(self, start: bytes) -> XmlFeed | TextFeed | None:
         """Return what reads a file with this start. If nothing can, note the problem."""
         text = start.removeprefix(codecs.BOM_UTF8).lstrip()
-        utf16 = text.startswith(_UTF16)
+        utf16 = start.startswith(_UTF16)
         visible = text[2:].lstrip(b"\0 \t\r\n") if utf16 else text
         if not text:
             problem = "it is empty"
@@ -149,9 +158,7 @@ class SitemapReader:
             problem = "it is an HTML page, not a sitemap"
         elif visible.startswith(b"<") or text[:4] in (b"\0<\0?", b"<\0?\0"):
             return XmlFeed(start, media=self._media)
-        elif b"\0" in text[:_ENOUGH] and not start.startswith(
-            _UTF16
-        ):  # Python expects the mark first
+        elif b"\0" in text[:_ENOUGH] and not utf16:
             problem = "it is neither XML nor text"
         else:
             encoding = "utf-16" if utf16 else "utf-8-sig"

@@ -1,5 +1,14 @@
-"""The rules of a page, in headers and metas: a list with commas, in which some have a value. They add up,
-and nothing cancels a restriction (REP.md section 10)."""
+"""Page-level rules, in headers and metas: a list with commas, in which some have a value. They add up,
+and nothing cancels a restriction (REP.md section 10).
+
+>>> from scrapy_rep.protocol.page import PageRules
+>>> rules = PageRules.from_headers([b"foobot: noindex, max-snippet:20"], "FooBot")
+>>> rules |= PageRules.from_html(b'<meta name="robots" content="nofollow">', "utf-8", "FooBot")
+>>> rules.noindex, rules.nofollow, rules.max_snippet
+(True, True, 20)
+>>> [f"{rule.source}: {rule}" for rule in rules.rules]
+['X-Robots-Tag 1: noindex', 'X-Robots-Tag 1: max-snippet: 20', 'meta robots: nofollow']
+"""
 
 from __future__ import annotations
 
@@ -9,11 +18,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_rep.protocol.freshness import read_date
-from scrapy_rep.protocol.page.html import MAX_TEXT, metas_of, with_blanks
+from scrapy_rep.protocol.html import MAX_TEXT, Links, links_of, metas_of, with_blanks
 from scrapy_rep.protocol.syntax import GLOBAL, checked_chain, leading_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["Links", "PageRule", "PageRules", "links_of"]
 
 Value: TypeAlias = "int | str | datetime | None"
 
@@ -107,10 +118,10 @@ class PageRules:
                 break
             text = line[:left].decode("latin-1")
             left -= len(line) + 1
-            source = f"X-Robots-Tag {number}"
-            rules = _read(text, header=True)
             found += [
-                PageRule(name, value, source) for agent, name, value in rules if agent in tokens
+                PageRule(name, value, f"X-Robots-Tag {number}")
+                for agent, name, value in _read(text, header=True)
+                if agent in tokens
             ]
         return cls(tuple(dict.fromkeys(found)))
 
@@ -121,9 +132,8 @@ class PageRules:
         """Read the metas of a page, any bytes. *agents* are those of :meth:`from_headers`."""
         left, found = MAX_TEXT, []
         for name, content, line in metas_of(body, encoding, {"robots", *_tokens(agents)}):
-            source = f"meta {name}"
             rules = _read(content[:left], header=False)
-            found += [PageRule(rule, value, source, line) for _, rule, value in rules]
+            found += [PageRule(rule, value, f"meta {name}", line) for _, rule, value in rules]
             left -= len(content) + _META_TEXT
             if left <= 0:
                 break
@@ -175,7 +185,7 @@ class PageRules:
     @property
     def max_image_preview(self) -> str | None:
         """``none``, ``standard`` or ``large``."""
-        values = {rule.value for rule in self.rules if rule.name == "max-image-preview"}
+        values = {rule.value for rule in self.rules if rule.name == _PREVIEW}
         return next((value for value in PREVIEWS if value in values), None)
 
     @property
@@ -241,20 +251,16 @@ def _read_part(part: str, following: list[str]) -> Iterator[tuple[str, Value]]:
         elif name in _NUMBERS or name == _PREVIEW:
             given = _VALUE.match(text, at)
             assert given is not None  # it matches anything
-            value = _value(name, given[2])
+            if name == _PREVIEW:
+                value = given[2] if given[2] in PREVIEWS else None
+            elif _NUMBER.fullmatch(given[2]):
+                value = int(given[2])
             if value is not None or given[1]:
                 at = given.end()
         elif name not in FLAGS:
             return
         if value is not None or name in FLAGS:
             yield name, value
-
-
-def _value(name: str, text: str) -> Value:
-    """Return a rule's value; None if it has none that can be read."""
-    if name == _PREVIEW:
-        return text if text in PREVIEWS else None
-    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def _date(text: str, following: list[str]) -> tuple[datetime | None, str]:

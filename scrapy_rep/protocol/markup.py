@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scrapy_rep.protocol.sitemaps.xml import XmlFeed
+    from scrapy_rep.protocol.entries import XmlFeed
 
 MAX_TEXT = 65536
 """Characters of a text, and of a tag. No URL is as long."""
@@ -60,7 +60,7 @@ class Markup:
 
     def __init__(self, feed: XmlFeed, start: bytes) -> None:
         """:param start: of the file, which tells its encoding"""
-        encoding, self._unknown = _encoding_of(start.lstrip())
+        encoding, self.unknown = _encoding_of(start)
         utf8 = encoding == "utf-8"
         # So that bytes that aren't UTF-8 can be told from a U+FFFD in the file.
         errors = "surrogateescape" if utf8 else "replace"
@@ -68,11 +68,9 @@ class Markup:
         self._wrong = _WRONG if utf8 else _WRONG_OR_REPLACED
         self._feed = feed
         self._rest = ""
-        self._begun = False
         self._inside = ""  # a comment, a CDATA section or an instruction
         self._lines = 1
         self._text, self._at = "", 0  # what is being read, and how far it is read
-        self._length = 0  # of a CDATA section so far
 
     @property
     def line(self) -> int:
@@ -81,19 +79,13 @@ class Markup:
 
     def read(self, data: bytes, *, last: bool) -> None:
         """Tell the feed what is in *data*."""
-        if not self._begun:
-            self._begun, data = True, data.lstrip()  # blanks before a byte order mark
         text = self._text = self._rest + self._decoder.decode(data, last)
-        if self._unknown:
-            self._feed.damaged(f"unknown encoding {self._unknown}, read as UTF-8")
-            self._unknown = ""
         at: int | None = 0
         while at is not None:
-            at = (
-                self._section(text, at)
-                if self._inside
-                else self._other(text, self._tags(text, at), last=last)
-            )
+            if self._inside:
+                at = self._section(text, at)
+            else:
+                at = self._other(text, self._tags(text, at), last=last)
         self._rest = text[self._at :]
         self._lines += text.count("\n", 0, self._at)
         self._text, self._at = "", 0
@@ -112,10 +104,8 @@ class Markup:
                 feed.text(before, plain=False)
             if leaf:
                 feed.leaf(leaf, content)
-            elif name[0] == "/":
-                feed.end(name[1:])
             else:
-                feed.start(name, attributes, empty=attributes[-1:] == "/")
+                feed.tag(name, attributes)
         self._at = at
         return at
 
@@ -132,16 +122,9 @@ class Markup:
         if found is None:
             return self._damaged(text, start, last=last)
         self._inside, declaration = found.groups("")
-        self._length = 0
         if declaration:
             self._feed.declared(declaration.upper())
         return found.end()
-
-    def _tag(self, name: str, attributes: str) -> None:
-        if name[0] == "/":
-            self._feed.end(name[1:])
-        else:
-            self._feed.start(name, attributes, empty=attributes[-1:] == "/")
 
     def _last_text(self, text: str, at: int, *, last: bool) -> None:
         """Keep text whose end is still to come, unless nobody wants it or it is too long."""
@@ -161,14 +144,14 @@ class Markup:
             return None  # the tag goes on
         found = _DAMAGED_TAG.match(text, start)
         if found is not None:
-            self._tag(*found.groups())
+            self._feed.tag(*found.groups())
             self._feed.damaged("a tag is damaged")
             return found.end()
         begun = _BEGINNING.match(text, start)
         if begun is None or cut or last:
             self._feed.damaged("'<' without a tag")
             return start + 1
-        self._tag(begun[1], "")
+        self._feed.tag(begun[1], "")
         self._feed.damaged(f"a tag is longer than {MAX_TEXT} characters")
         return len(text)
 
@@ -178,11 +161,7 @@ class Markup:
         end = text.find(mark, at)
         stop = end if end >= 0 else max(at, len(text) - len(mark) + 1)
         if self._inside == _CDATA and self._feed.listening and stop > at:
-            self._length += stop - at
-            if self._length > MAX_TEXT:
-                self._feed.damaged(TOO_LONG)
-            else:
-                self._feed.text(text[at:stop], plain=True)
+            self._feed.text(text[at:stop], plain=True)
         if end < 0:
             self._at = stop
             return None

@@ -1,38 +1,140 @@
-"""The checks (REP.md sections 6 to 9): of single lines; of groups and neighbouring rules; and of the
-combined effect of all rules on the whole origin, on crawlers with their own group, on page assets and on
-sitemaps."""
+"""What the owner of a robots.txt would want to know about it, line by line (REP.md sections 6 to 9).
+
+>>> from scrapy_rep.inspection.lint import lint
+>>> for finding in lint(b"User-agent: *\\nDissallow: /x\\nDisallow: private\\n"):
+...     print(finding.line, finding.code, finding.message)
+2 typo "Dissallow" is read as disallow here; other crawlers may ignore the line
+3 never-matches can never match: paths start with /
+"""
 
 from __future__ import annotations
 
 import re
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.engine.text import resolve_sitemap
-from scrapy_rep.inspection.explanation import BOM
-from scrapy_rep.inspection.lint.finding import Finding, is_utf16, quoted
+from scrapy_rep.inspection.explanation import Outline
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import is_html
-from scrapy_rep.protocol.groups import delay_seconds, rate_seconds
 from scrapy_rep.protocol.matching import allows, comparable, line_of, path_of
-from scrapy_rep.protocol.syntax import GLOBAL, MAX_LINE, SPACE, Field, lines
+from scrapy_rep.protocol.robotstxt import delay_seconds, rate_seconds
+from scrapy_rep.protocol.syntax import (
+    FIELD_NAMES,
+    GLOBAL,
+    MAX_BYTES,
+    MAX_LINE,
+    SPACE,
+    Field,
+    cut,
+    normalise,
+    read,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scrapy_rep.inspection.explanation import AgentLine, Group, Outline, RuleLine
+    from scrapy_rep.inspection.explanation import AgentLine, Group, RuleLine
     from scrapy_rep.protocol.matching import Rules
 
-_CANONICAL = {
-    Field.USER_AGENT: "user-agent",
-    Field.ALLOW: "allow",
-    Field.DISALLOW: "disallow",
-    Field.SITEMAP: "sitemap",
-    Field.CRAWL_DELAY: "crawl-delay",
-    Field.REQUEST_RATE: "request-rate",
-    Field.VISIT_TIME: "visit-time",
-}
+ERROR, WARNING, NOTE = SEVERITIES = ("error", "warning", "note")
+
+_ERRORS = {
+    "rule-before-group", "never-matches", "blank-in-rule", "comment-in-rule", "agent-never",
+    "line-cut", "nul", "utf-16", "html", "beyond-limit", "bad-delay", "bad-sitemap", "bad-usage",
+    "bad-signal", "bad-license",
+}  # fmt: skip
+_NOTES = {
+    "duplicate", "no-rules", "no-file", "not-checked", "other-field", "split-group", "case",
+    "trailing-star",
+}  # fmt: skip
+
+
+class Finding(NamedTuple):
+    """Something that the owner of a robots.txt would want to know."""
+
+    line: int | None
+    """From 1; None for the whole file."""
+    code: str
+    """The kind of finding, for filters: docs/command-lint.md lists them."""
+    message: str
+    text: str = ""
+    """The line as it stands in the file; bytes that are not UTF-8 as ``\\xNN``."""
+
+    @property
+    def severity(self) -> str:
+        """``error``: it doesn't do what it says. ``warning``: probably not what is meant, or not for
+        all crawlers. ``note``: worth knowing."""
+        if self.code in _ERRORS:
+            return ERROR
+        return NOTE if self.code in _NOTES else WARNING
+
+
+def lint(
+    body: bytes,
+    *,
+    robots_url: str | None = None,
+    complete: bool = True,
+    also: Sequence[Callable[[bytes, Outline], Iterable[Finding]]] = (),
+) -> list[Finding]:
+    """Return what there is to say about *body*, in the order of the lines.
+
+    :param body: any bytes at all; the whole file, or as much of it as was fetched
+    :param robots_url: where it is from, to tell which sitemaps are on its own host
+    :param complete: whether *body* is all of the file
+    :param also: further checks, of the part of the file that counts
+    """
+    kept = cut(body)
+    outline = Outline.of(kept)
+    found = [
+        *_file(body, kept, outline, complete),
+        *_lines(kept, outline),
+        *_groups(outline),
+        *_effects(kept, outline, robots_url),
+        *(finding for check in also for finding in check(kept, outline)),
+    ]
+    texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]
+    return [
+        one if one.line is None or one.line > len(texts) else one._replace(text=texts[one.line - 1])
+        for one in sorted(found, key=lambda one: one.line or 0)
+    ]
+
+
+# The latter is how Windows' "Unicode" files begin.
+_BOM, _UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+
+
+def rows(kept: bytes) -> list[bytes]:
+    """Return the lines as they stand in the file, numbered as the parser numbers them."""
+    # Even part of a byte order mark is skipped, see `normalise`.
+    mark = next((size for size in (3, 2, 1) if kept.startswith(_BOM[:size])), 0)
+    return kept[mark:].replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+
+
+def quoted(text: str) -> str:
+    """Return *text* in quotes, cut to 60 characters."""
+    return f'"{text if len(text) <= 60 else text[:60] + "…"}"'
+
+
+def _file(body: bytes, kept: bytes, outline: Outline, complete: bool) -> Iterator[Finding]:
+    """Yield what there is to say about the file as a whole."""
+    if body.startswith(_UTF16):
+        yield Finding(1, "utf-16", "the file is UTF-16, but is read as UTF-8: save it as UTF-8")
+    elif body[:1] == _BOM[:1]:
+        mark = "byte order mark" if body.startswith(_BOM) else "part of a byte order mark"
+        why = f"{mark}: skipped here, but other crawlers may miss the first line"
+        yield Finding(1, "bom", why)
+    if is_html(body):
+        yield Finding(None, "html", "this is HTML or XML, not a robots.txt")
+    if not outline.groups and not outline.homeless:
+        what = "has no rules" if body.strip() else "is empty"
+        yield Finding(None, "empty", f"the file {what}: no restrictions")
+    if len(body) > MAX_BYTES:
+        rest = f"{len(body) - len(kept):,}" if complete else "all"
+        why = f"{rest} bytes from this line on are ignored: only the first {MAX_BYTES:,} count"
+        yield Finding(len(rows(kept)), "beyond-limit", why)
+
 
 _META_INSTEAD = "ignored here; for search engines use the robots meta tag or X-Robots-Tag"
 
@@ -40,23 +142,19 @@ _META_INSTEAD = "ignored here; for search engines use the robots meta tag or X-R
 _ELSEWHERE = {
     "host": "ignored here; only Yandex used it, and no longer does",
     "clean-param": "ignored here; Yandex obeys it",
-    "noindex": _META_INSTEAD,
-    "nofollow": _META_INSTEAD,
-    "noarchive": _META_INSTEAD,
+    **dict.fromkeys(("noindex", "nofollow", "noarchive"), _META_INSTEAD),
 }
 
-# See preferences/lint.py.
-_ABOUT_USE = ("content-signal", "content-usage", "license")
-
+_ABOUT_USE = ("content-signal", "content-usage", "license")  # see preferences/lint.py
 # Spaces and tabs: crawlers send them as %20 and %09.
 _BLANK = re.compile(r"[ \t\v\f]")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
 
 
-def line_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
-    """:param kept: the part of the file that counts"""
-    if is_utf16(kept):
+def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
+    if kept.startswith(_UTF16):
         return  # said once, that is enough
-    read = {number: (field, value) for number, field, value in lines(kept)}
+    known = {number: (field, value) for number, field, value in read(normalise(kept).split("\n"))}
     page = is_html(kept)
     remarks = []  # lines that mean nothing and are not UTF-8
     for number, row in enumerate(rows(kept), 1):
@@ -66,22 +164,22 @@ def line_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
         row, nul, _ = row[:MAX_LINE].partition(b"\0")
         if nul:
             yield Finding(number, "nul", "NUL byte: the rest of the line is ignored")
-        if not _is_utf8(row):
-            if number in read:
+        if row.decode("utf-8", "ignore").encode() != row:
+            if number in known:
                 why = "not UTF-8: each byte is percent-encoded by itself"
                 yield Finding(number, "not-utf8", why)
             else:
                 remarks.append(number)
-        if number in read:
-            yield from _known(number, row, *read[number])
+        text = row.decode("latin-1")
+        if number in known:
+            yield from _known(number, text, *known[number])
         elif not page:
-            yield from _unknown(number, row.decode("latin-1"))
+            yield from _unknown(number, text)
     if remarks:
         also = f", here and on {len(remarks) - 1} more lines" if remarks[1:] else ""
         yield Finding(remarks[0], "not-utf8", f"not UTF-8{also}")
-    for rule in outline.homeless:
-        why = "ignored: no user-agent line above it"
-        yield Finding(rule.rule.line, "rule-before-group", why)
+    for one in outline.homeless:
+        yield Finding(one.rule.line, "rule-before-group", "ignored: no user-agent line above it")
     for group in outline.groups:
         for agent in group.agents:
             yield from _agent(agent)
@@ -89,34 +187,15 @@ def line_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
             yield from _pattern(rule)
 
 
-def rows(kept: bytes) -> list[bytes]:
-    """Return the lines as they stand in the file, numbered as the parser numbers them."""
-    # Even part of a byte order mark is skipped, see `normalise`.
-    for size in (3, 2, 1):
-        if kept.startswith(BOM[:size]):
-            kept = kept[size:]
-            break
-    return kept.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-
-
-def _is_utf8(row: bytes) -> bool:
-    try:
-        row.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _known(number: int, row: bytes, field: int, value: str) -> Iterator[Finding]:
-    text = row.decode("latin-1").strip(SPACE)
-    before, hash_sign, _ = text.partition("#")
+def _known(number: int, row: str, field: int, value: str) -> Iterator[Finding]:
+    before, hash_sign, _ = row.strip(SPACE).partition("#")
     name, colon, _ = before.partition(":")
     if not colon:
         name = before.split()[0]
         why = f"no colon after {quoted(name)}: accepted here, but not by all crawlers"
         yield Finding(number, "missing-colon", why)
     name = name.strip(SPACE)
-    canonical = _CANONICAL[field]
+    canonical = FIELD_NAMES[field]
     if _BLANK.split(name)[0].lower() == canonical != name.lower():
         # `Sitemap https://…`: the colon is that of the URL.
         why = f"no colon after {quoted(canonical)}, so the value is {quoted(value)}"
@@ -124,34 +203,33 @@ def _known(number: int, row: bytes, field: int, value: str) -> Iterator[Finding]
     elif name.lower() != canonical:
         why = f"{quoted(name)} is read as {canonical} here; other crawlers may ignore the line"
         yield Finding(number, "typo", why)
-    if field in (Field.CRAWL_DELAY, Field.REQUEST_RATE):
-        yield _delay(number, field, value)
-    if field == Field.VISIT_TIME:
+    if field == Field.CRAWL_DELAY:
+        right = "a number of seconds, such as 10 or 2.5"
+        yield _delay(number, value, delay_seconds(value), right, "Bing and some others")
+    elif field == Field.REQUEST_RATE:
+        yield _delay(number, value, rate_seconds(value), "a rate, such as 1/10", "A few crawlers")
+    elif field == Field.VISIT_TIME:
         yield Finding(number, "other-field", "visit-time is ignored here; a few crawlers obey it")
-    if field in (Field.ALLOW, Field.DISALLOW) and value and hash_sign and before[-1:] not in SPACE:
+    elif field <= Field.ALLOW and value and hash_sign and before[-1:] not in SPACE:
         why = f"# starts a comment, so the rule is {quoted(value)}"
         yield Finding(number, "comment-in-rule", why)
 
 
-def _delay(number: int, field: int, value: str) -> Finding:
-    is_rate = field == Field.REQUEST_RATE
-    seconds = rate_seconds(value) if is_rate else delay_seconds(value)
+def _delay(number: int, value: str, seconds: float | None, right: str, who: str) -> Finding:
     if seconds is None:
-        right = "a rate, such as 1/10" if is_rate else "a number of seconds, such as 10 or 2.5"
         why = f"{quoted(value)} is not {right}: the line has no effect"
         return Finding(number, "bad-delay", why)
-    who = "A few crawlers" if is_rate else "Bing and some others"
-    why = f"{who} wait {seconds:g} s between two requests; Google doesn't"
-    return Finding(number, "other-field", why)
+    waits = f"{who} wait {seconds:g} s between two requests; Google doesn't"
+    return Finding(number, "other-field", waits)
 
 
 def _unknown(number: int, text: str) -> Iterator[Finding]:
     """Yield what is wrong with a line that means nothing to the parser."""
     text = text.partition("#")[0].strip(SPACE)
-    if not text:
-        return
     name, colon, _ = text.partition(":")
     name = name.strip(SPACE)
+    if not text:
+        return
     if not colon:
         word, *others = _BLANK.split(text)
         if _closest(word) or _closest("-".join([word, *others[:1]])):
@@ -169,34 +247,28 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
 
 
 def _closest(name: str) -> str | None:
-    names = get_close_matches(name.lower()[:50], _CANONICAL.values(), 1, 0.75)
-    return names[0] if names else None
+    return next(iter(get_close_matches(name.lower()[:50], FIELD_NAMES.values(), 1, 0.75)), None)
 
 
 def _agent(agent: AgentLine) -> Iterator[Finding]:
-    value, number = quoted(agent.value), agent.line
-    if not agent.value:
-        yield Finding(number, "agent-never", "names no crawler")
-    elif not agent.token:
-        why = (
-            f"names no crawler: {value} does not start with a letter, - or _, as product tokens do"
-        )
-        yield Finding(number, "agent-never", why)
-    elif agent.token == GLOBAL:
-        if agent.value != GLOBAL:
-            yield Finding(number, "agent-cut", f"{value} is read as *")
-    elif agent.token != agent.value.lower():
-        token = quoted(agent.value[: len(agent.token)])
-        why = f"{value} is read as {token}: product tokens have letters, - and _ only"
-        yield Finding(number, "agent-cut", why)
+    line, value, token = agent
+    if not value:
+        yield Finding(line, "agent-never", "names no crawler")
+    elif not token:
+        why = f"{quoted(value)} does not start with a letter, - or _, as product tokens do"
+        yield Finding(line, "agent-never", f"names no crawler: {why}")
+    elif token != value.lower():
+        why = f"{quoted(value[: len(token)])}: product tokens have letters, - and _ only"
+        read_as = token if token == GLOBAL else why
+        yield Finding(line, "agent-cut", f"{quoted(value)} is read as {read_as}")
 
 
 def _pattern(line: RuleLine) -> Iterator[Finding]:
     """Yield why a rule matches nothing, if that is so."""
-    pattern, number = line.rule.pattern, line.rule.line
-    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", pattern):
-        path = "/" + pattern.split("://", 1)[1].partition("/")[2]
-        why = f"can never match: rules are paths, not URLs; did you mean {quoted(path)}?"
+    number, pattern, _ = line.rule
+    if url := _URL.match(pattern):
+        path = quoted("/" + url[1])
+        why = f"can never match: rules are paths, not URLs; did you mean {path}?"
         yield Finding(number, "never-matches", why)
     elif pattern[:1] not in ("", "/", "*"):
         yield Finding(number, "never-matches", "can never match: paths start with /")
@@ -205,36 +277,25 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
         yield Finding(number, "blank-in-rule", why)
 
 
-_STARS = re.compile(r"\*+")
-
 # Pairs of an agent and a rule: with more the file is hostile, and only its other findings count.
 _MAX_PAIRS = 1_000_000
 
 
-def group_findings(outline: Outline) -> Iterator[Finding]:
+def _groups(outline: Outline) -> Iterator[Finding]:
     """Yield agents without rules or with several groups, and rules without effect."""
     ruled = {agent.token for group in outline.groups if group.rules for agent in group.agents}
+    first: dict[str, int] = {}  # line of each agent
     for group in outline.groups:
-        for agent in group.agents:
-            if agent.token and agent.token not in ruled:
-                who = "all crawlers" if agent.token == GLOBAL else agent.token
-                yield Finding(agent.line, "no-rules", f"no rules for {who}: no restrictions")
+        for line, value, token in group.agents:
+            if token and token not in ruled:
+                who = "all crawlers" if token == GLOBAL else token
+                yield Finding(line, "no-rules", f"no rules for {who}: no restrictions")
+            if token in first:
+                why = f"{value} already has a group on line {first[token]}: merged with it here, but not by all crawlers"
+                yield Finding(line, "split-group", why)
+        first = {agent.token: agent.line for agent in reversed(group.agents) if agent.token} | first
         yield from _odd_patterns(group)
-    yield from _split(outline)
     yield from _never_decide(outline)
-
-
-def _split(outline: Outline) -> Iterator[Finding]:
-    """Yield agents that an earlier group names."""
-    first: dict[str, AgentLine] = {}
-    for group in outline.groups:
-        for agent in group.agents:
-            earlier = first.get(agent.token)
-            if agent.token and earlier is not None:
-                why = f"{agent.value} already has a group on line {earlier.line}: merged with it here, but not by all crawlers"
-                yield Finding(agent.line, "split-group", why)
-        for agent in group.agents:
-            first.setdefault(agent.token, agent)
 
 
 def _odd_patterns(group: Group) -> Iterator[Finding]:
@@ -258,27 +319,21 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
     """
     if sum(len(group.agents) * len(group.rules) for group in outline.groups) > _MAX_PAIRS:
         return
-    groups = [
-        (dict.fromkeys(agent.token for agent in group.agents if agent.token), group.rules)
+    rules = [
+        (rule, [(token, same) for token in tokens])
         for group in outline.groups
+        if (tokens := dict.fromkeys(agent.token for agent in group.agents if agent.token))
+        for rule in group.rules
+        if (same := _same_paths(rule)) is not None
     ]
     best: dict[tuple[str, str], RuleLine] = {}
-    for tokens, rules in groups:
-        for rule in rules:
-            same = same_paths(rule)
-            if same is None:
-                continue
-            for token in tokens:
-                if _rank(rule) > _rank(best.setdefault((token, same), rule)):
-                    best[token, same] = rule
-    for tokens, rules in groups:
-        for rule in rules:
-            same = same_paths(rule)
-            if same is None or not tokens:
-                continue
-            rivals = [best[token, same] for token in tokens]
-            if all(_beats(rival, rule) for rival in rivals):
-                yield _shadowed(rule, rivals[0])
+    for rule, keys in rules:
+        for key in keys:
+            best[key] = max(best.get(key, rule), rule, key=_rank)
+    for rule, keys in rules:
+        rivals = [best[key] for key in keys]
+        if all(_beats(rival, rule) for rival in rivals):
+            yield _shadowed(rule, rivals[0])
 
 
 def _rank(line: RuleLine) -> tuple[int, bool, int]:
@@ -287,22 +342,18 @@ def _rank(line: RuleLine) -> tuple[int, bool, int]:
 
 
 def _beats(winner: RuleLine, rule: RuleLine) -> bool:
-    if winner is rule:
-        return False
     # An allow of an index page also speaks for its directory; a disallow does not.
-    return winner.rule.allow or not (rule.rule.allow and "/index.htm" in rule.pattern)
+    speaks = rule.rule.allow and "/index.htm" in rule.pattern
+    return winner is not rule and (winner.rule.allow or not speaks)
 
 
-def same_paths(line: RuleLine) -> str | None:
+def _same_paths(line: RuleLine) -> str | None:
     """Return a key that rules share if they match the same paths; None for rules that match none,
     or restrict nothing."""
-    pattern = line.pattern
-    if pattern[:1] not in ("/", "*"):
+    if line.pattern[:1] not in ("/", "*"):
         return None
-    pattern = _STARS.sub("*", pattern)
-    if pattern.endswith("*$"):
-        pattern = pattern[:-1]
-    return pattern.removesuffix("*") or "/"
+    pattern = re.sub(r"\*+", "*", line.pattern)
+    return re.sub(r"\*\$?$", "", pattern) or "/"
 
 
 def _shadowed(rule: RuleLine, winner: RuleLine) -> Finding:
@@ -319,14 +370,12 @@ def _shadowed(rule: RuleLine, winner: RuleLine) -> Finding:
     return Finding(line, "shadowed", message)
 
 
-# How many agents are asked about, and how many things are named in one finding.
-_ASKED, _NAMED = 50, 3
+# Agents that are asked about; things that are named in a finding, and characters of a rule there.
+_ASKED, _NAMED, _SHOWN = 50, 3, 60
 
 # Pairs of a path and a rule with a wildcard: with more the file is hostile, and only its other
 # findings count. Longer paths aren't tried.
 _MAX_TRIALS, _MAX_PATH = 200_000, 500
-
-_SHOWN = 60  # characters of a rule
 
 _ASSETS = re.compile(
     r"\.(?:css|js)\b|/(?:css|js|javascripts?|scripts?|styles?|stylesheets?|assets|static|_next|"
@@ -335,17 +384,14 @@ _ASSETS = re.compile(
 )
 
 
-def effect_findings(
-    kept: bytes, outline: Outline, robots_url: str | None = None
-) -> Iterator[Finding]:
-    """:param robots_url: where the file is from; None: unknown. Then all sitemaps may be on its host"""
+def _effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[Finding]:
     robots = RobotsTxt.parse(kept)
     tokens = dict.fromkeys([GLOBAL, *(token.lower() for token in outline.tokens())])
     rules = {agent: robots.rules(agent)[1] for agent in islice(tokens, _ASKED)}
     # How many rules with a wildcard a path is compared with.
     costs = {agent: 1 + sum("*" in r.pattern for r in outline.rules_for(agent)) for agent in rules}
     if closed := _closed(outline):
-        named = [token for token in outline.tokens() if token != GLOBAL]
+        *named, _ = outline.tokens()
         but = f" but {_some(named)}, which have groups of their own" if named else ""
         yield Finding(closed, "site-closed", f"the whole site is closed to all crawlers{but}")
     else:
@@ -361,13 +407,10 @@ def _some(names: Sequence[str]) -> str:
 
 def _closed(outline: Outline) -> int:
     """Return the line that closes the whole site to all crawlers, 0 if none does."""
-    line = 0
-    for rule in outline.rules_for(GLOBAL):
-        if rule.rule.allow and same_paths(rule) is not None:
-            return 0
-        if same_paths(rule) == "/":
-            line = line or rule.rule.line
-    return line
+    rules = [(_same_paths(line), line.rule) for line in outline.rules_for(GLOBAL)]
+    if any(rule.allow and same is not None for same, rule in rules):
+        return 0
+    return next((rule.line for same, rule in rules if same == "/"), 0)
 
 
 def _lost(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) -> Iterator[Finding]:
@@ -380,28 +423,20 @@ def _lost(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) -> I
     if len(examples) * sum(costs.values()) > _MAX_TRIALS:
         return
     forbidden = [(path, what) for path, what in examples if not rules[GLOBAL].allows(path)]
-    seen = {GLOBAL}
+    left = rules.keys() - {GLOBAL}
     for group in outline.groups:
-        names = {
-            agent.token: agent
-            for agent in group.agents
-            if agent.token in rules and agent.token not in seen
-        }
-        seen |= names.keys()
+        names = {agent.token: agent for agent in group.agents if agent.token in left}
+        left -= names.keys()
         own = [rule for token in names for rule in outline.rules_for(token)]
-        if not names or any(_opens_all(rule) for rule in own):
+        # An empty pattern, and an allow of all paths, say "everything".
+        if any(not one.pattern or (one.rule.allow and _same_paths(one) == "/") for one in own):
             continue
-        token, agent = next(iter(names.items()))
-        lost = [what for path, what in forbidden if rules[token].allows(path)]
-        if lost:
-            yield Finding(agent.line, "lost-rules", (
-                f"{_some([one.value for one in names.values()])} may fetch {_some(lost)}: a crawler "
-                "with a group of its own ignores the * group"
-            ))  # fmt: skip
-
-
-def _opens_all(rule: RuleLine) -> bool:
-    return not rule.pattern or (rule.rule.allow and same_paths(rule) == "/")
+        agent = next(iter(names.values()), None)
+        lost = [what for path, what in forbidden if agent and rules[agent.token].allows(path)]
+        if agent and lost:
+            who = _some([one.value for one in names.values()])
+            why = "a crawler with a group of its own ignores the * group"
+            yield Finding(agent.line, "lost-rules", f"{who} may fetch {_some(lost)}: {why}")
 
 
 def _example_of(pattern: str) -> str:
@@ -425,11 +460,9 @@ def _assets(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) ->
         return
     for rule, token, paths in hiding:
         if not all(map(rules[token].allows, paths)):
-            why = (
-                "hides style sheets or scripts: a search engine may then see a page differently from "
-                "people"
-            )
-            yield Finding(rule.rule.line, "blocked-assets", why)
+            why = "a search engine may then see a page differently from people"
+            message = f"hides style sheets or scripts: {why}"
+            yield Finding(rule.rule.line, "blocked-assets", message)
 
 
 def _files_behind(line: RuleLine) -> list[str]:
@@ -441,16 +474,14 @@ def _files_behind(line: RuleLine) -> list[str]:
     return [path] if found[0][0] == "." else [f"{path}/site.css", f"{path}/site.js"]
 
 
-def _sitemaps(
-    outline: Outline, rules: dict[str, Rules], robots_url: str | None
-) -> Iterator[Finding]:
-    own = Origin.from_url(robots_url) if robots_url else None
-    base = robots_url or "http://host.invalid/robots.txt"
+def _sitemaps(outline: Outline, rules: dict[str, Rules], place: str | None) -> Iterator[Finding]:
+    """:param place: the URL of the file; None: unknown. Then all sitemaps may be on its host"""
+    own = Origin.from_url(place) if place else None
+    base = place or "http://host.invalid/robots.txt"
     for line, value in outline.sitemaps:
-        if not value:
-            yield Finding(line, "bad-sitemap", "ignored: no URL")
-            continue
         try:
+            if not value:
+                raise ValueError("no URL")
             url, origin, relative = resolve_sitemap(value, base)
         except ValueError as error:
             yield Finding(line, "bad-sitemap", f"ignored: {error}")
@@ -464,6 +495,6 @@ def _sitemaps(
         found = [(agent, own_rules.find(path)) for agent, own_rules in rules.items()]
         by = [f"{agent} (line {line_of(key)})" for agent, key in found if not allows(key)]
         if by:
-            condition = "" if own is not None or relative else "if it is on this host, "
+            condition = "" if own or relative else "if it is on this host, "
             why = f"{condition}this file forbids it to {_some(by)}"
             yield Finding(line, "sitemap-disallowed", why)

@@ -51,8 +51,7 @@ _BREAKOUT = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
 )
-# A font does with one of these attributes; of end tags, only these do.
-_FONT = frozenset({b"color", b"face", b"size"})
+# Of end tags, only these do.
 _BREAKOUT_ENDS = frozenset({b"br", b"p"})
 # Foreign content, and the elements in it that contain HTML.
 _FOREIGN = {
@@ -77,8 +76,8 @@ _META = re.compile(rb"<meta(?=[ \t\n\f\r/])(%s)?" % PLAIN, re.IGNORECASE)
 _NAME_WITH_REFERENCE = re.compile(rb"name=[\"']?[^\"'>]{,200}&")
 _BETWEEN = re.compile(r"[\s,]+")
 
-NOT_VOUCHED_FOR = ("nofollow", "ugc", "sponsored")
-"""Values of ``rel`` for links that should not be followed."""
+# Values of `rel` for links that should not be followed.
+_NOT_VOUCHED_FOR = frozenset({"nofollow", "ugc", "sponsored"})
 
 _TAGS = frozenset({b"a", b"area", b"base"})
 # Bytes of values with character references, which are slow to resolve.
@@ -177,11 +176,12 @@ def links_of(body: bytes, encoding: str = "utf-8") -> Links:
     do; no links if none is marked. Never raises."""
     body, encoding = as_ascii(body, encoding)
     lower = body.lower()
-    if not any(word.encode() in lower for word in NOT_VOUCHED_FOR):
+    if not any(word.encode() in lower for word in _NOT_VOUCHED_FOR):
         return Links()
     base = None
     left = _MAX_REFERENCES
-    kinds: tuple[dict[str, None], dict[str, None]] = {}, {}  # as ordered sets
+    follow: dict[str, None] = {}  # as ordered sets
+    nofollow: dict[str, None] = {}
     for name, _, attributes in start_tags(body, _TAGS, len(body), unscripted=True):
         href = attributes.get(b"href")
         if href is None:
@@ -195,8 +195,8 @@ def links_of(body: bytes, encoding: str = "utf-8") -> Links:
             base = reference if base is None else base
         else:
             words = _BETWEEN.split(with_blanks(text_of(rel)).lower())
-            kinds[any(word in NOT_VOUCHED_FOR for word in words)][reference] = None
-    return Links(base or "", nofollow=tuple(kinds[True]), follow=tuple(kinds[False]))
+            (follow if _NOT_VOUCHED_FOR.isdisjoint(words) else nofollow)[reference] = None
+    return Links(base or "", tuple(nofollow), tuple(follow))
 
 
 def with_blanks(text: str) -> str:
@@ -249,8 +249,7 @@ def start_tags(
             at = token.end()  # nearly all
             continue
         attributes: dict[bytes, bytes] = {}
-        is_font = name == b"font" and bool(scopes) and not closing
-        if rest is not None and name not in wanted and not is_font:
+        if rest is not None and name not in wanted:
             at = token.end()
             empty = rest.endswith(b"/>")
         elif read := _attributes(body, token.end(2), MAX_STEPS - steps):
@@ -258,8 +257,7 @@ def start_tags(
             steps += took + 1
         else:
             return
-        breaks_out = name in _BREAKOUT or (is_font and not _FONT.isdisjoint(attributes))
-        if breaks_out and (not closing or name in _BREAKOUT_ENDS):
+        if name in (_BREAKOUT_ENDS if closing else _BREAKOUT):
             while scopes and scopes[-1] in _FOREIGN:
                 scopes.pop()
         if closing:

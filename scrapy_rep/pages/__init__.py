@@ -1,1 +1,0 @@
-"""Page-level rules in a crawl (REP.md section 10)."""
