@@ -34,7 +34,7 @@ class Resolved:
 
     @property
     def handlers(self) -> dict[Any, Any]:
-        return {self.signal: self}
+        return {self.signal: self.__call__}
 
     def of(self, url: str) -> list[dict[str, Any]]:
         """Those for the origin of a URL."""
