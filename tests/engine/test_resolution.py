@@ -86,7 +86,7 @@ async def test_look_ups_ask_as_well(sites: Sites) -> None:
     assert await look_up("shop.test") == [site.host]
 
 
-async def test_who_takes_our_place_does_not_turn_us_off(sites: Sites) -> None:
+async def test_who_takes_our_place_or_is_gone_does_not_turn_others_off(sites: Sites) -> None:
     if not is_reactor_installed():
         pytest.skip("needs Twisted's reactor")
     from twisted.internet import reactor
@@ -101,11 +101,6 @@ async def test_who_takes_our_place_does_not_turn_us_off(sites: Sites) -> None:
     assert await look_up("shop.test") == []
     unwatch(watcher)
     assert reactor.nameResolver is before
-
-
-async def test_a_crawl_that_is_gone_is_not_asked(sites: Sites) -> None:
-    sites.add(name="shop.test")
-    watcher = Watcher(lets=False)
     watch(watcher)
-    del watcher
+    del watcher  # with its crawl
     assert len(await look_up("shop.test")) == 1

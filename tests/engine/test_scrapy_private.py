@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +18,11 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response, XmlResponse
 from scrapy.settings import Settings
+from scrapy.signalmanager import SignalManager
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
-from scrapy_rep.engine.access import _JITTER, META_KEY, EngineAccess, _clock
+from scrapy_rep.engine.access import _JITTER, META_KEY, EngineAccess, Listener, _clock
 from scrapy_rep.engine.lifecycle import Stage
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -260,6 +262,14 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
 # Failing a request
 
 
+class Product(Request):
+    """A request with an argument of its own, which Request.replace() doesn't know."""
+
+    def __init__(self, url: str, product: int, **options: Any) -> None:
+        super().__init__(url, **options)
+        self.product = product
+
+
 @pytest.mark.parametrize("closing", [False, True])
 async def test_failing_a_request(sites: Sites, closing: bool) -> None:
     """Its errback is called, and what that yields is handled, also while the crawl is closed."""
@@ -268,7 +278,8 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
         def parse(self, response: Any, **kwargs: Any) -> Any:
             super().parse(response, **kwargs)
             engine = EngineAccess(self.crawler)
-            error, request = IgnoreRequest("why"), self.recorded("http://other.example/")
+            error = IgnoreRequest("why")
+            request = Product("http://other.example/", 1, errback=self.failed)
 
             async def before() -> None:
                 await maybe_deferred_to_future(engine.fail(request, error))
@@ -281,11 +292,11 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
 
         def failed(self, failure: Any) -> Any:
             super().failed(failure)
-            yield {"message": str(failure.value)}
+            yield {"message": str(failure.value), "product": failure.request.product}
 
     result = await crawl(Failing, requests=[sites.add().url("/x")])
     assert list(result.failures) == ["http://other.example/"]
-    assert result.spider.items == [{"message": "why"}]
+    assert result.spider.items == [{"message": "why", "product": 1}]
     assert result.reason == ("way" if closing else "finished")
 
 
@@ -388,3 +399,54 @@ def test_bodies_can_be_dropped() -> None:
         response = kind("http://a.test/", body=b"<urlset/>" * 1000)
         EngineAccess.drop_body(response)
         assert response.body == b""
+
+
+SIGNAL, OTHER = object(), object()
+
+
+@pytest.mark.loop
+async def test_a_listener_hears_only_while_it_is_wanted() -> None:
+    """And it takes no other handler along that is called after it."""
+    crawler: Any = SimpleNamespace(spider=None)
+    signals = crawler.signals = SignalManager(crawler)
+    heard: list[int] = []
+    seen: list[int] = []
+
+    def hear(number: int) -> None:
+        heard.append(number)
+        if number == 3:
+            listener.end()
+
+    def other(number: int) -> None:
+        seen.append(number)
+
+    def send(number: int, signal: object = SIGNAL) -> None:
+        signals.send_catch_log(signal, number=number)
+
+    listener = Listener(crawler, {SIGNAL: hear, OTHER: hear})
+    listener.end()  # of no effect
+    send(0)
+    listener.begin()
+    signals.connect(other, SIGNAL)
+    listener.begin()
+    send(1)
+    send(2, OTHER)
+    send(3)
+    await a_while(0)
+    send(4)
+    listener.begin()
+    listener.end()
+    listener.begin()  # before it has left
+    await a_while(0)
+    send(5)
+    listener.end()
+    listener.end()
+    await a_while(0)
+    send(6)
+    send(7, OTHER)
+    listener.begin()
+    send(8)
+    assert heard == [1, 2, 3, 5, 8]
+    assert seen == [1, 3, 4, 5, 6, 8]
+    listener.end()
+    await a_while(0)

@@ -136,6 +136,7 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
     # Beside these there is the news of the first failure, once an origin that failed.
     idle = lines(result, "Nothing left to do but wait: ")
     assert len(lines(result)) - len(idle) == 4 * 2 + 3
+    assert result.stat("rep/deferred/unreachable") == 30
     assert_clean(result)
 
 

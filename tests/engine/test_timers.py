@@ -1,4 +1,5 @@
-"""One timer for any number of keys. Time stands still here, or goes where the test says."""
+"""Alarms: one timer for any number of keys. Time stands still here, or goes where the test says. And periodic
+tasks: how stats are counted, without a call and in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,9 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scrapy import Request
+from scrapy import signals as scrapy_signals
 
+from scrapy_rep.engine import timers
+from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.timers import Alarm
-from tests.helpers.crawling import captured_log
+from tests.helpers.crawling import StepSpider, captured_log, crawl
+from tests.helpers.held import a_while
+from tests.helpers.servers import Sites
 
 
 class World:
@@ -79,13 +87,6 @@ def test_an_alarm_set_again_rings_once_at_the_new_time(
     assert world.due == [(max(second, 100.0), "a")]
 
 
-def test_an_alarm_can_be_set_again_while_it_rings(world: World) -> None:
-    world.on_due = lambda key: world.alarm.set(key, world.now + 10)
-    world.alarm.set("a", 110.0)
-    world.go_to(135.0)
-    assert world.due == [(110.0, "a"), (120.0, "a"), (130.0, "a")]
-
-
 def test_a_paused_alarm_rings_only_after_the_pause(world: World) -> None:
     world.alarm.set("a", 105.0)
     world.alarm.set("b", 140.0)
@@ -126,17 +127,58 @@ def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
     assert not world.alarm._times and not world.alarm._heap
 
 
-def test_one_that_fails_is_due_again(world: World) -> None:
+def test_one_that_fails_or_is_set_again_while_it_rings_is_due_again(world: World) -> None:
     failures = iter([True, True])
 
-    def fail(key: str) -> None:
+    def ring(key: str) -> None:
         if key == "a" and next(failures, False):
             raise ZeroDivisionError
+        if key == "b" and world.now < 130.0:
+            world.alarm.set(key, world.now + 12)
 
-    world.on_due = fail
+    world.on_due = ring
     world.alarm.set("a", 105.0)
     world.alarm.set("b", 105.5)
     with captured_log() as records:
         world.go_to(200.0)
-    assert world.due == [(105.0, "a"), (105.5, "b"), (106.0, "a"), (107.0, "a")]
+    due = [(105.0, "a"), (105.5, "b"), (106.0, "a"), (107.0, "a"), (117.5, "b"), (129.5, "b")]
+    assert world.due == [*due, (141.5, "b")]
     assert [one.levelname for one in records] == ["ERROR"]
+
+
+async def test_the_stat_is_there_while_the_crawl_runs_and_at_its_end(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks at the stats in the last moment finds all, of what came while it closed too."""
+    site, seen = sites.add(), []
+
+    def look(crawler: Any) -> None:
+        seen.append(crawler.stats.get_value("rep/cache/hit"))
+
+    def idle(spider: Any) -> None:
+        async def late() -> None:
+            await spider.crawler.engine.download_async(Request(site.url("/late")))
+
+        EngineAccess(spider.crawler).before_closing(Stage.COUNTING, late)
+
+    class LookingSpider(StepSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+            await a_while(0.05)
+            look(self.crawler)
+            if len(seen) == 3:
+                monkeypatch.setattr(timers, "_PERIOD_SECONDS", 1000.0)
+            return StepSpider.parse(self, response, **kwargs)
+
+    monkeypatch.setattr(timers, "_PERIOD_SECONDS", 0.01)
+    result = await crawl(
+        LookingSpider,
+        {},
+        steps=[site.url(f"/{number}") for number in range(20)],
+        signal_handlers={
+            scrapy_signals.spider_idle: idle,
+            scrapy_signals.spider_closed: lambda spider: look(spider.crawler),
+        },
+    )
+    assert seen[:3] == [1, 2, 3]
+    assert seen[-1] == 20
+    assert result.stat("rep/cache/hit") == 21

@@ -1,18 +1,23 @@
-"""What the log has of very many origins, and of a crawl that waits."""
+"""What the log has of very many origins, and of a crawl that waits; what was met of late is remembered, and no
+more than that."""
 
 from __future__ import annotations
 
 import logging
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine import log
+from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.text import counted, duration
 from scrapy_rep.holding import deferral, held_origins
 from scrapy_rep.holding.hold import HeldOrigin
@@ -23,9 +28,7 @@ from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.held import (
     DEFER,
-    NEVER,
     Gate,
-    Record,
     held,
     origin_of,
     silent_until_open,
@@ -209,23 +212,11 @@ async def test_a_line_a_minute_tells_what_is_held(
     assert len(result.responses) == 4
 
 
-async def test_the_reason_counts_by_scrapys_name_for_it(sites: Sites) -> None:
-    result = await crawl(
-        ["http://unknown.test/a", "http://unknown.test/b"],
-        {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1},
-    )
-    name = "downloader/exception_type_count/scrapy.exceptions.CannotResolveHostError"
-    robots = result.stat(
-        "robotstxt/exception_count/<class 'scrapy.exceptions.CannotResolveHostError'>"
-    )
-    assert result.stat(name) == 2 + robots
-
-
-async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
+async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None:
     pytest.importorskip("redis", reason="needs redis, from PyPI")
     site = sites.refused()
     result = await crawl(
-        [f"{site}/a"],
+        [f"{site}/a", "http://unknown.test/a", "http://unknown.test/b"],
         {
             **DEFER,
             "REP_DEFER_DEAD_HOST_TRIES": 1,
@@ -233,29 +224,40 @@ async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
             "REP_CACHE_REDIS_URL": f"redis{site.removeprefix('http')}",
         },
     )
+    kind = "scrapy.exceptions.CannotResolveHostError"
+    robots = result.stat(f"robotstxt/exception_count/<class '{kind}'>")
+    assert result.stat(f"downloader/exception_type_count/{kind}") == 2 + robots
     assert lines(result, "is unreachable (DownloadConnectionRefusedError: ")
     assert lines(result, "Connection refused. The crawl goes on", level="WARNING")
     ours = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
     assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
 
 
-async def test_silence_is_told_apart_from_an_answer_that_is_no_use(sites: Sites) -> None:
-    robots, record = silent_until_open(503), Record()
-    site = sites.add(robots=robots)
-    with (
-        at_line("scrapy_rep.holding", "its robots.txt has not answered yet", robots.open) as silent,
-        at_line("scrapy_rep.holding", "its robots.txt can be fetched", record.close) as unreachable,
-    ):
-        result = await crawl(
-            urls(site, 2),
-            {
-                **DEFER,
-                "REP_DEFER_GRACE": 0.01,
-                "REP_RETRY_DELAY": NEVER,
-                "REP_RETRY_MAX_DELAY": NEVER,
-            },
-            signal_handlers=record.handlers,
-        )
-    assert len(silent) == len(unreachable) == 1
-    assert result.stat("rep/deferred/unreachable") == 2
-    assert "2 held (2 given up)" in summary(result)[1]
+def test_what_is_remembered_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth here of what it is in a crawl: of the 100,000 that are remembered, and of 2 MB."""
+    monkeypatch.setattr(log, "_REMEMBERED", log._REMEMBERED // 10)
+    monkeypatch.setattr(log, "_UNSORTED", log._UNSORTED // 10)
+    some = BoundedSet()
+    assert all(some.add(f"http://{number}.example") for number in range(40_000))
+    hashes = [*some._latest, *some._new, *some._old]
+    assert len(hashes) == len(set(hashes)) == len(some) <= 20_000
+    parts = [some._latest, some._new, some._old, *some._latest]
+    assert sum(map(sys.getsizeof, parts)) < 250_000
+    assert not any(some.add(f"http://{number}.example") for number in range(30_000, 40_000))
+    assert some.add("http://0.example")
+
+
+@given(st.lists(st.integers(0, 20)), st.integers(1, 5), st.integers(1, 5))
+def test_the_last_ones_are_remembered(values: list[int], most: int, unsorted: int) -> None:
+    """So many different ones at least, and at most twice as many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "_REMEMBERED", most)
+        patch.setattr(log, "_UNSORTED", unsorted)
+        some = BoundedSet()
+        for at, value in enumerate(values):
+            before = list(dict.fromkeys(reversed(values[:at])))
+            latest, oldest = before[:most], before[2 * most :]
+            assert all(one in some for one in latest)
+            assert not any(one in some for one in oldest)
+            assert some.add(value) is (value not in latest) or value not in latest
+            assert value in some
