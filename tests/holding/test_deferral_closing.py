@@ -174,19 +174,6 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
     assert ends == set(wanted)
 
 
-async def test_closing_by_page_count_is_quick_despite_silent_hosts(sites: Sites) -> None:
-    """What is closed by an answer to robots.txt itself: this one counts as a page, as ever."""
-    silent, healthy = sites.add(robots=silence()), sites.add(robots=RULES)
-    result = await crawl(
-        [*urls(silent, 10), healthy.url("/x")],
-        {**SLOW, "REP_DEFER_GRACE": 0.1, "CLOSESPIDER_PAGECOUNT": 2},
-    )
-    assert result.reason == "closespider_pagecount"
-    assert closing_took(result) < SECONDS
-    assert set(result.failures) >= set(urls(silent, 8))
-    assert_no_errors(result)
-
-
 async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path) -> None:
     """Silent ones, some of which have not even been asked for."""
     several = [sites.add(robots=silence()) for _ in range(30)]

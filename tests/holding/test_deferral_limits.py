@@ -80,32 +80,6 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
     assert_clean(result)
 
 
-async def test_requests_beyond_max_requests_are_dropped_at_once(sites: Sites) -> None:
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    first, others = urls(site, 10), urls(site, 40, "/other")
-    record = Record()
-
-    class Spider(ListSpider):
-        def failed(self, failure: Any) -> None:
-            super().failed(failure)
-            if len(self.errors) == 40:
-                gate.open()
-
-    result = await record.crawl(
-        Spider, requests=[*first, *others], REP_DEFER_MAX_REQUESTS=10, CONCURRENT_REQUESTS=4
-    )
-    # More come while the gate is opened, but not while any is held: 50 in all.
-    assert len(result.responses) + len(result.failures) == 50
-    assert len(result.failures) == 40
-    assert result.stat("rep/held/max") == 10
-    assert all(isinstance(one, RobotsUnreachable) for one in result.failures.values())
-    assert result.stat("rep/unreachable/dropped") == 40
-    assert len(lines(result, "REP_DEFER_MAX_REQUESTS", level="WARNING")) == 1
-    assert record.dropped == []
-    assert_clean(result)
-
-
 async def test_max_requests_and_answers_to_come(sites: Sites) -> None:
     """Requests whose robots.txt is just being fetched are not dropped because others are held."""
     gate = Gate(503, RULES)
@@ -324,8 +298,16 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
     assert record.resolved[0]["attempts"] == 2
 
 
-def crawl_more_meanwhile(record: Record, gate: Gate, more: list[str]) -> None:
-    """While the first failure is announced, schedule *more*; then open *gate*."""
+@pytest.mark.loop
+@pytest.mark.parametrize("room", [1000, 5])
+async def test_requests_that_come_while_a_failure_is_announced(
+    sites: Sites, tmp_path: Path, room: int
+) -> None:
+    """All are held, each counts once; but those that have waited have the room, and no more are held than may
+    be."""
+    gate = Gate(503 if room > 5 else after(0.2, 503), RULES)
+    site, record = sites.add(robots=gate), Record()
+    wanted, more = urls(site, 5), urls(site, 3, "/more")
 
     async def resolved(**told: Any) -> None:
         record.resolved.append(told)
@@ -336,41 +318,15 @@ def crawl_more_meanwhile(record: Record, gate: Gate, more: list[str]) -> None:
             gate.open()
 
     record.handlers[signals.robots_resolved] = resolved
-
-
-@pytest.mark.loop
-async def test_a_request_that_comes_while_a_failure_is_announced(
-    sites: Sites, tmp_path: Path
-) -> None:
-    """All are held, each counts once, and the log and stats say so."""
-    gate = Gate(503, RULES)
-    site, record = sites.add(robots=gate), Record()
-    wanted, more = urls(site, 5), urls(site, 3, "/more")
-
-    crawl_more_meanwhile(record, gate, more)
-    settings = {**DEFER, "JOBDIR": str(tmp_path)}
-    result = await record.crawl(wanted, **settings)
-    assert result.failures == {}
-    assert set(result.responses) == {*wanted, *more}
-    assert sorted(record.deferred) == sorted(record.released) == sorted([*wanted, *more])
-    assert result.stat("rep/deferred") == result.stat("rep/released") == 8
-    assert (result.stats["rep/held"], result.stats["rep/held/max"]) == (0, 8)
-    assert_clean(result)
-
-
-async def test_those_that_wait_have_the_room(sites: Sites) -> None:
-    """Not a request that comes while the failure is announced: no more are held than may be."""
-    gate = Gate(after(0.2, 503), RULES)
-    site, record = sites.add(robots=gate), Record()
-    wanted, more = urls(site, 5), urls(site, 3, "/more")
-
-    crawl_more_meanwhile(record, gate, more)
-    settings = {**DEFER, "REP_DEFER_GRACE": NEVER, "REP_DEFER_MAX_REQUESTS": 5}
-    result = await record.crawl(wanted, **settings)
-    assert set(result.responses) == set(wanted)
-    assert set(result.failures) == set(more)
-    assert result.stat("rep/deferred") == result.stat("rep/held/max") == 5
-    assert result.stat("rep/unreachable/dropped") == 3
+    settings = {"JOBDIR": str(tmp_path)} if room > 5 else {"REP_DEFER_GRACE": NEVER}
+    result = await record.crawl(wanted, **settings, REP_DEFER_MAX_REQUESTS=room)
+    held, dropped = ([*wanted, *more], []) if room > 5 else (wanted, more)
+    assert set(result.responses) == set(held)
+    assert set(result.failures) == set(dropped)
+    assert sorted(record.deferred) == sorted(record.released) == sorted(held)
+    assert result.stat("rep/deferred") == result.stat("rep/released") == len(held)
+    assert (result.stats["rep/held"], result.stats["rep/held/max"]) == (0, len(held))
+    assert result.stat("rep/unreachable/dropped") == len(dropped)
     assert_clean(result)
 
 
@@ -393,7 +349,9 @@ async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
     assert set(result.responses) == set(first)
     assert set(result.failures) == {*others, *last}
     assert result.stat("rep/deferred") == result.stat("rep/released") == 5
+    assert result.stat("rep/held/max") == 5
     assert result.stat("rep/unreachable/dropped") == 17
+    assert all(isinstance(one, RobotsUnreachable) for one in result.failures.values())
     assert "rep/given_up" not in result.stats
     assert len(lines(result, "REP_DEFER_MAX_REQUESTS reached", level="WARNING")) == 1
     assert late.count("/robots.txt") == 1

@@ -169,31 +169,27 @@ async def test_what_finds_no_room_after_a_failure_goes_back(sites: Sites) -> Non
     assert_clean(result)
 
 
-async def test_given_up_where_it_does_not_outlive(sites: Sites) -> None:
-    site = sites.add(robots=503)
-    record = Record(on_deferred=lambda _, count: record.close() if count == 20 else None)
-    result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=Forgetful)
-    assert set(result.failures) == set(urls(site, 20))
-    assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
-    assert all(request.dont_filter is False for request, _ in result.spider.errors)
-    assert Forgetful.queue == []
-    assert_no_errors(result)
-
-
-async def test_a_queue_that_is_gone(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Handing requests back fails: the crawl is closed all the same, and nothing is lost without
-    a word."""
+@pytest.mark.parametrize("scheduler", [Forgetful, Persistent])
+async def test_given_up_where_the_queue_does_not_outlive(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, scheduler: type
+) -> None:
+    """Or is gone: the crawl is closed all the same, and nothing is lost without a word."""
     site = sites.add(robots=503)
 
     def close(_: Spider, count: int) -> None:
-        if count == 5:
-            monkeypatch.setattr(SharedScheduler, "broken", True)
+        if count == 20:
+            monkeypatch.setattr(SharedScheduler, "broken", scheduler is Persistent)
             record.close()
 
     record = Record(on_deferred=close)
-    result = await record.crawl(Once, requests=urls(site, 5), **SLOW, SCHEDULER=Persistent)
+    result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=scheduler)
     assert result.reason == "enough"
-    assert set(result.failures) == set(urls(site, 5))
+    assert set(result.failures) == set(urls(site, 20))
+    assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+    assert all(request.dont_filter is False for request, _ in result.spider.errors)
+    assert scheduler.queue == []  # type: ignore[attr-defined]
+    if scheduler is Forgetful:
+        assert_no_errors(result)
 
 
 class QueuingSpider(ListSpider):

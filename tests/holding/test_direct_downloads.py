@@ -136,29 +136,23 @@ async def test_files_on_a_silent_host(sites: Sites, tmp_path: Path) -> None:
 async def test_files_wait_until_robots_txt_is_asked_for_once_more(
     sites: Sites, tmp_path: Path
 ) -> None:
-    site, record = sites.add(robots=in_turn(503, RULES)), Record()
-    wanted = [site.url("/a"), site.url("/b"), site.url("/private")]
-    result = await crawl_files(tmp_path, wanted, record=record)
+    """Each that fails then is a warning."""
+    back, down, record = sites.add(robots=in_turn(503, RULES)), sites.add(robots=503), Record()
+    wanted = [site.url(path) for site in (back, down) for path in ("/a", "/b")]
+    # Long enough for all to hear of the first failure before the second attempt is due.
+    times = {"REP_RETRY_DELAY": 0.4, "REP_RETRY_MAX_DELAY": 0.4}
+    result = await crawl_files(tmp_path, [back.url("/private"), *wanted], record=record, **times)
     [item] = result.spider.items
     assert [one["url"] for one in item["files"]] == wanted[:2]
-    assert site.count("/robots.txt") == 2
-    assert result.stat("rep/unreachable/dropped") == 0
-    assert result.stat("robotstxt/forbidden") == 1
-    assert warnings(result) == []
-    assert await record.concurrency() == [16, 16]
-
-
-async def test_each_file_that_fails_is_a_warning(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=503)
-    wanted = [site.url("/a"), site.url("/b")]
-    # Long enough for both to hear of the first failure before the second attempt is due.
-    result = await crawl_files(tmp_path, wanted, REP_RETRY_DELAY=0.4, REP_RETRY_MAX_DELAY=0.4)
     assert sorted(warnings(result)) == [
-        f"Not downloading {url}: robots.txt unreachable (asked 2 times): HTTP 503" for url in wanted
+        f"Not downloading {url}: robots.txt unreachable (asked 2 times): HTTP 503"
+        for url in wanted[2:]
     ]
-    assert site.count("/robots.txt") == 2
-    assert site.pages_asked == []
+    assert [site.count("/robots.txt") for site in (back, down)] == [2, 2]
+    assert down.pages_asked == record.deferred == []
     assert result.stat("rep/unreachable/dropped") == 2
+    assert result.stat("robotstxt/forbidden") == 1
+    assert await record.concurrency() == [16, 16]
 
 
 @pytest.mark.parametrize(
@@ -194,27 +188,6 @@ async def test_a_stop_does_not_wait_for_files_that_wait(sites: Sites, tmp_path: 
     assert warnings(result) == [
         f"Not downloading {site.url('/a')}: robots.txt unreachable: the crawl is ending"
     ]
-
-
-async def test_a_direct_download_fails_when_robots_txt_is_unreachable(sites: Sites) -> None:
-    """The first when that is known, the others at once: it is not asked for again."""
-    down, record = sites.add(robots=silence()), Record()
-    times = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER, "REP_DOWNLOAD_TIMEOUT": 0.3}
-    result = await crawl(
-        InlineSpider,
-        counting(REP_DEFER_GRACE=0.1, **times),
-        requests=["data:,start"],
-        inline=urls(down, 4),
-        signal_handlers=record.handlers,
-    )
-    outcomes = result.spider.outcomes
-    assert [type(error) for error in outcomes] == [RobotsUnreachable] * 4
-    assert {error.attempts for error in outcomes} == {1}
-    assert result.stat("rep/unreachable/dropped") == 4
-    assert down.count("/robots.txt") == 1
-    assert record.deferred == []
-    assert await record.concurrency() == [16, 16]
-    assert_clean(result)
 
 
 async def test_fails_while_others_are_held(sites: Sites) -> None:

@@ -119,21 +119,6 @@ async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
         assert len(result.responses) == PAGES
 
 
-class PhasesSpider(WatchedSpider):
-    """Begins a second phase when the first is over."""
-
-    def idle(self) -> None:
-        super().idle()
-        if len(self.idles) == 1:
-            self.crawler.engine.crawl(self.recorded(f"{self.requests[0]}?second"))
-            raise DontCloseSpider
-
-
-async def test_a_second_phase(sites: Sites) -> None:
-    for result in await both(sites.add(robots=ROBOTS["slow"]), PhasesSpider):
-        assert result.spider.idles == [PAGES, PAGES + 1]
-
-
 class PumpSpider(WatchedSpider):
     """Fetches its next batch of work whenever it is idle."""
 
