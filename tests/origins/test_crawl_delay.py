@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.http import Response
-from scrapy.resolver import dnscache
 
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.protocol import RobotsTxt
@@ -22,6 +21,7 @@ from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import NEVER, origin_of, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
+from tests.helpers.storing import in_a_file
 
 DELAY = 0.3
 LONG = 3 * DELAY
@@ -226,23 +226,20 @@ def another_agent_is_not_slowed(sites: Sites) -> Case:
 
 
 def the_slowest_counts_where_origins_share_a_slot(sites: Sites) -> Case:
-    slow, fast = sites.add(robots=asking(DELAY)), sites.add(robots=asking(DELAY / 3))
-    both = [*urls(slow, 1), *urls(fast, 2)]
-    requests = [Request(url, meta={"download_slot": "shared"}) for url in both]
-    return [following(None, *requests)], lambda result: assert_paced_together(slow, fast)
+    """By their meta, or as two ports of a host. The slow one is asked first."""
+    table = []
+    for meta in ({"download_slot": "shared"}, {}):
+        slow = sites.add(robots=asking(DELAY))
+        fast = sites.add(robots=asking(DELAY / 3), host=None if meta else slow.host)
+        requests = [Request(url, meta=meta) for url in [*urls(slow, 1), *urls(fast, 2)]]
+        table.append((slow, fast, following(None, *requests)))
 
+    def check(result: CrawlResult) -> None:
+        for slow, fast, _ in table:
+            assert len(gaps(slow, fast)) == 2
+            assert min(gaps(slow, fast)) >= DELAY
 
-def assert_paced_together(slow: Site, fast: Site) -> None:
-    """The slow one was asked first."""
-    assert len(gaps(slow, fast)) == 2
-    assert min(gaps(slow, fast)) >= DELAY
-
-
-def two_ports_of_a_host_share_its_slot(sites: Sites) -> Case:
-    slow = sites.add(robots=asking(DELAY))
-    same = sites.add(robots=asking(0), host=slow.host)
-    requests = [following(None, *urls(slow, 1), *urls(same, 2))]
-    return requests, lambda result: assert_paced_together(slow, same)
+    return [request for _, _, request in table], check
 
 
 def links_that_inherit_meta_leave_the_others_slot(sites: Sites) -> Case:
@@ -274,7 +271,6 @@ CASES = [
     a_site_that_changes_its_mind_is_followed,
     another_agent_is_not_slowed,
     the_slowest_counts_where_origins_share_a_slot,
-    two_ports_of_a_host_share_its_slot,
     links_that_inherit_meta_leave_the_others_slot,
     what_does_not_obey_slows_nothing,
 ]
@@ -302,13 +298,15 @@ async def test_one_request_at_a_time_with_the_sites_delay(sites: Sites) -> None:
                 check(result)
 
 
-async def test_delays_are_ignored_unless_asked_for(sites: Sites) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_delays_are_ignored_unless_asked_for(sites: Sites, dry_run: bool) -> None:
+    """A dry run tells of them, and slows nothing."""
     slow = "User-agent: *\nCrawl-delay: 100\nRequest-rate: 1/1h\nVisit-time: 0600-0845\n"
     site = sites.add(robots=slow)
-    result = await crawl(urls(site, 6))
+    result = await crawl(urls(site, 6), {**ON, "REP_DRY_RUN": True} if dry_run else {})
     assert len(result.responses) == 6
-    assert not any(word in result.log for word in ("crawl-delay", "request-rate", "visit"))
-    assert not [name for name in result.stats if "crawl_delay" in name]
+    assert any(word in result.log for word in ("crawl-delay", "request-rate", "visit")) == dry_run
+    assert result.stat("rep/crawl_delay/origins") == dry_run
 
 
 @pytest.mark.parametrize(
@@ -343,31 +341,6 @@ async def test_autothrottle_never_goes_below_the_delay(sites: Sites) -> None:
     assert_unpaced(fast, 6)
 
 
-@pytest.mark.filterwarnings("ignore:.*CONCURRENT_REQUESTS_PER_IP")
-async def test_two_names_of_an_address_share_its_slot(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow = sites.add(robots=asking(DELAY), name="slow.test")
-    fast = sites.add(robots=asking(0), name="fast.test", host=slow.host)
-    for name in ("slow.test", "fast.test"):
-        monkeypatch.setitem(dnscache, name, slow.host)  # the tests' resolver goes past it
-    by_address = {
-        "CONCURRENT_REQUESTS_PER_IP": 8,
-        # The default one does without.
-        "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
-    }
-    requests = [following(None, *urls(slow, 1), *urls(fast, 2))]
-    await crawl(Following, {**ON, **by_address}, requests=requests)
-    assert_paced_together(slow, fast)
-
-
-async def test_a_dry_run_tells_and_slows_nothing(sites: Sites) -> None:
-    site = sites.add(robots=asking(100))
-    result = await crawl(urls(site, 6), {**ON, "REP_DRY_RUN": True, "REP_CRAWL_DELAY": True})
-    assert len(result.responses) == 6
-    assert result.stat("rep/crawl_delay/origins") == 1
-
-
 async def test_log_stays_short_and_summary_and_report_show_the_delays(
     sites: Sites, tmp_path: Path
 ) -> None:
@@ -397,13 +370,8 @@ async def test_a_large_file_is_read_once_and_in_a_thread(
 
     monkeypatch.setattr(Groups, "asks_of", watched)
     site = sites.add(robots=asking(DELAY) + "Disallow: /x\n" * 10_000)
-    settings = {
-        **ON,
-        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
-        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
-    }
     for number in (1, 2):
-        await crawl(urls(site, 2), settings)
+        await crawl(urls(site, 2), {**ON, **in_a_file(tmp_path)})
         assert len(read_in) == number
     assert threading.main_thread() not in read_in
     assert site.robots_fetches == 1
