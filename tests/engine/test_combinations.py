@@ -16,7 +16,6 @@ import pytest
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import maybe_deferred_to_future
-from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import may_fetch
@@ -114,24 +113,9 @@ def both(*sites: Site) -> list[str]:
 
 # Download handlers
 
-HTTPX = "scrapy.core.downloader.handlers._httpx"
-
 
 def handlers(path: str) -> dict[str, Any]:
     return {"DOWNLOAD_HANDLERS": {"http": path, "https": path}}
-
-
-@needs("httpx")
-@pytest.mark.download
-async def test_httpx_handler_fetches_and_obeys(sites: Sites) -> None:
-    if find_spec(HTTPX) is None:
-        pytest.skip("this Scrapy has no handler for httpx")
-    if is_reactor_installed() and not is_asyncio_reactor_installed():
-        pytest.skip("it needs asyncio")
-    plain, secure = sites.add(robots=RULES), sites.add(robots=RULES, tls=True)
-    settings = handlers(f"{HTTPX}.HttpxDownloadHandler")
-    result = await crawl(both(plain, secure), settings)
-    assert_obeys(result, plain, secure)
 
 
 @needs("h2")

@@ -11,6 +11,8 @@ from scrapy.exceptions import CannotResolveHostError
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
+from scrapy_rep.exceptions import RobotsDisallowed
+from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.names import resolvers
 from tests.helpers.servers import Sites
@@ -54,12 +56,14 @@ def handler_settings(handler: str | None) -> dict[str, Any]:
 @pytest.mark.scrapy_api
 async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: str | None) -> None:
     settings = handler_settings(handler)
-    site = sites.add(name="shop.test")
+    site = sites.add(robots=RULES, name="shop.test")
     before = resolvers()
     lenient, strict = Watcher(lets=True), Watcher(lets=False)
     watch(lenient)
-    result = await crawl([site.url("/page")], {**settings, "REP_PRIVATE_HOSTS": True})
+    pages = [site.url("/page"), site.url("/private")]
+    result = await crawl(pages, {**settings, "REP_PRIVATE_HOSTS": True})
     assert result.status(site.url("/page")) == 200
+    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
     watch(strict)
     site.requests.clear()
     result = await crawl([site.url("/page")], {**settings, "ROBOTSTXT_OBEY": False})

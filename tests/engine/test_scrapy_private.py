@@ -51,8 +51,8 @@ async def in_a_crawl(
     return result
 
 
-async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
-    """The total concurrency, the scheduler, and whether the crawl is paused."""
+async def test_what_is_reached_through_the_engine(sites: Sites, tmp_path: Path) -> None:
+    """The total concurrency, the scheduler, whether the crawl is paused, and what the HTTP cache has."""
     seen: list[Any] = []
 
     def look(engine: EngineAccess) -> None:
@@ -65,31 +65,11 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
         engine._engine.pause()
         seen.append(engine.paused)
         later(0.1, engine._engine.unpause)
+        assert vars(engine.http_cache).keys() >= {"storage", "policy"}
 
-    await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5})
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5, **cache})
     assert seen == [5, 6, 5, Scheduler, False, True]
-
-
-async def test_total_concurrency_is_what_limits(sites: Sites) -> None:
-    """Raised in the middle of a crawl, at once more pages are fetched at a time."""
-    site = sites.add(pages={f"/page{number}": after(0.1, "page") for number in range(8)})
-    active: list[int] = []
-
-    class Raising(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            self.crawler.engine.downloader.total_concurrency = 6  # type: ignore[union-attr]
-
-    def reached(request: Request, spider: Spider) -> None:
-        active.append(len(spider.crawler.engine.downloader.active))  # type: ignore[union-attr]
-
-    await crawl(
-        Raising,
-        {"CONCURRENT_REQUESTS": 2},
-        requests=[site.url("/first"), *urls(site, 8)],
-        signal_handlers={scrapy_signals.request_reached_downloader: reached},
-    )
-    assert max(active) == 6
 
 
 def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
@@ -301,18 +281,6 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
 
 
 # The rest
-
-
-async def test_storage_and_policy_of_the_http_cache(sites: Sites, tmp_path: Path) -> None:
-    seen: list[Any] = []
-
-    def look(engine: EngineAccess) -> None:
-        seen.append(engine.http_cache and vars(engine.http_cache).keys() >= {"storage", "policy"})
-
-    await in_a_crawl(sites, look)
-    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    await in_a_crawl(sites, look, settings)
-    assert seen == [None, True]
 
 
 async def test_slots_can_be_slowed_down(sites: Sites) -> None:

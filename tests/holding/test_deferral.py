@@ -7,7 +7,6 @@ import logging
 from typing import Any
 
 import pytest
-from scrapy.signals import response_received
 
 import scrapy_rep
 from scrapy_rep.exceptions import RobotsUnreachable
@@ -52,19 +51,6 @@ async def test_unreachable_for_a_while(sites: Sites) -> None:
     assert_clean(result)
 
 
-async def test_silent_at_first(sites: Sites) -> None:
-    """The one request for robots.txt, answered long after the grace, lets all of them go."""
-    robots = silent_until_open()
-    site = sites.add(robots=robots)
-    record = Record(on_deferred=lambda _, count: robots.open() if count == 50 else None)
-    result = await record.crawl(urls(site, 50), REP_DEFER_GRACE=0.1)
-    assert len(result.responses) == 50
-    assert record.released == record.deferred
-    assert site.count("/robots.txt") == 1
-    assert_nothing_dropped(result, record)
-    assert_clean(result)
-
-
 async def test_answer_within_the_grace(sites: Sites) -> None:
     """A request or two wait where they are, and nothing is said of it."""
     site = sites.add(robots=after(0.1, RULES))
@@ -74,25 +60,6 @@ async def test_answer_within_the_grace(sites: Sites) -> None:
     assert record.deferred == record.released == []
     assert "rep/held" not in result.stats
     assert lines(result) == []
-    assert_clean(result)
-
-
-async def test_each_origin_has_a_clock_of_its_own(sites: Sites) -> None:
-    """One is back at once, one a little later; of one host, but of two origins."""
-    first, back = sites.add(robots=in_turn(503, RULES)), Gate(503, RULES)
-    second = sites.add(robots=back, host=first.host)
-    record = Record()
-    record.handlers[response_received] = lambda: (
-        back.open() if len(first.requests) == 2 + 5 else None
-    )
-    wanted = [*urls(first, 5), *urls(second, 5)]
-    result = await record.crawl(wanted)
-    assert len(result.responses) == 10
-    assert first.count("/robots.txt") == 2
-    fetched = [
-        [hit.time for hit in site.requests if "page" in hit.path] for site in (first, second)
-    ]
-    assert max(fetched[0]) < min(fetched[1])
     assert_clean(result)
 
 

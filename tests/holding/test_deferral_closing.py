@@ -24,8 +24,8 @@ from tests.helpers.held import (
     assert_clean,
     assert_no_errors,
     later,
+    silent_until_open,
     urls,
-    when_open,
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
@@ -84,8 +84,8 @@ async def test_without_jobdir_they_are_given_up(
 ) -> None:
     """Errbacks are called, with the reason, and what they yield reaches the pipelines."""
     monkeypatch.setattr(Pipeline, "events", [])
-    page = Gate(404, "page")
-    healthy = sites.add(robots=RULES, pages={"/close": when_open(page, "page")})
+    page = silent_until_open("page")
+    healthy = sites.add(robots=RULES, pages={"/close": page})
 
     def close() -> None:
         if reason == "shutdown":
@@ -151,8 +151,7 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
 ) -> None:
     """They wait for a first answer, which says that the host is down, while a page takes the only slot
     until the crawl ends."""
-    busy = Gate("x", "x")
-    busy.before = when_open(busy, "x")
+    busy = silent_until_open("x")
     page = Request(
         sites.add(pages={"/busy": busy}).url("/busy"), meta={"dont_obey_robotstxt": True}
     )
@@ -172,25 +171,6 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
     if jobdir:
         ends |= set((await crawl([], settings)).failures)
     assert ends == set(wanted)
-
-
-async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path) -> None:
-    """Silent ones, some of which have not even been asked for."""
-    several = [sites.add(robots=silence()) for _ in range(30)]
-    wanted = [site.url(path) for path in ("/a", "/b") for site in several]
-    record = Record(on_deferred=lambda _, count: record.close() if count == 60 else None)
-    settings = {**SLOW, "CONCURRENT_REQUESTS": 8, "REP_DEFER_GRACE": 0.1, "JOBDIR": str(tmp_path)}
-    result = await record.crawl(wanted, **settings)
-    assert result.reason == "enough"
-    assert closing_took(result) < SECONDS
-    assert result.failures == {}
-    assert await record.concurrency() == [8, 8]
-    assert_no_errors(result)
-    for site in several:
-        site.set("/robots.txt", RULES)
-    result = await crawl([], settings)
-    assert set(result.responses) == set(wanted)
-    assert all(site.count("/a") == site.count("/b") == 1 for site in several)
 
 
 @pytest.mark.loop

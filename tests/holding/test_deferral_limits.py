@@ -33,8 +33,6 @@ from tests.helpers.storing import in_a_file
 
 pytestmark = pytest.mark.slow
 
-QUICK = {**DEFER, "REP_RETRY_DELAY": 0.03, "REP_RETRY_MAX_DELAY": 0.03}
-
 
 def gave_up(told: list[str]) -> int:
     """How many requests those lines are about: it is one line, unless the machine is so slow that some
@@ -131,13 +129,6 @@ async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
     assert result.stat("rep/given_up") == result.stat("rep/deferred") == 10
     assert result.stat("rep/unreachable/dropped") == 1
     assert len(lines(result, "Gave up 10 requests to", "the host is down")) == 1
-    assert_clean(result)
-
-
-async def test_a_busy_host_is_not_a_dead_one(sites: Sites) -> None:
-    site = sites.add(robots=in_turn(503, 503, 503, RULES))
-    result = await crawl(urls(site, 3), {**QUICK, "REP_DEFER_DEAD_HOST_TRIES": 2})
-    assert len(result.responses) == 3
     assert_clean(result)
 
 

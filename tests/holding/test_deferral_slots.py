@@ -25,7 +25,6 @@ from tests.helpers.crawling import crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
-    Gate,
     Record,
     as_soon_as,
     assert_clean,
@@ -217,8 +216,7 @@ async def test_a_released_request_is_next(sites: Sites) -> None:
 async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
     """They may all leave when their download slot, which a page has, is free again; the answers for the
     most urgent ones came last."""
-    busy = Gate("x", "x")
-    busy.before = when_open(busy, "x")
+    busy = silent_until_open("x")
     urls = [sites.add(robots=after(0.05 * n, RULES)).url(f"/{n}") for n in range(4)]
     requests = [
         Request(url, priority=number, meta={"download_slot": "one"})
@@ -261,8 +259,7 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     monkeypatch.setattr("scrapy_rep.storages.journal._THREAD_LOCK_SECONDS", 0.05)
     gates = [silent_until_open() for _ in range(5)]
     held = [sites.add(robots=gate).url("/x") for gate in gates]
-    busy = Gate("x", "x")
-    busy.before = when_open(busy, "x")  # takes the only slot until the crawl ends
+    busy = silent_until_open("x")  # takes the only slot until the crawl ends
     other = sites.add(pages={"/busy": busy, "/": after(0.05, "x")})
     urls = [*held, other.url("/busy"), *[other.url(f"/?{number}") for number in range(20)]]
     never_held = {"dont_obey_robotstxt": True}

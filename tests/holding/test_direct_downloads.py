@@ -96,20 +96,6 @@ async def test_inline_downloads_obey(sites: Sites) -> None:
     result.assert_clean()
 
 
-@pytest.mark.scrapy_api
-async def test_files_pipeline_obeys(sites: Sites, tmp_path: Path) -> None:
-    page, files = sites.add(robots=RULES), sites.add(robots=after(0.1, RULES))
-    busy, refused = sites.add(robots=503), sites.refused()
-    wanted = [page.url("/private"), page.url("/x"), files.url("/private"), files.url("/x")]
-    wanted += [busy.url("/x"), f"{refused}/x"]
-    result = await crawl_files(tmp_path, wanted, [page.url("/start")], REP_UNREACHABLE="drop")
-    [item] = result.spider.items
-    assert {one["url"] for one in item["files"]} == {page.url("/x"), files.url("/x")}
-    assert page.count("/private") == files.count("/private") == busy.count("/x") == 0
-    assert [site.count("/robots.txt") for site in (page, files, busy)] == [1, 1, 1]
-    assert result.stat("robotstxt/forbidden") == result.stat("rep/unreachable/dropped") == 2
-
-
 async def test_files_on_a_silent_host(sites: Sites, tmp_path: Path) -> None:
     """Thirty pages, each with a file there: all are fetched before it is known what came of its
     robots.txt."""
@@ -133,6 +119,7 @@ async def test_files_on_a_silent_host(sites: Sites, tmp_path: Path) -> None:
     assert await record.concurrency() == [4, 4]
 
 
+@pytest.mark.scrapy_api
 async def test_files_wait_until_robots_txt_is_asked_for_once_more(
     sites: Sites, tmp_path: Path
 ) -> None:

@@ -36,9 +36,9 @@ async def both(
 ) -> list[CrawlResult]:
     """Crawl with ours, and with Scrapy's own."""
     results = []
+    more = {"requests": urls(site, PAGES), **more}
     for settings, job in zip((OURS, SCRAPYS), jobs or [{}, {}]):
-        wanted = urls(site, PAGES)
-        results.append(await crawl(spider, {**settings, **job}, requests=wanted, **more))
+        results.append(await crawl(spider, {**settings, **job}, **more))
         site.requests.clear()
     return results
 
@@ -90,9 +90,11 @@ async def test_signals_idleness_and_stats(
 ) -> None:
     folders = ("ours", "scrapys")
     jobs = [{"JOBDIR": str(tmp_path / one)} if jobdir else {} for one in folders]
-    ours, scrapys = await both(sites.add(robots=ROBOTS[robots]), WatchedSpider, jobs)
+    """Also of duplicates, which the dupe filter sees once."""
+    site = sites.add(robots=ROBOTS[robots])
+    ours, scrapys = await both(site, WatchedSpider, jobs, requests=urls(site, PAGES) * 2)
     assert ours.spider.seen == scrapys.spider.seen
-    assert ours.spider.seen["request_scheduled"] == PAGES
+    assert ours.spider.seen["request_dropped"] == PAGES
     assert ours.spider.idles == scrapys.spider.idles == [PAGES]
     assert of_scheduler(ours) == of_scheduler(scrapys)
     ours.assert_clean()
@@ -245,20 +247,6 @@ async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: s
     if scheduler is Slotted:
         assert "doesn't let its methods be replaced" in ours.log
     ours.assert_clean()
-
-
-async def test_urgent_requests_leave_first(sites: Sites) -> None:
-    """Whether they waited for a first answer or were held; those of the same priority in order."""
-    site = sites.add(robots=in_turn(503, RULES))
-    wanted = [
-        Request(site.url(f"/{priority}/{number}"), priority=priority)
-        for number in range(3)
-        for priority in (0, 100, 50)
-    ]
-    result = await crawl(wanted, {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1})
-    assert len(result.responses) == 9
-    pages = [hit.path for hit in site.requests if hit.path != "/robots.txt"]
-    assert pages == [f"/{priority}/{number}" for priority in (100, 50, 0) for number in range(3)]
 
 
 async def test_those_that_come_while_others_leave_are_behind_them(sites: Sites) -> None:

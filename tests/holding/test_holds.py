@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request
+from scrapy import FormRequest, Request
 
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.held_origins import HeldOrigins
@@ -121,10 +121,18 @@ def test_what_json_carries_exactly() -> None:
         callback=SPIDER.parse,
         errback=SPIDER.failed,
     )
-    data, again = both(request)
-    assert data.startswith(b"{")
-    assert fields_of(again) == fields_of(request)
-    assert repr(again.meta) == repr(request.meta)
+    form = FormRequest(
+        "http://a.example/",
+        formdata={"a": "b", "c": "d e"},
+        dont_filter=True,
+        flags=["x"],
+        priority=7,
+    )
+    for one in (request, form):
+        data, again = both(one)
+        assert data.startswith(b"{")
+        assert (type(again), fields_of(again)) == (type(one), fields_of(one))
+        assert repr(again.meta) == repr(one.meta)
 
 
 @pytest.mark.parametrize("place", ["meta", "cb_kwargs"])

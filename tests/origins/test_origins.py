@@ -308,38 +308,31 @@ async def test_unreachable_behind_a_redirect(sites: Sites) -> None:
 
 
 @pytest.mark.download
-async def test_cookies_of_pages_and_of_robots_txt_do_not_mix(sites: Sites) -> None:
+async def test_cookies_and_logins_of_pages_and_of_robots_txt_do_not_mix(sites: Sites) -> None:
     setting = [("Set-Cookie", "robots=1; Path=/")]
     other = sites.add(pages={"/rules": answer(RULES, headers=setting)})
     site = sites.add(robots=answer(b"", 302, [("Location", other.url("/rules")), *setting]))
+    login = {"Authorization": "Bearer secret"}
     requests = [
-        Request(site.url("/x"), cookies={"session": "secret"}),
+        Request(site.url("/x"), cookies={"session": "secret"}, headers=login),
+        Request(site.url("/private"), headers=login),
         Request(site.url("/y"), headers={"Cookie": "raw=secret"}),
+        Request(site.url("/z"), meta={"http_user": "user", "http_pass": "secret"}),
         Request(other.url("/z"), cookies={"other": "secret"}),
     ]
     result = await crawl(requests, {"CONCURRENT_REQUESTS": 1})
-    assert len(result.responses) == 3
+    assert disallowed(result, site.url("/private"))
+    assert len(result.responses) == 4
     robots_hits = site.hits("/robots.txt") + other.hits("/rules") + other.hits("/robots.txt")
     assert len(robots_hits) == 3
-    assert [hit.header("Cookie") for hit in robots_hits] == [None, None, None]
-    assert site.hits("/x")[0].header("Cookie") == "session=secret"
+    for name in ("Cookie", "Authorization"):
+        assert [hit.header(name) for hit in robots_hits] == [None, None, None]
+    [page] = site.hits("/x")
+    assert (page.header("Cookie"), page.header("Authorization")) == (
+        "session=secret",
+        *login.values(),
+    )
     assert "robots=1" not in str([hit.headers for hit in site.requests + other.requests])
-    result.assert_clean()
-
-
-async def test_authorization_of_pages_stays_with_pages(sites: Sites) -> None:
-    other = sites.add(pages={"/rules": RULES})
-    site = sites.add(robots=redirect(other.url("/rules")))
-    requests = [
-        Request(site.url("/x"), headers={"Authorization": "Bearer secret"}),
-        Request(site.url("/private"), headers={"Authorization": "Bearer secret"}),
-        Request(site.url("/y"), meta={"http_user": "user", "http_pass": "secret"}),
-    ]
-    result = await crawl(requests, {"CONCURRENT_REQUESTS": 1})
-    assert disallowed(result, site.url("/private"))
-    assert site.hits("/x")[0].header("Authorization") == "Bearer secret"
-    assert site.hits("/robots.txt")[0].header("Authorization") is None
-    assert [hit.header("Authorization") for hit in other.requests] == [None]
     result.assert_clean()
 
 
