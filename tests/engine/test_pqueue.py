@@ -20,6 +20,8 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep import BroadPriorityQueue
 from scrapy_rep.engine import pqueue
 
+pytestmark = pytest.mark.scrapy_api
+
 
 # All, and those beyond a few: some tests cross that number.
 @pytest.fixture(params=[0, 8], ids="many is {}".format)
@@ -186,7 +188,6 @@ def test_a_memory_queue_of_the_project_gets_each_request() -> None:
     assert world.pop() == "a/1"
 
 
-@pytest.mark.scrapy_api
 @pytest.mark.usefixtures("many")
 def test_what_scrapys_queue_left_on_disk_goes_on(tmp_path: Path) -> None:
     """And the other way round."""

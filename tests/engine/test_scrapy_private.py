@@ -26,7 +26,7 @@ from scrapy_rep.engine.access import _JITTER, META_KEY, EngineAccess, Listener, 
 from scrapy_rep.engine.lifecycle import Stage
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import a_while, later, urls
+from tests.helpers.held import a_while, assert_no_errors, later, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
@@ -37,18 +37,17 @@ PRIVATE = {"_slot", "total_concurrency", "enqueue_scrape", "scraper", "downloade
 
 
 async def in_a_crawl(
-    sites: Sites, look: Callable[[EngineAccess], object], settings: dict[str, Any] | None = None
+    sites: Sites,
+    look: Callable[[EngineAccess], object],
+    settings: dict[str, Any] | None = None,
+    **more: Any,
 ) -> CrawlResult:
     """A crawl of a page, in whose callback *look* is called."""
 
-    class Looking(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            look(EngineAccess(self.crawler))
+    def on_page(spider: Spider) -> None:
+        look(EngineAccess(spider.crawler))
 
-    result = await crawl(Looking, settings, requests=[sites.add().url("/x")])
-    assert not [one for one in result.records if one.levelname == "ERROR"]
-    return result
+    return await crawl([sites.add().url("/x")], settings, on_page=on_page, **more)
 
 
 async def test_what_is_reached_through_the_engine(sites: Sites, tmp_path: Path) -> None:
@@ -68,7 +67,7 @@ async def test_what_is_reached_through_the_engine(sites: Sites, tmp_path: Path) 
         assert vars(engine.http_cache).keys() >= {"storage", "policy"}
 
     cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5, **cache})
+    assert_no_errors(await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5, **cache}))
     assert seen == [5, 6, 5, Scheduler, False, True]
 
 
@@ -114,15 +113,6 @@ WAYS: dict[str, tuple[Callable[[Any], object], dict[str, Any], str]] = {
 @pytest.mark.loop
 async def test_all_ways_to_close_are_one(sites: Sites) -> None:
     """`before_closing` is called once, before the scheduler is closed."""
-    with every_row() as row:
-        for name, way in WAYS.items():
-            with row(name):
-                await closed_once(sites, *way)
-
-
-async def closed_once(
-    sites: Sites, act: Callable[[Any], object], settings: dict[str, Any], reason: str
-) -> None:
     events: list[str] = []
 
     class WatchedScheduler(Scheduler):
@@ -136,19 +126,18 @@ async def closed_once(
     def opened(spider: Spider) -> None:
         EngineAccess(spider.crawler).before_closing(Stage.COMMAND, before)
 
-    class Closing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            act(self.crawler.engine)
-
-    result = await crawl(
-        Closing,
-        {**settings, "SCHEDULER": WatchedScheduler},
-        requests=[sites.add().url("/x")],
-        signal_handlers={scrapy_signals.spider_opened: opened},
-    )
-    assert result.reason == reason
-    assert events == ["before", "scheduler closed"]
+    with every_row() as row:
+        for name, (act, settings, reason) in WAYS.items():
+            with row(name):
+                events.clear()
+                result = await in_a_crawl(
+                    sites,
+                    lambda engine, act=act: act(engine._engine),
+                    {**settings, "SCHEDULER": WatchedScheduler},
+                    signal_handlers={scrapy_signals.spider_opened: opened},
+                )
+                assert result.reason == reason
+                assert events == ["before", "scheduler closed"]
 
 
 @pytest.mark.loop
@@ -162,19 +151,17 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
         await a_while(0.1)
         events.append("done")
 
-    class Closing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            if response.url.endswith("/x"):
-                EngineAccess(self.crawler).before_closing(Stage.COMMAND, before)
-                _stop(self.crawler.engine)
-                later(0.03, lambda: _async(self.crawler.engine))
+    def on_page(spider: ListSpider) -> None:
+        if len(spider.responses) == 1:
+            engine = EngineAccess(spider.crawler)
+            engine.before_closing(Stage.COMMAND, before)
+            _stop(engine._engine)
+            later(0.03, lambda: _async(engine._engine))
 
+    site = sites.add(pages={"/slow": after(0.05, "page")})
     result = await crawl(
-        Closing,
-        requests=[
-            sites.add(pages={"/slow": after(0.05, "page")}).url(path) for path in ("/x", "/slow")
-        ],
+        [site.url("/x"), site.url("/slow")],
+        on_page=on_page,
         signal_handlers={
             scrapy_signals.spider_idle: lambda: events.append("idle"),
             scrapy_signals.spider_closed: lambda reason: events.append(reason),
@@ -182,22 +169,19 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
     )
     assert events == ["before", "done", "shutdown"]
     assert result.reason == "shutdown"
-    assert not [one for one in result.records if one.levelname == "ERROR"]
+    assert_no_errors(result)
 
 
 async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Sites) -> None:
     """CLOSESPIDER_PAGECOUNT would be exceeded: as Scrapy's own test of it says."""
     site = sites.add()
 
-    class Closing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            if response.url.endswith("/page1"):
-                EngineAccess(self.crawler).before_closing(Stage.COMMAND, lambda: a_while(0.1))
-                _async(self.crawler.engine)
+    def on_page(spider: ListSpider) -> None:
+        if len(spider.responses) == 2:
+            EngineAccess(spider.crawler).before_closing(Stage.COMMAND, lambda: a_while(0.1))
+            _async(spider.crawler.engine)
 
-    settings = {"CONCURRENT_REQUESTS": 1}
-    result = await crawl(Closing, settings, requests=urls(site, 9))
+    result = await crawl(urls(site, 9), {"CONCURRENT_REQUESTS": 1}, on_page=on_page)
     assert result.reason == "way"
     assert len(site.pages_asked) <= 3  # one was under way
 
@@ -217,22 +201,18 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
     async def fail() -> None:
         raise ValueError("a bug")
 
-    class Closing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            engine = EngineAccess(self.crawler)
+    def look(engine: EngineAccess) -> None:
+        async def seeding() -> None:
+            events.append("SEEDING")
+            engine.before_closing(Stage.COUNTING, step("late"))
 
-            async def seeding() -> None:
-                events.append("SEEDING")
-                engine.before_closing(Stage.COUNTING, step("late"))
+        engine.before_closing(Stage.COMMAND, fail)
+        for stage in (Stage.COUNTING, Stage.HOLDING, Stage.COMMAND):
+            EngineAccess(engine._crawler).before_closing(stage, step(stage.name))
+        engine.before_closing(Stage.SEEDING, seeding)
+        _async(engine._engine)
 
-            engine.before_closing(Stage.COMMAND, fail)
-            for stage in (Stage.COUNTING, Stage.HOLDING, Stage.COMMAND):
-                EngineAccess(self.crawler).before_closing(stage, step(stage.name))
-            engine.before_closing(Stage.SEEDING, seeding)
-            _async(self.crawler.engine)
-
-    result = await crawl(Closing, requests=[sites.add().url("/x")])
+    result = await in_a_crawl(sites, look)
     assert result.reason == "way"
     assert events == ["COMMAND", "SEEDING", "HOLDING", "COUNTING", "late"]
     [error] = [one.getMessage() for one in result.records if one.levelname == "ERROR"]
@@ -254,27 +234,22 @@ class Product(Request):
 async def test_failing_a_request(sites: Sites, closing: bool) -> None:
     """Its errback is called, and what that yields is handled, also while the crawl is closed."""
 
-    class Failing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            engine = EngineAccess(self.crawler)
-            error = IgnoreRequest("why")
-            request = Product("http://other.example/", 1, errback=self.failed)
+    async def fail(engine: EngineAccess) -> None:
+        request = Product("http://other.example/", 1, errback=engine._crawler.spider.failed)  # type: ignore[union-attr]
+        await maybe_deferred_to_future(engine.fail(request, IgnoreRequest("why")))
 
-            async def before() -> None:
-                await maybe_deferred_to_future(engine.fail(request, error))
+    def look(engine: EngineAccess) -> None:
+        if closing:
+            engine.before_closing(Stage.COMMAND, lambda: fail(engine))
+            _async(engine._engine)
+        else:
+            deferred_from_coro(fail(engine))
 
-            if closing:
-                engine.before_closing(Stage.COMMAND, before)
-                _async(engine._engine)
-            else:
-                engine.fail(request, error)
+    def on_failure(spider: ListSpider) -> Any:
+        request, error = spider.errors[-1]
+        yield {"message": str(error), "product": request.product}  # type: ignore[attr-defined]
 
-        def failed(self, failure: Any) -> Any:
-            super().failed(failure)
-            yield {"message": str(failure.value), "product": failure.request.product}
-
-    result = await crawl(Failing, requests=[sites.add().url("/x")])
+    result = await in_a_crawl(sites, look, on_failure=on_failure)
     assert list(result.failures) == ["http://other.example/"]
     assert result.spider.items == [{"message": "why", "product": 1}]
     assert result.reason == ("way" if closing else "finished")
@@ -303,7 +278,7 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         slots.slow(key, "a", 0.0)
         assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
 
-    await in_a_crawl(sites, look)
+    assert_no_errors(await in_a_crawl(sites, look))
     assert seen == [1, 0.01]
 
 
@@ -312,22 +287,16 @@ async def test_full_slots_are_told_apart(sites: Sites) -> None:
     CONCURRENT_REQUESTS all the while."""
     seen: dict[str, list[bool]] = {}
 
-    class Looking(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            slots = EngineAccess(self.crawler).slots
-            asked = Request(two.url("/x"))
-            beside = asked.replace(meta={META_KEY: "beside"})
-            other = Request("http://other.example/")
-            seen[response.url] = [slots.is_full(one, []) for one in (asked, beside, other)]
+    def on_page(spider: ListSpider) -> None:
+        slots, asked = EngineAccess(spider.crawler).slots, Request(two.url("/x"))
+        beside = asked.replace(meta={META_KEY: "beside"})
+        some = (asked, beside, Request("http://other.example/"))
+        seen[spider.responses[-1].url] = [slots.is_full(one, []) for one in some]
 
     two = sites.add(pages={f"/page{number}": after(0.15, "page") for number in range(2)})
     one = sites.add(pages={"/quick": after(0.05, "page")})
-    await crawl(
-        Looking,
-        {"CONCURRENT_REQUESTS_PER_DOMAIN": 2},
-        requests=[*urls(two, 2), one.url("/quick")],
-    )
+    settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 2}
+    await crawl([*urls(two, 2), one.url("/quick")], settings, on_page=on_page)
     assert seen[one.url("/quick")] == [True, False, False]
     assert seen[[url for url in seen if url != one.url("/quick")][-1]] == [False] * 3
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from scrapy import Request, Spider
 from scrapy.exceptions import CloseSpider
-from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.exceptions import RobotsUnreachable
@@ -47,17 +46,8 @@ class Pipeline:
         self.events.append("closed")
 
 
-class ItemSpider(ListSpider):
-    """Each failure is an item; a page /close closes the spider."""
-
-    def parse(self, response: Response, **kwargs: Any) -> None:
-        super().parse(response, **kwargs)
-        if response.url.endswith("/close"):
-            raise CloseSpider("callback")
-
-    def failed(self, failure: Any) -> Any:
-        super().failed(failure)
-        yield {"url": failure.request.url}
+def closes(spider: ListSpider) -> None:
+    raise CloseSpider("callback")
 
 
 class Held:
@@ -95,9 +85,10 @@ async def test_without_jobdir_they_are_given_up(
 
     held = Held(sites, close)
     result = await crawl(
-        ItemSpider,
+        [*held.urls, *([healthy.url("/close")] if reason == "callback" else [])],
         {**SLOW, "ITEM_PIPELINES": {Pipeline: 1}},
-        requests=[*held.urls, *([healthy.url("/close")] if reason == "callback" else [])],
+        on_page=closes,
+        on_failure=lambda spider: [{"url": spider.errors[-1][0].url}],
         signal_handlers=held.record.handlers,
     )
     assert result.reason == reason

@@ -113,13 +113,10 @@ async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
     wanted, later = [f"{root}/{number}" for number in range(10)], f"{root}/later"
     record = Record()
 
-    class Spider(ListSpider):
-        def failed(self, failure: Any) -> Any:
-            super().failed(failure)
-            if len(self.errors) == 10:
-                yield self.recorded(later)
+    def on_failure(spider: Any) -> Any:
+        return spider.recorded(later) if len(spider.errors) == 10 else None
 
-    result = await record.crawl(Spider, requests=wanted, REP_RETRY_MAX_DELAY=NEVER)
+    result = await record.crawl(wanted, REP_RETRY_MAX_DELAY=NEVER, on_failure=on_failure)
     assert set(result.failures) == {*wanted, later}
     assert [one["attempts"] for one in record.resolved] == [1, 2, 3]
     for error in result.failures.values():
@@ -140,16 +137,17 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
         up = len(record.deferred) + dropped == 42
         return as_behaviour(RULES if up else 503)(hit, connection)
 
-    class Spider(ListSpider):
-        def failed(self, failure: Any) -> Any:
-            super().failed(failure)
-            if len(self.errors) == 1:  # the first one that is too many
-                yield from map(self.recorded, wanted)
+    def on_failure(spider: Any) -> Any:
+        """After the first one that is too many."""
+        return map(spider.recorded, wanted) if len(spider.errors) == 1 else None
 
     greedy, modest = sites.add(robots=settled), sites.add(robots=settled)
     wanted, record = urls(modest, 2), Record()
     result = await record.crawl(
-        Spider, requests=urls(greedy, 40), REP_DEFER_MAX_REQUESTS=22, CONCURRENT_REQUESTS=4
+        urls(greedy, 40),
+        on_failure=on_failure,
+        REP_DEFER_MAX_REQUESTS=22,
+        CONCURRENT_REQUESTS=4,
     )
     assert set(result.responses) >= set(wanted)
     assert len(result.responses) == 22 and len(result.failures) == 20
@@ -328,14 +326,10 @@ async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
     site, late = sites.add(robots=gate), sites.add(robots=after(0.3, 503))
     first, others, last = urls(site, 5), urls(site, 15, "/other"), urls(late, 2)
 
-    class Spider(ListSpider):
-        def failed(self, failure: Any) -> None:
-            super().failed(failure)
-            if len(self.errors) == len(others) + len(last):
-                gate.open()
-
     result = await crawl(
-        Spider, {**DEFER, "REP_DEFER_MAX_REQUESTS": 5}, requests=[*first, *others, *last]
+        [*first, *others, *last],
+        {**DEFER, "REP_DEFER_MAX_REQUESTS": 5},
+        on_failure=lambda spider: gate.open() if len(spider.errors) == 17 else None,
     )
     assert set(result.responses) == set(first)
     assert set(result.failures) == {*others, *last}

@@ -67,6 +67,7 @@ async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: flo
     assert_clean(result)
 
 
+@pytest.mark.scrapy_api
 async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
     """16 robots.txt are awaited by many requests; only when all pages of a healthy site have been
     fetched do the answers come."""

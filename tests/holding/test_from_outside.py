@@ -147,17 +147,12 @@ async def test_a_pump_goes_on_though_an_origin_stays_down(sites: Sites) -> None:
     gate, healthy = Gate(503, RULES), sites.add(robots=RULES)
     down = sites.add(robots=gate)
 
-    class Spider(PumpSpider):
-        def parse(self, response: Any, **kwargs: Any) -> None:
-            super().parse(response, **kwargs)
-            if sum(one.url in wanted for one in self.responses) == 10:
-                gate.open()
-
     wanted = urls(healthy, 10)
     result = await crawl(
-        Spider,
+        PumpSpider,
         {**OURS, "REP_DEFER_IDLE": 0.2, "REP_RETRY_MAX_DELAY": 0.2},
         requests=[*urls(down, 10), *wanted],
+        on_page=lambda spider: gate.open() if len(spider.responses) == 10 else None,
     )
     assert len(result.responses) == PAGES
     assert result.spider.idles[0] == 0
@@ -252,14 +247,10 @@ async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: s
 async def test_those_that_come_while_others_leave_are_behind_them(sites: Sites) -> None:
     site = sites.add(robots=after(0.2, RULES))
 
-    class Spider(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            if len(self.responses) == 1:
-                yield self.recorded(site.url("/late"))
+    def on_page(spider: ListSpider) -> Any:
+        return spider.recorded(site.url("/late")) if len(spider.responses) == 1 else None
 
-    settings = {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
-    await crawl(Spider, settings, requests=urls(site, 5))
+    await crawl(urls(site, 5), {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}, on_page=on_page)
     assert site.pages_asked == [*(f"/page{number}" for number in range(5)), "/late"]
 
 
@@ -272,15 +263,13 @@ async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
     other = sites.add(robots=RULES)
     wanted = urls(other, 5)
 
-    class Spider(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            if {one.url for one in self.responses} >= set(wanted):
-                answers.open()
-            first = response.url == busy.url("/page0")
-            return [self.recorded(url) for url in wanted] if first else None
+    def on_page(spider: ListSpider) -> Any:
+        if {one.url for one in spider.responses} >= set(wanted):
+            answers.open()
+        first = spider.responses[-1].url == busy.url("/page0")
+        return map(spider.recorded, wanted) if first else None
 
     settings = {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
-    result = await crawl(Spider, settings, requests=urls(busy, 40))
+    result = await crawl(urls(busy, 40), settings, on_page=on_page)
     assert len(result.responses) == 45
     assert "retry/count" not in result.stats  # no slot had to be freed by a timeout

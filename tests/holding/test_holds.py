@@ -108,6 +108,7 @@ PICKLED: dict[str, Any] = {
 }
 
 
+@pytest.mark.scrapy_api
 def test_what_json_carries_exactly() -> None:
     request = Request(
         "http://a.example/\u00e9?b=%ff",
