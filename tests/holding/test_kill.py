@@ -12,7 +12,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -252,20 +252,6 @@ def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
         chain.check()
         assert set(chain.town.asked.values()) == {1}
         assert {page.detail for run in chain.runs for page in run.of("page")} == {PAGE_AS_EVER}
-
-
-@pytest.fixture
-def crawl(tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
-    """`Crawl` in a folder of the test; none outlives it."""
-    crawls: list[Crawl] = []
-
-    def start(*args: Any, **kwargs: Any) -> Crawl:
-        crawls.append(Crawl(tmp_path / "runs", *args, **kwargs))
-        return crawls[-1]
-
-    yield start
-    for one in crawls:
-        one.close()
 
 
 @pytest.mark.scrapy_api
