@@ -71,6 +71,23 @@ async def test_what_is_reached_through_the_engine(sites: Sites, tmp_path: Path) 
     assert seen == [5, 6, 5, Scheduler, False, True]
 
 
+async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> None:
+    """By `Scheduler.dqs`, which is set aside for a moment."""
+    url = sites.add().url("/from-disk")
+
+    def look(engine: EngineAccess) -> None:
+        queues = engine.scheduler.dqs
+        assert queues is not None
+        if engine._crawler.stats.get_value("scheduler/enqueued") == 1:  # type: ignore[union-attr]
+            engine.crawl(Request(url))
+        assert engine.scheduler.dqs is queues
+
+    result = await in_a_crawl(sites, look, {"JOBDIR": str(tmp_path)})
+    assert result.stat("scheduler/enqueued/memory") == result.stat("scheduler/enqueued/disk") == 1
+    assert len(result.responses) == 2
+    assert_no_errors(result)
+
+
 def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     """It may have neither a total concurrency nor slots."""
 

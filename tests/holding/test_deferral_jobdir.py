@@ -154,48 +154,37 @@ async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> No
 async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path: Path) -> None:
     gate = Gate(503, RULES)
     busy, silent = sites.add(robots=gate), sites.add(robots=silence())
-    asked: list[str] = []
-    counts: list[int] = []
-
-    def reached(request: Request) -> None:
-        if request.url.endswith("/robots.txt"):
-            asked.append(request.url)
+    counts: list[list[int]] = []
 
     def look() -> None:
-        if record.engine.downloader.active:  # a robots.txt that was asked for before
-            later(0.05, look)
-        else:
-            counts.append(len(asked))
-            later(0.4, unpause)
-
-    def unpause() -> None:
-        counts.append(len(asked))
-        gate.open()
-        silent.set("/robots.txt", RULES)
-        record.engine.unpause()
+        counts.append([site.robots_fetches for site in (busy, silent)])
 
     def pause(spider: Spider, count: int) -> None:
         if count == 30:
             record.engine.pause()
-            later(0.05, look)
+            # What was asked for before ends, or times out, during the pause.
+            as_soon_as(lambda: not record.engine.downloader.active, paused)
+
+    def paused() -> None:
+        look()
+        later(0.4, unpause)
+
+    def unpause() -> None:
+        look()
+        gate.open()
+        silent.set("/robots.txt", RULES)
+        record.engine.unpause()
 
     record = Record(on_deferred=pause)
-    record.handlers[scrapy_signals.request_reached_downloader] = reached
-    settings = {
-        **DEFER,
-        "REP_RETRY_MAX_DELAY": 0.1,
-        "REP_DEFER_GRACE": 0.1,
-        "JOBDIR": str(tmp_path),
-    }
-    result = await crawl(
+    result = await record.crawl(
         [*urls(busy, 15), *urls(silent, 15)],
-        # It times out during the pause.
-        {**settings, "REP_DOWNLOAD_TIMEOUT": 0.25},
-        signal_handlers=record.handlers,
+        REP_RETRY_MAX_DELAY=0.1,
+        REP_DEFER_GRACE=0.1,
+        REP_DOWNLOAD_TIMEOUT=0.25,
+        JOBDIR=str(tmp_path),
     )
     assert counts[0] == counts[1]
     assert len(result.responses) == 30
-    assert result.failures == {}
     assert record.dropped == []
     assert_clean(result)
 

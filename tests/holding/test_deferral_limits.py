@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy import signals as scrapy_signals
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsUnreachable
@@ -84,18 +83,10 @@ async def test_max_requests_and_answers_to_come(sites: Sites) -> None:
     down = sites.add(robots=gate)
     slow = [sites.add(robots=after(0.3, RULES)) for _ in range(10)]
     wanted = [url for site in slow for url in urls(site, 3)]
-    fetched: list[str] = []
-
-    def page(request: Request) -> None:
-        if request.url in wanted:
-            fetched.append(request.url)
-        if len(fetched) == len(wanted):
-            gate.open()
-
-    record = Record()
-    record.handlers[scrapy_signals.response_received] = page
-    result = await record.crawl(
-        [*urls(down, 5), *wanted], REP_DEFER_MAX_REQUESTS=5, REP_DEFER_GRACE=0.05
+    result = await crawl(
+        [*urls(down, 5), *wanted],
+        {**DEFER, "REP_DEFER_MAX_REQUESTS": 5, "REP_DEFER_GRACE": 0.05},
+        on_page=lambda spider: gate.open() if len(spider.responses) >= 30 else None,
     )
     assert set(result.responses) >= set(wanted)
     assert set(result.failures) <= set(urls(down, 5))
@@ -159,17 +150,10 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
 async def test_a_silent_origin_with_its_share_keeps_no_slots(sites: Sites) -> None:
     silent, healthy = sites.add(robots=silence()), sites.add(robots=after(0.1, RULES))
     wanted, record = urls(healthy, 6), Record()
-    record.on_deferred = lambda spider, count: (
-        [spider.crawler.engine.crawl(spider.recorded(Request(url, priority=-1))) for url in wanted]
-        if count == 20
-        else None
-    )
-    waiting: list[int] = []
 
-    def received() -> None:
-        waiting.append(len(record.resolved))
-        if len(waiting) == 7:
-            as_soon_as(none_is_scheduled, record.close)
+    def crawl_more(spider: Any, count: int) -> None:
+        for url in wanted if count == 20 else ():
+            record.engine.crawl(spider.recorded(Request(url, priority=-1)))
 
     def none_is_scheduled() -> bool:
         """Those that still are end without a word, as with Scrapy alone."""
@@ -177,23 +161,24 @@ async def test_a_silent_origin_with_its_share_keeps_no_slots(sites: Sites) -> No
         counts = [stats.get_value(f"scheduler/{what}") for what in ("enqueued", "dequeued")]
         return counts == [66, 66]
 
-    record.handlers[scrapy_signals.response_received] = received
-    result = await crawl(
+    def on_page(spider: Any) -> None:
+        assert len(record.resolved) == 1  # the silent one is still asked
+        if len(spider.responses) == 6:
+            as_soon_as(none_is_scheduled, record.close)
+
+    record.on_deferred = crawl_more
+    result = await record.crawl(
         urls(silent, 60),
-        {
-            **DEFER,
-            "REP_DEFER_MAX_REQUESTS": 22,
-            "REP_DEFER_GRACE": 0.05,
-            "REP_DEFER_MAX_WAIT": NEVER,
-            "REP_DOWNLOAD_TIMEOUT": NEVER,
-            "CONCURRENT_REQUESTS": 4,
-            # The usual one prefers sites of which nothing is being downloaded.
-            "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
-        },
-        signal_handlers=record.handlers,
+        on_page=on_page,
+        REP_DEFER_MAX_REQUESTS=22,
+        REP_DEFER_GRACE=0.05,
+        REP_DEFER_MAX_WAIT=NEVER,
+        REP_DOWNLOAD_TIMEOUT=NEVER,
+        CONCURRENT_REQUESTS=4,
+        # The usual one prefers sites of which nothing is being downloaded.
+        SCHEDULER_PRIORITY_QUEUE="scrapy.pqueues.ScrapyPriorityQueue",
     )
     assert set(result.responses) == set(wanted)
-    assert waiting == [0, *[1] * 6]  # its robots.txt, its pages; the silent one is still asked
     assert result.reason == "enough"
     assert len(result.failures) == 60
     assert_no_errors(result)

@@ -1,11 +1,9 @@
-"""Schedulers other than Scrapy's own: one that outlives the process gets held requests back. And Scrapy's own
-`Scheduler.dqs`, which `EngineAccess.crawl` sets aside for a moment."""
+"""Schedulers other than Scrapy's own: one that outlives the process gets held requests back."""
 
 from __future__ import annotations
 
 import pickle
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,10 +12,9 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
 from scrapy.utils.request import request_from_dict
 
-from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import ListSpider
 from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no_errors, later, urls
 from tests.helpers.servers import Sites
 from tests.helpers.timing import SECONDS, SLOW, closing_took
@@ -190,29 +187,3 @@ async def test_given_up_where_the_queue_does_not_outlive(
     assert scheduler.queue == []  # type: ignore[attr-defined]
     if scheduler is Forgetful:
         assert_no_errors(result)
-
-
-class QueuingSpider(ListSpider):
-    """Schedules one request in each way."""
-
-    async def start(self):
-        engine = EngineAccess(self.crawler)
-        self.queues = engine.scheduler.dqs
-        engine.crawl(self.recorded(self.requests[0]))
-        assert engine.scheduler.dqs is self.queues
-        yield self.recorded(self.requests[1])
-
-
-@pytest.mark.scrapy_api
-async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots="")
-    result = await crawl(
-        QueuingSpider,
-        {"JOBDIR": str(tmp_path)},
-        requests=[Request(site.url("/from-disk")), Request(site.url("/plain"))],
-    )
-    assert isinstance(result.spider, QueuingSpider)
-    assert result.spider.queues is not None
-    assert result.stat("scheduler/enqueued/memory") == result.stat("scheduler/enqueued/disk") == 1
-    assert len(result.responses) == 2
-    result.assert_clean()

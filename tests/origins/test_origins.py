@@ -11,8 +11,8 @@ from scrapy.settings import default_settings
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol.availability import Outcome
-from tests.helpers.behaviours import RULES, after, answer, redirect
-from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
+from tests.helpers.behaviours import RULES, answer, redirect
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
@@ -94,24 +94,6 @@ async def test_an_ipv6_site_is_crawled_by_its_rules(sites: Sites) -> None:
     assert disallowed(result, site.url("/private"))
     assert result.status(site.url("/public")) == 200
     assert site.hits("/robots.txt")[0].header("Host") == f"[::1]:{site.port}"
-
-
-@pytest.mark.loop
-async def test_many_requests_share_one_fetch_or_failure(sites: Sites) -> None:
-    """However many wait for it: 20 requests are not 20 attempts, before or after it."""
-    up, down = sites.add(robots=after(0.2, RULES)), sites.add(robots=after(0.2, 503))
-    pages = [up.url(f"/page{number}") for number in range(10)]
-    private = [up.url(f"/private{number}") for number in range(10)]
-    lost = [down.url(f"/page{number}") for number in range(20)]
-    many = {"CONCURRENT_REQUESTS": 32, "CONCURRENT_REQUESTS_PER_DOMAIN": 32}
-    result = await crawl([*pages, *private, *lost], {**ONE_ATTEMPT, **many})
-    assert (up.robots_fetches, down.robots_fetches) == (1, 1)
-    assert result.responses == dict.fromkeys(pages, 200)
-    assert all(disallowed(result, url) for url in private)
-    assert all(isinstance(result.failure(url), RobotsUnreachable) for url in lost)
-    assert result.stat("robotstxt/request_count") == 2
-    assert result.stat("robotstxt/forbidden") == 10
-    result.assert_clean()
 
 
 async def test_robots_txt_itself_is_always_allowed(sites: Sites) -> None:
