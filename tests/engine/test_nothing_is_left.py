@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from scrapy import signals
-from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 from twisted.internet.defer import Deferred
@@ -47,12 +46,8 @@ Content-Usage: /no/ train-ai=n
 """
 
 
-class ItemSpider(ListSpider):
-    """Yields an item for each page."""
-
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        super().parse(response)
-        yield {"url": response.url}
+def item_of_page(spider: ListSpider) -> list[dict[str, str]]:
+    return [{"url": spider.responses[-1].url}]
 
 
 class Refuses:
@@ -118,7 +113,7 @@ class Crawled(NamedTuple):
 
 async def crawled(town: Town, number: int) -> Crawled:
     runner = new_runner(town.settings(number))
-    crawler = runner.create_crawler(ItemSpider)
+    crawler = runner.create_crawler(ListSpider)
     gate = town.held[number].pages["/robots.txt"]
     assert isinstance(gate, Gate)
     items: set[str] = set()
@@ -126,9 +121,8 @@ async def crawled(town: Town, number: int) -> Crawled:
 
     def deferred() -> None:
         if number == STOPPED:
-            later(
-                0, lambda: deferred_from_coro(crawler.engine.close_spider_async(reason="shutdown"))
-            )
+            close = crawler.engine.close_spider_async
+            later(0, lambda: deferred_from_coro(close(reason="shutdown")))
         else:
             gate.open()
 
@@ -143,7 +137,7 @@ async def crawled(town: Town, number: int) -> Crawled:
     crawler.signals.connect(scraped, signals.item_scraped)
     error = ""
     try:
-        done = runner.crawl(crawler, requests=town.urls(number))
+        done = runner.crawl(crawler, requests=town.urls(number), on_page=item_of_page)
         await (maybe_deferred_to_future(done) if isinstance(done, Deferred) else done)
     except ValueError as raised:
         error = str(raised)

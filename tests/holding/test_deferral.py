@@ -1,30 +1,209 @@
-"""REP.md section 4, "deferred": requests of an unreachable origin are held, and come back when
-an answer comes. In real crawls."""
+"""REP.md section 4, "deferred": requests of an unreachable origin are held, and come back when an answer comes;
+under JOBDIR over several runs; and paused crawls. In real crawls."""
 
 from __future__ import annotations
 
 import logging
+import sqlite3
+import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scrapy import Request, Spider
+from scrapy import signals as scrapy_signals
 
 import scrapy_rep
+from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.helpers.behaviours import RULES, after, in_turn
-from tests.helpers.crawling import crawl
+from tests.helpers.behaviours import RULES, after, in_turn, silence
+from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
     Gate,
+    KeepingSpider,
     Record,
+    as_soon_as,
     assert_clean,
+    assert_no_errors,
     assert_nothing_dropped,
+    later,
     origin_of,
     silent_until_open,
     urls,
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
+
+pytestmark = pytest.mark.slow
+
+
+def rows(directory: Path) -> int:
+    """How many requests an ended run left on disk."""
+    db = sqlite3.connect(directory / "rep-held.sqlite")
+    (count,) = db.execute("SELECT count(*) FROM held").fetchone()
+    db.close()
+    return int(count)
+
+
+async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_path: Path) -> None:
+    """Also the one that is next, and has no download slot so far."""
+    busy, robots = silent_until_open("x"), silent_until_open()
+    site = sites.add(robots=robots, pages={f"/page{number}": busy for number in range(10)})
+    record = Record()
+
+    def all_wait() -> bool:
+        return record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0) == 10
+
+    def stop() -> None:
+        middleware: Any = record.engine.spider.crawler.get_downloader_middleware(RepMiddleware)
+        record.close()
+        as_soon_as(lambda: middleware._deferral.closing, busy.open)
+
+    def reached(request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            as_soon_as(all_wait, robots.open)
+        else:
+            later(0.1, stop)
+
+    record.handlers[scrapy_signals.request_reached_downloader] = reached
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+    result = await record.crawl(urls(site, 10), **settings, REP_DEFER_GRACE=NEVER)
+    assert len(result.responses) == 1
+    assert "rep/handed_back" not in result.stats
+    assert rows(tmp_path) == 9
+    result = await crawl([], settings)
+    assert len(result.responses) == 9
+    assert_clean(result)
+
+
+async def test_given_up_but_kept(sites: Sites, tmp_path: Path) -> None:
+    """REP_DEFER_MAX_WAIT ends the wait in this run; the next one waits anew."""
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_MAX_WAIT": 0.2}
+    for _ in range(2):
+        result = await crawl([] if _ else urls(site, 5), settings)
+        assert len(result.failures) == result.stat("rep/given_up") == 5
+        assert rows(tmp_path) == 5
+        assert_clean(result)
+    site.set("/robots.txt", RULES)
+    # That may be less than it takes to start and to ask.
+    result = await crawl([], {**settings, "REP_DEFER_MAX_WAIT": NEVER})
+    assert set(result.responses) == set(urls(site, 5))
+    assert rows(tmp_path) == 0
+    assert_clean(result)
+
+
+async def test_waiting_goes_on_in_the_next_run(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 60 seconds in the first run, it is more than 50 in the second already; what lies
+    between the runs does not count."""
+    passed = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
+    monkeypatch.setattr("scrapy_rep.holding.held_origins.time", clock)
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}
+    record = Record()
+
+    def wait_and_close() -> None:
+        nonlocal passed
+        passed += 60
+        later(0.1, record.close)
+
+    record.on_deferred = lambda _, count: later(0.1, wait_and_close) if count == 5 else None
+    for limit, reason in ((1000, "enough"), (90, "enough"), (50, "finished")):
+        result = await record.crawl(
+            urls(site, 5) if limit == 1000 else [], **settings, REP_DEFER_MAX_WAIT=limit
+        )
+        assert result.reason == reason
+        assert len(result.failures) == (5 if limit == 50 else 0)
+        assert_no_errors(result)
+        passed += 1000
+        record = Record()
+        # Enough to tell that nothing was given up at once.
+        record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 3 else None
+
+
+class RenamedSpider(ListSpider):
+    """Its callback has another name than in the run before."""
+
+    def parse_renamed(self, response: Any) -> None:
+        self.responses.append(response)
+
+    def recorded(self, request: str | Request) -> Request:
+        return super().recorded(request).replace(callback=self.parse_renamed)
+
+
+async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> None:
+    """The spider has changed: one warning counts those whose callback is gone, the others are
+    fetched."""
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path)}
+    record = Record(on_deferred=lambda _, count: record.close() if count % 20 == 0 else None)
+    for spider, paths in ((RenamedSpider, "/gone"), (ListSpider, "/there")):
+        wanted = urls(site, 20, paths)
+        await record.crawl(spider, requests=wanted, **settings)
+    assert rows(tmp_path) == 40
+
+    site.set("/robots.txt", RULES)
+    result = await crawl([], settings)
+    assert set(result.responses) == set(urls(site, 20, "/there"))
+    [line] = lines(result, "parse_renamed", level="WARNING")
+    assert "20 held requests could not be read" in line
+    assert result.stats["rep/held"] == 0
+
+
+async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path: Path) -> None:
+    gate = Gate(503, RULES)
+    busy, silent = sites.add(robots=gate), sites.add(robots=silence())
+    counts: list[list[int]] = []
+
+    def look() -> None:
+        counts.append([site.robots_fetches for site in (busy, silent)])
+
+    def pause(spider: Spider, count: int) -> None:
+        if count == 30:
+            record.engine.pause()
+            # What was asked for before ends, or times out, during the pause.
+            as_soon_as(lambda: not record.engine.downloader.active, paused)
+
+    def paused() -> None:
+        look()
+        later(0.4, unpause)
+
+    def unpause() -> None:
+        look()
+        gate.open()
+        silent.set("/robots.txt", RULES)
+        record.engine.unpause()
+
+    record = Record(on_deferred=pause)
+    result = await record.crawl(
+        [*urls(busy, 15), *urls(silent, 15)],
+        REP_RETRY_MAX_DELAY=0.1,
+        REP_DEFER_GRACE=0.1,
+        REP_DOWNLOAD_TIMEOUT=0.25,
+        JOBDIR=str(tmp_path),
+    )
+    assert counts[0] == counts[1]
+    assert len(result.responses) == 30
+    assert record.dropped == []
+    assert_clean(result)
+
+
+async def test_objects_in_memory_are_the_same_objects(sites: Sites) -> None:
+    """Without JOBDIR there is no copying: a request may carry what can't be copied."""
+    site, things = sites.add(robots=in_turn(503, RULES)), [object(), lambda: None]
+    request = Request(site.url("/x"), meta={"things": things}, cb_kwargs={"things": things})
+    record = Record()
+    result = await record.crawl(KeepingSpider, requests=[request])
+    [response] = result.spider.responses
+    assert response.meta["things"] is response.cb_kwargs["things"] is things
+    assert record.deferred == [request.url]
+    assert_clean(result)
 
 
 @pytest.mark.loop

@@ -21,9 +21,7 @@ from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn
-from tests.helpers.crawling import crawl
 from tests.helpers.held import (
-    DEFER,
     NEVER,
     Record,
     as_soon_as,
@@ -75,21 +73,15 @@ async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
     silent, healthy = [sites.add(robots=robots) for _ in range(16)], sites.add(robots=RULES)
     wanted = urls(healthy, 30)
 
-    def page() -> None:
-        if len(healthy.pages_asked) == 30:
-            robots.open()
-
     record = Record()
-    record.handlers[scrapy_signals.response_received] = page
-    result = await crawl(
-        # The first is there so that the healthy one is asked too: 16 fetches are all that may run.
-        [
-            wanted[0],
-            *(site.url(path) for path in ("/a", "/b", "/c") for site in silent),
-            *wanted[1:],
-        ],
-        {**DEFER, "CONCURRENT_REQUESTS": 4, "REP_DEFER_GRACE": 0.1, "REP_DOWNLOAD_TIMEOUT": NEVER},
-        signal_handlers=record.handlers,
+    # The first is there so that the healthy one is asked too: 16 fetches are all that may run.
+    others = [site.url(path) for path in ("/a", "/b", "/c") for site in silent]
+    result = await record.crawl(
+        [wanted[0], *others, *wanted[1:]],
+        on_page=lambda _: robots.open() if len(healthy.pages_asked) == 30 else None,
+        CONCURRENT_REQUESTS=4,
+        REP_DEFER_GRACE=0.1,
+        REP_DOWNLOAD_TIMEOUT=NEVER,
     )
     assert len(result.responses) == 16 * 3 + 30
     assert all(site.count("/robots.txt") == 1 for site in silent)
@@ -112,15 +104,11 @@ async def test_no_more_pages_at_a_time_than_slots(sites: Sites) -> None:
         sites.add(robots=after(0.02, RULES), pages={"/x": after(0.03, "x")}) for _ in range(20)
     ]
     record = Record()
-    result = await crawl(
-        [site.url("/x") for site in several],
-        {**DEFER, "CONCURRENT_REQUESTS": 2},
-        signal_handlers={
-            **record.handlers,
-            scrapy_signals.request_reached_downloader: lambda request: change(request, 1),
-            scrapy_signals.request_left_downloader: lambda request: change(request, -1),
-        },
-    )
+    record.handlers |= {
+        scrapy_signals.request_reached_downloader: lambda request: change(request, 1),
+        scrapy_signals.request_left_downloader: lambda request: change(request, -1),
+    }
+    result = await record.crawl([site.url("/x") for site in several], CONCURRENT_REQUESTS=2)
     assert most == 2
     assert len(result.responses) == 20
     assert_nothing_dropped(result, record)
@@ -197,16 +185,9 @@ async def test_a_released_request_is_next(sites: Sites) -> None:
         if request.url.endswith("/x"):
             reached.append(request.url)
 
-    settings: dict[str, Any] = {
-        **DEFER,
-        "CONCURRENT_REQUESTS": 1,
-        "SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue",
-    }
-    handlers = {
-        **record.handlers,
-        scrapy_signals.request_reached_downloader: request_reached_downloader,
-    }
-    result = await crawl([held, *others], settings, signal_handlers=handlers)
+    record.handlers[scrapy_signals.request_reached_downloader] = request_reached_downloader
+    queue = {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue"}
+    result = await record.crawl([held, *others], CONCURRENT_REQUESTS=1, **queue)
     assert sorted(reached) == sorted([held, *others])
     assert record.released == [held]
     assert reached.index(held) < 30
@@ -286,7 +267,6 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     )
     record.on_resolved = stop
     settings: dict[str, Any] = {
-        **DEFER,
         "CONCURRENT_REQUESTS": 1,
         "JOBDIR": str(tmp_path),
         "SCHEDULER": FullDisk,
@@ -303,6 +283,6 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     assert bool(first.failures) == full
     assert first.stat("rep/given_up") == len(first.failures)
     assert all(isinstance(one, RobotsUnreachable) for one in first.failures.values())
-    second = await crawl([], settings)
+    second = await record.crawl([], **settings)
     ends = [*first.responses, *first.failures, *second.responses]
     assert sorted(ends) == sorted(urls)
