@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scrapy import Request
 
 from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
@@ -126,9 +125,10 @@ async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
     )
 
 
-def hold_in(table: held_origins.HeldOrigins, origin: Origin, request: Request) -> HeldOrigin:
-    held_origin = table.wait(origin, request, None)
-    table.settle(held_origin)
+def hold_some(table: held_origins.HeldOrigins, origin: Origin, count: int) -> HeldOrigin:
+    for number in range(count):
+        held_origin = table.wait(origin, held(number).request, None)
+        table.settle(held_origin)
     return held_origin
 
 
@@ -137,12 +137,10 @@ def test_waiting_is_not_told_at_every_turn(
 ) -> None:
     caplog.set_level("INFO", "scrapy_rep.holding")
     now = 0.0
-    clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr(held_origins, "time", clock)
+    monkeypatch.setattr(held_origins, "time", SimpleNamespace(monotonic=lambda: now))
     context = context_of()
     table = held_origins.HeldOrigins(context, Origins(context))
-    for number in range(50):
-        held_origin = hold_in(table, Origin.from_url("http://a.test/"), held(number).request)
+    held_origin = hold_some(table, Origin.from_url("http://a.test/"), 50)
     told = []
     for now in map(float, range(21)):
         table.tell(math.inf, math.inf, idle=True)
@@ -162,8 +160,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
         if name in errors:
             entry = Entry(str(origin), unreachable_since=1.0, attempts=1, error=errors[name])
             origins.table.put(origin, entry)
-        for number in range(count):
-            hold_in(table, origin, held(number).request)
+        hold_some(table, origin, count)
     caplog.clear()
     table.tell(1, 2)
     odd = errors["b"][:60]

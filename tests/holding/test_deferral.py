@@ -14,7 +14,6 @@ import pytest
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
 
-import scrapy_rep
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, silence
@@ -213,7 +212,13 @@ async def test_unreachable_for_a_while(sites: Sites) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     wanted = urls(site, 60)
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 60 else None)
+
+    def look(spider: Any, count: int) -> None:
+        if count == 60:
+            told.extend(spider.crawler.get_downloader_middleware(RepMiddleware).held())
+            gate.open()
+
+    record, told = Record(on_deferred=look), list[dict[str, Any]]()
     result = await record.crawl(wanted)
     assert sorted(result.responses) == sorted(record.deferred) == sorted(wanted)
     assert sorted(site.pages_asked) == sorted(url.removeprefix(site.url("")) for url in wanted)
@@ -228,6 +233,10 @@ async def test_unreachable_for_a_while(sites: Sites) -> None:
     assert record.origins == {origin_of(site)}
     assert await record.concurrency() == [16, 16]
     assert_clean(result)
+    [one] = told  # as a console sees it
+    assert (one["origin"], one["requests"], one["error"]) == (origin_of(site), 60, "HTTP 503")
+    assert one["attempts"] >= 1 and 0 <= one["held_seconds"] < 60
+    assert one["next_attempt_at"].endswith("Z") and one["unreachable_since"].endswith("Z")
 
 
 async def test_answer_within_the_grace(sites: Sites) -> None:
@@ -323,26 +332,3 @@ async def test_an_answer_that_must_not_be_kept(sites: Sites, tmp_path: Any) -> N
     assert result.stats["rep/held"] == 0
     assert_nothing_dropped(result, record)
     assert_clean(result)
-
-
-async def test_a_console_asks_a_running_crawl_what_it_holds(sites: Sites) -> None:
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    seen: list[list[dict[str, Any]]] = []
-
-    def deferred(spider: Any, **_: Any) -> None:
-        middleware = spider.crawler.get_downloader_middleware(scrapy_rep.RepMiddleware)
-        seen.append(middleware.held())
-        if len(seen) == 3:
-            gate.open()
-
-    result = await crawl(
-        urls(site, 3), DEFER, signal_handlers={scrapy_rep.signals.request_deferred: deferred}
-    )
-    result.assert_clean()
-    [held] = seen[-1]
-    assert (held["origin"], held["requests"], held["error"]) == (site.url(""), 3, "HTTP 503")
-    assert 0 <= held["held_seconds"] < 60
-    assert held["next_attempt_at"].endswith("Z")
-    assert held["unreachable_since"].endswith("Z")
-    assert held["attempts"] == 1
