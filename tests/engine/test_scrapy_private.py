@@ -26,7 +26,7 @@ from scrapy_rep.engine.access import _JITTER, META_KEY, EngineAccess, Listener, 
 from scrapy_rep.engine.lifecycle import Stage
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import a_while, assert_no_errors, later, urls
+from tests.helpers.held import a_while, assert_no_errors, later, silent_until_open, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
@@ -302,20 +302,20 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
 async def test_full_slots_are_told_apart(sites: Sites) -> None:
     """By ``Slot.active`` and ``Slot.concurrency``: a request to a full one would queue, and be one of
     CONCURRENT_REQUESTS all the while."""
-    seen: dict[str, list[bool]] = {}
+    seen: list[list[bool]] = []
+    answers = silent_until_open("page")
 
     def on_page(spider: ListSpider) -> None:
         slots, asked = EngineAccess(spider.crawler).slots, Request(two.url("/x"))
         beside = asked.replace(meta={META_KEY: "beside"})
         some = (asked, beside, Request("http://other.example/"))
-        seen[spider.responses[-1].url] = [slots.is_full(one, []) for one in some]
+        seen.append([slots.is_full(one, []) for one in some])
+        answers.open()
 
-    two = sites.add(pages={f"/page{number}": after(0.15, "page") for number in range(2)})
-    one = sites.add(pages={"/quick": after(0.05, "page")})
-    settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 2}
-    await crawl([*urls(two, 2), one.url("/quick")], settings, on_page=on_page)
-    assert seen[one.url("/quick")] == [True, False, False]
-    assert seen[[url for url in seen if url != one.url("/quick")][-1]] == [False] * 3
+    two = sites.add(pages={f"/page{number}": answers for number in range(2)})
+    wanted = [*urls(two, 2), sites.add(pages={"/": after(0.1, "page")}).url("/")]
+    await crawl(wanted, {"CONCURRENT_REQUESTS_PER_DOMAIN": 2}, on_page=on_page)
+    assert (seen[0], seen[-1]) == ([True, False, False], [False] * 3)
 
 
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:

@@ -294,7 +294,9 @@ async def test_what_is_recalled_works_like_a_fetch(
 
     for number in range(2):
         record, discovered = Record(), Discovered()
-        handlers = {**record.handlers, **discovered.handlers, signal or object(): robots_parsed}
+        handlers = {**record.handlers, **discovered.handlers}
+        if signal is not None:
+            handlers[signal] = robots_parsed
         result = await crawl(
             [site.url("/x"), site.url("/private")], settings, signal_handlers=handlers
         )
