@@ -20,7 +20,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import may_fetch
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import (
     RULES,
     Behaviour,
@@ -42,12 +42,8 @@ from tests.helpers.crawling import (
 )
 from tests.helpers.names import server_context
 from tests.helpers.report import CHROMIUM
-from tests.helpers.servers import Connection, Hit, LoopThread, Site, Sites
+from tests.helpers.servers import Always, Connection, Hit, LoopThread, Site, Sites
 from tests.helpers.sitemaps import urlset
-
-
-def disallowed(result: CrawlResult, url: str) -> bool:
-    return isinstance(result.failure(url), RobotsDisallowed)
 
 
 class OnsiteSpider(ListSpider):
@@ -72,7 +68,7 @@ async def test_offsite_requests_ask_for_no_robots_txt_but_its_redirect_is_follow
         requests=[onsite.url("/private"), onsite.url("/x"), other.url("/x")],
         domains=["onsite.test"],
     )
-    assert disallowed(result, onsite.url("/private"))
+    assert result.disallowed(onsite.url("/private"))
     assert result.responses == {onsite.url("/x"): 200}
     assert offsite.count("/rules") == 1
     assert result.stat("offsite/filtered") == 1
@@ -94,8 +90,8 @@ async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) 
         },
     )
     result = await crawl([site.url(path) for path in ("/a", "/b", "/c", "/d")])
-    assert disallowed(result, site.url("/private"))
-    assert disallowed(result, other.url("/theirs"))
+    assert result.disallowed(site.url("/private"))
+    assert result.disallowed(other.url("/theirs"))
     assert result.responses == {other.url("/private"): 200}
     assert site.count("/private") == other.count("/theirs") == 0
     assert site.count("/robots.txt") == other.count("/robots.txt") == 1
@@ -110,7 +106,7 @@ async def test_proxy_of_the_project_is_used(sites: Sites, monkeypatch: pytest.Mo
     monkeypatch.setenv("http_proxy", proxy.url(""))
     monkeypatch.setenv("no_proxy", "")
     result = await crawl(["http://behind.test/private", "http://behind.test/x"])
-    assert disallowed(result, "http://behind.test/private")
+    assert result.disallowed("http://behind.test/private")
     assert result.status("http://behind.test/x") == 200
     assert [hit.target for hit in proxy.requests] == [
         "http://behind.test/robots.txt",
@@ -161,7 +157,7 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
         missing.url("/private"): 200,
     }
     for site in (plain, moved):
-        assert disallowed(result, site.url("/private"))
+        assert result.disallowed(site.url("/private"))
     for site in (busy, gone):
         assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
     assert [site.count("/robots.txt") for site in (plain, missing, busy, moved)] == [2, 1, 1, 1]
@@ -185,7 +181,7 @@ async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(sites: Sit
         [site.url("/private") for site in some], {"DOWNLOAD_FAIL_ON_DATALOSS": False}
     )
     for site in some:
-        assert disallowed(result, site.url("/private"))
+        assert result.disallowed(site.url("/private"))
     assert "data loss" not in result.log
     result.assert_clean()
     result = await crawl(some[0].url("/private"))
@@ -256,17 +252,11 @@ async def test_no_encoding_is_asked_for_that_cannot_be_decoded(
     assert site.requests[0].header("Accept-Encoding") == "gzip, deflate"
 
 
-class TunnelTo(dict[str, Behaviour]):
-    """For `Site.pages`: whatever is asked for by CONNECT, it is the way to one site."""
+def tunnel_to(site: Site) -> Behaviour:
+    """Whatever is asked for by CONNECT, it is the way to one site."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-
-    def get(self, path: str, default: Any = None) -> Behaviour:  # type: ignore[override]
-        return self._tunnel
-
-    async def _tunnel(self, hit: Hit, connection: Connection) -> None:
-        reader, writer = await asyncio.open_connection(self._site.host, self._site.port)
+    async def tunnel(hit: Hit, connection: Connection) -> None:
+        reader, writer = await asyncio.open_connection(site.host, site.port)
         await connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
 
         async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -276,6 +266,8 @@ class TunnelTo(dict[str, Behaviour]):
 
         await asyncio.gather(pump(connection.reader, writer), pump(reader, connection.writer))
         connection.open = False
+
+    return tunnel
 
 
 class Http2Site:
@@ -330,7 +322,7 @@ def assert_obeys(result: CrawlResult, *sites: Site) -> None:
     """Of each site a page was fetched, a forbidden one not, and robots.txt once."""
     for site in sites:
         assert result.status(site.url("/page")) == 200
-        assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+        assert result.disallowed(site.url("/private"))
         assert site.count("/robots.txt") == 1
         assert site.count("/private") == 0
     result.assert_clean()
@@ -356,7 +348,7 @@ async def test_http2_handler_fetches_and_obeys(tmp_path: Path, sites_thread: Loo
         urls = [site.url("/page"), site.url("/private")]
         result = await crawl(urls, {"DOWNLOAD_HANDLERS": handler})
     assert result.responses == {urls[0]: 200}
-    assert isinstance(result.failure(urls[1]), RobotsDisallowed)
+    assert result.disallowed(urls[1])
     assert site.asked == ["/robots.txt", "/page"]
     [response] = result.spider.responses
     assert response.protocol == "h2"
@@ -368,7 +360,7 @@ async def test_connect_proxy_gets_its_password_for_robots_txt(
 ) -> None:
     """An https site, reached through a tunnel: the login is the proxy's alone."""
     site, proxy = sites.add(robots=RULES, tls=True), sites.add()
-    proxy.pages = TunnelTo(site)
+    proxy.pages = Always(tunnel_to(site))
     monkeypatch.setenv("https_proxy", proxy.url("", user="me:secret"))
     monkeypatch.setenv("no_proxy", "")
     result = await crawl(both(site))

@@ -11,7 +11,6 @@ from scrapy.exceptions import CannotResolveHostError
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
-from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.names import resolvers
@@ -63,7 +62,7 @@ async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: 
     pages = [site.url("/page"), site.url("/private")]
     result = await crawl(pages, {**settings, "REP_PRIVATE_HOSTS": True})
     assert result.status(site.url("/page")) == 200
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert result.disallowed(site.url("/private"))
     watch(strict)
     site.requests.clear()
     result = await crawl([site.url("/page")], {**settings, "ROBOTSTXT_OBEY": False})

@@ -20,6 +20,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 from scrapy_rep import RepMiddleware
+from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.servers import Site
 
 AGENT = "testbot"
@@ -125,6 +126,9 @@ class CrawlResult:
 
     def failure(self, url: str) -> BaseException | None:
         return self.failures.get(Request(url).url)
+
+    def disallowed(self, url: str) -> bool:
+        return isinstance(self.failure(url), RobotsDisallowed)
 
     def stat(self, name: str) -> Any:
         return self.stats.get(name, 0)

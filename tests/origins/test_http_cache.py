@@ -10,9 +10,8 @@ from scrapy import Request
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.extensions.httpcache import FilesystemCacheStorage
 
-from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES, Behaviour, answer, gzipped, redirect
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, NEVER
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
@@ -34,10 +33,6 @@ def cache(tmp_path: Path) -> dict[str, Any]:
     return {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "http"), **HOLD}
 
 
-def disallowed(result: CrawlResult, url: str) -> bool:
-    return isinstance(result.failure(url), RobotsDisallowed)
-
-
 ROBOTS: list[Behaviour] = [answer(RULES), gzipped(RULES.encode()), redirect("/rules")]
 
 
@@ -54,7 +49,7 @@ async def test_a_replay_without_the_site_knows_its_rules(
     sites.close()
     again = await crawl([*public, *private], cache)
     assert again.responses == dict.fromkeys(public, 200)
-    assert all(disallowed(again, url) for url in private)
+    assert all(again.disallowed(url) for url in private)
     assert again.stat("rep/deferred") == 0
     again.assert_clean()
 
@@ -100,7 +95,7 @@ async def test_a_site_that_answers_is_obeyed_today(sites: Sites, cache: dict[str
     await crawl(site.url("/later"), cache)
     site.set("/robots.txt", "User-agent: *\nDisallow: /later\n")
     result = await crawl(site.url("/later"), cache)
-    assert disallowed(result, site.url("/later"))
+    assert result.disallowed(site.url("/later"))
     assert site.count("/robots.txt") == 2
 
 
@@ -117,8 +112,8 @@ async def test_ignore_missing_asks_no_site_for_anything(
     more = [other.url("/x"), down.url("/a"), down.url("/x")]
     result = await crawl([*urls, *more], {**cache, **OFFLINE, "REP_DEFER_MAX_WAIT": 0.3})
     assert result.responses == {urls[0]: 200, down.url("/a"): 200}
-    assert disallowed(result, urls[1])
-    assert not disallowed(result, urls[2])
+    assert result.disallowed(urls[1])
+    assert not result.disallowed(urls[2])
     assert len(site.requests) == asked
     assert other.requests == []
     assert result.stat("httpcache/ignore") == 3  # /new, and both /x
@@ -138,7 +133,7 @@ async def test_what_was_replayed_is_not_stored_for_others(
     await crawl(site.url("/a"), {**cache, **OFFLINE, **shared})
     site.set("/robots.txt", "User-agent: *\nDisallow: /a\n")
     result = await crawl(site.url("/a"), shared)
-    assert disallowed(result, site.url("/a"))
+    assert result.disallowed(site.url("/a"))
 
 
 async def test_ignore_missing_without_the_middleware_asks_the_site(
@@ -148,7 +143,7 @@ async def test_ignore_missing_without_the_middleware_asks_the_site(
     off = {"DOWNLOADER_MIDDLEWARES": {HttpCacheMiddleware: None}}
     result = await crawl([site.url("/a"), site.url("/private")], {**cache, **OFFLINE, **off})
     assert result.responses == {site.url("/a"): 200}
-    assert disallowed(result, site.url("/private"))
+    assert result.disallowed(site.url("/private"))
     result.assert_clean()
 
 

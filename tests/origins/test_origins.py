@@ -9,19 +9,15 @@ import pytest
 from scrapy import Request
 from scrapy.settings import default_settings
 
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import RULES, answer, redirect
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 
 NO_RULES = "User-agent: *\nDisallow:\n"
-
-
-def disallowed(result: CrawlResult, url: str) -> bool:
-    return isinstance(result.failure(url), RobotsDisallowed)
 
 
 @pytest.mark.download
@@ -37,7 +33,7 @@ async def test_each_scheme_host_and_port_has_its_own_rules(sites: Sites) -> None
     forbidden = [*(site.url("/private") for site in (secure, port, named)), address]
     allowed = [plain.url("/private"), sub.url("/private")]
     result = await crawl([*forbidden, *allowed])
-    assert [disallowed(result, url) for url in forbidden] == [True] * 4
+    assert [result.disallowed(url) for url in forbidden] == [True] * 4
     assert result.responses == dict.fromkeys(allowed, 200)
     assert [site.robots_fetches for site in (plain, secure, port, named, sub)] == [1, 1, 1, 2, 1]
     result.assert_clean()
@@ -75,7 +71,7 @@ async def test_spellings_of_an_origin_share_its_rules(sites: Sites) -> None:
     with every_row() as row:
         for name, (site, urls) in table.items():
             with row(name):
-                assert all(disallowed(result, url) for url in urls)
+                assert all(result.disallowed(url) for url in urls)
                 [hit] = site.requests
                 assert hit.target == "/robots.txt"
                 assert hit.header("Authorization") is None
@@ -91,7 +87,7 @@ async def test_an_ipv6_site_is_crawled_by_its_rules(sites: Sites) -> None:
         pytest.skip("this w3lib takes the brackets from IPv6 addresses")
     result = await crawl([site.url("/private"), site.url("/public")])
     assert site.url("").startswith("http://[::1]:")
-    assert disallowed(result, site.url("/private"))
+    assert result.disallowed(site.url("/private"))
     assert result.status(site.url("/public")) == 200
     assert site.hits("/robots.txt")[0].header("Host") == f"[::1]:{site.port}"
 
@@ -103,7 +99,7 @@ async def test_robots_txt_itself_is_always_allowed(sites: Sites) -> None:
     files = [site.url("/robots.txt") for site in some]
     result = await crawl([*files, *pages], {"RETRY_ENABLED": False})
     assert [site.pages_asked for site in some] == [[], []]
-    assert not any(disallowed(result, url) for url in files)
+    assert not any(result.disallowed(url) for url in files)
     # The spider's own request, and ours for the pages.
     assert [site.robots_fetches for site in some] == [2, 2]
     result.assert_clean()
@@ -145,7 +141,7 @@ async def test_five_hops_are_followed_and_the_sixth_is_not(sites: Sites) -> None
             with row((hops, many[0] is not many[1])):
                 [one] = resolved.of(many[0].url())
                 if hops <= 5:
-                    assert disallowed(result, many[0].url("/private"))
+                    assert result.disallowed(many[0].url("/private"))
                     assert (one["outcome"], one["hops"]) == (Outcome.RULES, hops)
                     assert one["url"] == many[-1].url(f"/hop{hops}")
                 else:
@@ -168,7 +164,7 @@ async def test_rules_belong_to_the_origin_first_asked(sites: Sites) -> None:
     some = (asked, delivering, plain, secure)
     urls = [site.url(path) for site in some for path in ("/private", "/public")]
     result = await crawl(urls)
-    assert [disallowed(result, url) for url in urls] == [
+    assert [result.disallowed(url) for url in urls] == [
         *[True, False, False, True],
         *[True, False] * 2,
     ]
@@ -264,7 +260,7 @@ async def test_usable_location_is_followed(sites: Sites) -> None:
     with every_row() as row:
         for name, site in table.items():
             with row(name):
-                assert disallowed(result, site.url("/private"))
+                assert result.disallowed(site.url("/private"))
                 assert not any(hit.header("Authorization") for hit in site.requests)
                 assert [hit.method for hit in site.requests] == ["GET", "GET"]
     result.assert_clean()
@@ -274,7 +270,7 @@ async def test_usable_location_is_followed(sites: Sites) -> None:
 async def test_a_location_in_latin_1(sites: Sites) -> None:
     site = sites.add(robots=redirect("/r\u00e8gles"), pages={"/r%E8gles": RULES})
     result = await crawl(site.url("/private"))
-    assert disallowed(result, site.url("/private"))
+    assert result.disallowed(site.url("/private"))
     result.assert_clean()
 
 
@@ -303,7 +299,7 @@ async def test_cookies_and_logins_of_pages_and_of_robots_txt_do_not_mix(sites: S
         Request(other.url("/z"), cookies={"other": "secret"}),
     ]
     result = await crawl(requests, {"CONCURRENT_REQUESTS": 1})
-    assert disallowed(result, site.url("/private"))
+    assert result.disallowed(site.url("/private"))
     assert len(result.responses) == 4
     robots_hits = site.hits("/robots.txt") + other.hits("/rules") + other.hits("/robots.txt")
     assert len(robots_hits) == 3
@@ -334,7 +330,7 @@ async def test_http_auth_of_the_project_stays_in_its_domain(sites: Sites) -> Non
             http_user, http_pass, http_auth_domain = "user", "pass", domain
 
         result = await crawl(HttpAuthSpider, requests=urls)
-    assert disallowed(result, site.url("/private"))
+    assert result.disallowed(site.url("/private"))
     assert site.hits("/x")[0].header("Authorization") == "Basic dXNlcjpwYXNz"
     assert [hit.header("Authorization") for hit in other.requests] == [None]
     result.assert_clean()

@@ -154,7 +154,7 @@ async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
         for path in ("/private", "/public")
     ]
     result = await crawl(pages, {"DOWNLOAD_TIMEOUT": 0.3})
-    assert isinstance(result.failure(slow.url("/private")), RobotsDisallowed)
+    assert result.disallowed(slow.url("/private"))
     assert result.status(slow.url("/public")) == 200
 
 
@@ -194,7 +194,7 @@ async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp, passive: bool) -> N
     assert not {("PASS", "secret"), ("USER", "bob")} & set(site.commands)
     assert ("PASV" if passive else "PORT") in dict(site.commands)
     assert passive or "PASV" not in dict(site.commands)
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert result.disallowed(site.url("/private"))
     assert result.responses == ({site.url("/public"): 200} if passive else {})
     assert (site.count("/robots.txt"), site.count("/private")) == (1, 0)
     assert result.stat("rep/outcome/rules") == 1

@@ -24,7 +24,7 @@ from scrapy.exceptions import (
 )
 from scrapy.http import Response
 
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.origins.answer import Answer, ProjectError, ProxyError, RedirectRefused
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.state import OriginTable
@@ -43,11 +43,11 @@ from tests.helpers.behaviours import (
     silence,
 )
 from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
-from tests.helpers.held import DEFER, InlineSpider, Record, assert_clean
+from tests.helpers.held import DEFER, InlineSpider, Record, assert_clean, urls
 from tests.helpers.log import lines
 from tests.helpers.names import server_context
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Site, Sites
+from tests.helpers.servers import Always, Site, Sites
 
 
 class BuggyHandler:
@@ -83,10 +83,6 @@ class Buggy:
             raise ZeroDivisionError("division by zero")
 
 
-def urls(site: Site, count: int = 5) -> list[str]:
-    return [site.url(f"/page{number}") for number in range(count)]
-
-
 def reasons(result: CrawlResult, site: Site) -> set[str]:
     errors = [error for url, error in result.failures.items() if url.startswith(site.url(""))]
     assert errors
@@ -110,7 +106,7 @@ async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> N
         "REP_DEFER_MAX_WAIT": 0.2,
     }
     result = await crawl(
-        [url for site in (*table.values(), lost) for url in urls(site)], {**DEFER, **settings}
+        [url for site in (*table.values(), lost) for url in urls(site, 5)], {**DEFER, **settings}
     )
     for says, site in table.items():
         [reason] = reasons(result, site)
@@ -141,7 +137,7 @@ async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> N
 
     some = [sites.add(robots="#" * 50_000 + "\n" + RULES, name=name) for name in table]
     result = await crawl(
-        [url for site in some for url in urls(site)],
+        [url for site in some for url in urls(site, 5)],
         DEFER,
         signal_handlers={getattr(signals, name): stops(name) for name in both},
     )
@@ -175,7 +171,7 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: s
             one.headers["Proxy-Authorization"] = login
     result = await crawl(requests, PROXIED)
     assert site.requests == []
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert result.disallowed(site.url("/private"))
     # Asked again for a request that is held.
     targets = [site.url(path) for path in ("/robots.txt", "/robots.txt", "/page0")]
     assert [hit.target for hit in proxy.requests] == targets
@@ -211,7 +207,7 @@ async def test_what_a_proxy_answers_is_no_answer_of_the_site(sites: Sites) -> No
     told = {one["origin"].host: str(one["error"]) for one in reversed(record.resolved)}
     for site, _, says in table:
         assert says in told[site.host]
-        assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+        assert result.disallowed(site.url("/private"))
         assert result.status(site.url("/a")) == 200
     result.assert_clean()
 
@@ -314,7 +310,7 @@ async def test_what_a_proxy_can_not_do_is_no_fault_of_the_site(sites: Sites) -> 
     requests = [Request(f"http://{sites.new_host()}/x", meta={"proxy": sites.refused()})]
     for status in (403, 407, 502, 503):
         proxy = sites.add()
-        proxy.pages = Always(answer("", status))
+        proxy.pages = Always(status)
         meta = {"proxy": proxy.url("")}
         requests.append(Request(f"https://{sites.new_host()}/x", meta=meta))
     result = await crawl(
@@ -331,17 +327,6 @@ async def test_what_a_proxy_can_not_do_is_no_fault_of_the_site(sites: Sites) -> 
         assert f"ProxyError: {how}" in error.reason
         assert "held for 0.3 s" in error.reason and "the host is down" not in error.reason
     result.assert_clean()
-
-
-class Always(dict[str, Any]):
-    """The pages of a site that answers everything alike."""
-
-    def __init__(self, behaviour: Any) -> None:
-        super().__init__()
-        self.behaviour = behaviour
-
-    def get(self, *_: Any) -> Any:
-        return self.behaviour
 
 
 def pauses(errors: list[Exception | None], **settings: Any) -> list[float]:
