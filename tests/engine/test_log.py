@@ -7,8 +7,6 @@ import logging
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -34,7 +32,7 @@ from tests.helpers.held import (
     urls,
     when_open,
 )
-from tests.helpers.log import lines, summary
+from tests.helpers.log import at_line, lines, summary
 from tests.helpers.recorded import context_of
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
@@ -87,28 +85,6 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     assert len(lines(result, "forbids http", level=None)) == 12
     assert len(lines(result)) < 50
     assert "12 given up" in summary(result)[1]
-
-
-@contextmanager
-def at_line(name: str, words: str, then: Callable[[], object]) -> Iterator[list[str]]:
-    """Call *then* when the logger *name* says *words*.
-
-    :returns: the lines that did
-    """
-    seen: list[str] = []
-
-    def look(record: logging.LogRecord) -> bool:
-        if words in record.getMessage():
-            seen.append(record.getMessage())
-            then()
-        return True
-
-    logger = logging.getLogger(name)
-    logger.addFilter(look)
-    try:
-        yield seen
-    finally:
-        logger.removeFilter(look)
 
 
 async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:

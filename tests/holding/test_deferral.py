@@ -3,7 +3,6 @@ under JOBDIR over several runs; and paused crawls. In real crawls."""
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from pathlib import Path
@@ -33,7 +32,7 @@ from tests.helpers.held import (
     silent_until_open,
     urls,
 )
-from tests.helpers.log import lines
+from tests.helpers.log import at_line, lines
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.slow
@@ -255,30 +254,18 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
     silent = silent_until_open()
     several = [sites.add(robots=in_turn(503, 503, silent)) for _ in range(3)]
     several.append(sites.add(robots=silent))
-    begun: list[logging.LogRecord] = []
 
     def look(*_: object) -> None:
         """Answer when all that is to be said is said: who is answered sooner gets no lines."""
         if len(begun) == len(several) and len(record.deferred) == 40:
             silent.open()
 
-    def see(line: logging.LogRecord) -> bool:
-        if line.getMessage().startswith("Holding requests to"):
-            begun.append(line)
-            look()
-        return True
-
     record = Record(on_deferred=look)
-    logger = logging.getLogger("scrapy_rep.holding")
-    logger.addFilter(see)
-    try:
-        result = await crawl(
+    with at_line("scrapy_rep.holding", "Holding requests to", look) as begun:
+        result = await record.crawl(
             [url for site in several for url in urls(site, 10)],
-            {**DEFER, "REP_DEFER_GRACE": 0.2},  # a status comes sooner, on slow machines too
-            signal_handlers=record.handlers,
+            REP_DEFER_GRACE=0.2,  # a status comes sooner, on slow machines too
         )
-    finally:
-        logger.removeFilter(see)
     for site in several:
         ours = lines(result, f"equests to {origin_of(site)}")
         assert len(ours) == 2, ours

@@ -18,9 +18,8 @@ from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, redirect, silence
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import (
-    DEFER,
     NEVER,
     Gate,
     InlineSpider,
@@ -35,21 +34,6 @@ from tests.helpers.log import lines
 from tests.helpers.recorded import counting, passed
 from tests.helpers.servers import Sites
 
-PIPELINE = {"scrapy.pipelines.files.FilesPipeline": 1}
-
-
-class FilesSpider(ListSpider):
-    """An item for each page, with the files that belong to it."""
-
-    def __init__(self, files: list[str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.files = files
-
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        self.responses.append(response)
-        number = response.url.rpartition("/page")[2]
-        yield {"file_urls": [url.replace("#", number) for url in self.files], "files": []}
-
 
 async def crawl_files(
     tmp_path: Path,
@@ -58,15 +42,18 @@ async def crawl_files(
     record: Record | None = None,
     **settings: Any,
 ) -> CrawlResult:
-    result = await crawl(
-        FilesSpider,
-        {**DEFER, **settings, "ITEM_PIPELINES": PIPELINE, "FILES_STORE": str(tmp_path)},
-        requests=pages or ["data:,start"],
-        files=files,
-        signal_handlers=record.handlers if record else None,
-    )
-    result.assert_clean()
-    return result
+    """An item for each page, with the files that belong to it."""
+
+    def item(spider: Any) -> list[dict[str, Any]]:
+        number = spider.responses[-1].url.rpartition("/page")[2]
+        return [{"file_urls": [url.replace("#", number) for url in files], "files": []}]
+
+    pipeline = {
+        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+        "FILES_STORE": str(tmp_path),
+    }
+    record = record or Record()
+    return await record.crawl(pages or ["data:,start"], on_page=item, **settings, **pipeline)
 
 
 def warnings(result: CrawlResult) -> list[str]:
@@ -117,6 +104,7 @@ async def test_files_on_a_silent_host(sites: Sites, tmp_path: Path) -> None:
     assert silent.pages_asked == []
     assert result.stat("rep/unreachable/dropped") == len(warnings(result)) == 30
     assert await record.concurrency() == [4, 4]
+    result.assert_clean()
 
 
 @pytest.mark.scrapy_api
@@ -140,6 +128,7 @@ async def test_files_wait_until_robots_txt_is_asked_for_once_more(
     assert result.stat("rep/unreachable/dropped") == 2
     assert result.stat("robotstxt/forbidden") == 1
     assert await record.concurrency() == [16, 16]
+    result.assert_clean()
 
 
 @pytest.mark.parametrize(
@@ -156,20 +145,14 @@ async def test_files_wait_no_longer_than_the_timeout(
     [told] = warnings(result)
     assert told.startswith(f"Not downloading {site.url('/a')}: robots.txt unreachable")
     assert site.tried_once("/robots.txt") if asked == 1 else site.count("/robots.txt") == asked
+    result.assert_clean()
 
 
 async def test_a_stop_does_not_wait_for_files_that_wait(sites: Sites, tmp_path: Path) -> None:
     site, record = sites.add(robots=503), Record()
     record.on_resolved = lambda: later(0.1, record.close)
     times = {"REP_RETRY_DELAY": 50, "REP_RETRY_MAX_DELAY": 50, "REP_DOWNLOAD_TIMEOUT": 90}
-    result = await record.crawl(
-        FilesSpider,
-        requests=["data:,start"],
-        files=[site.url("/a")],
-        **times,
-        ITEM_PIPELINES=PIPELINE,
-        FILES_STORE=str(tmp_path),
-    )
+    result = await crawl_files(tmp_path, [site.url("/a")], record=record, **times)
     assert result.reason == "enough"
     assert result.stats["elapsed_time_seconds"] < 30
     assert warnings(result) == [

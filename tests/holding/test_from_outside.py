@@ -15,6 +15,7 @@ from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.engine.access import EngineAccess
 from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Gate, silent_until_open, urls
@@ -103,8 +104,9 @@ async def test_signals_idleness_and_stats(
 class QuotaSpider(WatchedSpider):
     """Lets so many requests pass, as documented for ``request_scheduled``."""
 
+    left = PAGES
+
     async def start(self) -> AsyncIterator[Any]:
-        self.left = PAGES
         self.crawler.signals.connect(self.count, signals.request_scheduled)
         async for request in super().start():
             yield request
@@ -163,10 +165,10 @@ class LazySpider(WatchedSpider):
     """Yields a start request whenever the scheduler has none left."""
 
     async def start(self) -> AsyncIterator[Any]:
-        self.most = 0
+        scheduler = EngineAccess(self.crawler).scheduler
         for request in self.requests:
             yield self.recorded(request)
-            if self.crawler.engine.scheduler_of_test.has_pending_requests():
+            if scheduler.has_pending_requests():
                 self.empty: Deferred[None] = Deferred()
                 self.crawler.signals.connect(self.wake, signals.scheduler_empty)
                 await maybe_deferred_to_future(self.empty)
@@ -178,15 +180,7 @@ class LazySpider(WatchedSpider):
 
 async def test_a_lazy_start(sites: Sites) -> None:
     """It isn't kept from going on by requests that wait for robots.txt."""
-
-    def opened(spider: LazySpider) -> None:
-        engine: Any = spider.crawler.engine
-        engine.scheduler_of_test = engine._slot.scheduler
-
-    handlers = {signals.spider_opened: opened}
-    for result in await both(
-        sites.add(robots=ROBOTS["slow"]), LazySpider, signal_handlers=handlers
-    ):
+    for result in await both(sites.add(robots=ROBOTS["slow"]), LazySpider):
         assert len(result.responses) == PAGES
 
 

@@ -57,13 +57,14 @@ def staying(one: HeldOrigin) -> list[int]:
 
 
 def test_those_that_came_before_a_moment_leave() -> None:
-    """One that was handed back and comes again has waited longer than those in front of it."""
-    times = {1: 50.0, 2: 10.0, 3: 60.0, 4: 20.0}
-    one = origin_with(held(5, 30.0), holding=tuple(held(*item) for item in times.items()))
+    """One that was handed back and comes again has waited longer than those in front of it. Urgent ones leave
+    first."""
+    some = held(1, 50.0), held(2, 10.0), held(3, 60.0), held(4, 20.0, priority=1)
+    one = origin_with(held(5, 30.0), holding=some)
     assert one.oldest() == 10.0
     one.begin(("too late", 1), 30.0)
     assert (one.oldest(), one.oldest(ready=True)) == (50.0, 10.0)
-    assert leaving(one) == [2, 4, 5]
+    assert leaving(one) == [4, 2, 5]
     assert staying(one) == [1, 3]
 
 

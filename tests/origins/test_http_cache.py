@@ -15,6 +15,7 @@ from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, NEVER
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
+from tests.helpers.storing import in_a_file
 
 # What Scrapy does without us.
 STOCK: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
@@ -124,10 +125,7 @@ async def test_what_was_replayed_is_not_stored_for_others(
     sites: Sites, cache: dict[str, Any], tmp_path: Path
 ) -> None:
     """An old copy would be taken for today's."""
-    shared = {
-        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
-        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
-    }
+    shared = in_a_file(tmp_path)
     site = sites.add(robots=RULES)
     await crawl(site.url("/a"), cache)
     await crawl(site.url("/a"), {**cache, **OFFLINE, **shared})
