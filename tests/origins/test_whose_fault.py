@@ -150,8 +150,6 @@ async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> N
 
 # Proxies
 
-PROXIED = {**DEFER, "RETRY_ENABLED": False}
-
 
 def through(proxy: str, *urls: str, **meta: Any) -> list[Request]:
     return [Request(url, meta={"proxy": proxy, **meta}) for url in urls]
@@ -169,7 +167,7 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: s
         requests = through(url, *urls(site, 1), site.url("/private"))
         for one in requests:
             one.headers["Proxy-Authorization"] = login
-    result = await crawl(requests, PROXIED)
+    result = await crawl(requests, {**DEFER, "RETRY_ENABLED": False})
     assert site.requests == []
     assert result.disallowed(site.url("/private"))
     # Asked again for a request that is held.
@@ -180,32 +178,24 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: s
     result.assert_clean()
 
 
-PROXIES_OWN = [
-    (answer("", 407, [("Proxy-Authenticate", "Basic")]), "the proxy requires a login"),
-    (
-        answer("<title>404 not found</title>", 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]),
-        "the proxy answered HTTP 503",
-    ),
-    (
-        answer("<title>404 not found</title>", 502, [("Proxy-Status", "p; error=http")]),
-        "the proxy answered HTTP 502",
-    ),
-]
+SOFT = "<title>404 not found</title>"
+PROXIES_OWN = {
+    "the proxy requires a login": answer("", 407, [("Proxy-Authenticate", "Basic")]),
+    "the proxy answered HTTP 503": answer(SOFT, 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]),
+    "the proxy answered HTTP 502": answer(SOFT, 502, [("Proxy-Status", "p; error=http")]),
+}
 
 
 async def test_what_a_proxy_answers_is_no_answer_of_the_site(sites: Sites) -> None:
-    table = [
-        (sites.add(), sites.add(robots=in_turn(one, RULES)), says) for one, says in PROXIES_OWN
-    ]
+    table = {says: sites.add() for says in PROXIES_OWN}
+    requests: list[Request] = []
+    for says, site in table.items():
+        proxy = sites.add(robots=in_turn(PROXIES_OWN[says], RULES))
+        requests += through(proxy.url(""), site.url("/private"), site.url("/a"))
     record = Record()
-    requests = [
-        one
-        for site, proxy, _ in table
-        for one in through(proxy.url(""), site.url("/private"), site.url("/a"))
-    ]
-    result = await crawl(requests, PROXIED, signal_handlers=record.handlers)
+    result = await record.crawl(requests, RETRY_ENABLED=False)
     told = {one["origin"].host: str(one["error"]) for one in reversed(record.resolved)}
-    for site, _, says in table:
+    for says, site in table.items():
         assert says in told[site.host]
         assert result.disallowed(site.url("/private"))
         assert result.status(site.url("/a")) == 200
@@ -293,7 +283,7 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
             **DEFER,
             "REP_RETRY_DELAY": 0.02,
             "REP_RETRY_MAX_DELAY": 0.05,
-            "RETRY_TIMES": 12,
+            "RETRY_TIMES": 12 if by == "middleware" else 0,
             "RETRY_HTTP_CODES": [407],
             "DOWNLOADER_MIDDLEWARES": {middleware: 600} if by == "middleware" else {},
         },
@@ -307,24 +297,22 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
 
 async def test_what_a_proxy_can_not_do_is_no_fault_of_the_site(sites: Sites) -> None:
     """It is dead, whose restart does not empty the crawl, or refuses a tunnel."""
-    requests = [Request(f"http://{sites.new_host()}/x", meta={"proxy": sites.refused()})]
-    for status in (403, 407, 502, 503):
-        proxy = sites.add()
+    refusing = [sites.add() for _ in range(4)]
+    for proxy, status in zip(refusing, (403, 407, 502, 503), strict=True):
         proxy.pages = Always(status)
-        meta = {"proxy": proxy.url("")}
-        requests.append(Request(f"https://{sites.new_host()}/x", meta=meta))
-    result = await crawl(
-        requests, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 0.3}
-    )
-    for request in requests:
+    dead = through(sites.refused(), f"http://{sites.new_host()}/x")
+    no_tunnel = [
+        request
+        for proxy in refusing
+        for request in through(proxy.url(""), f"https://{sites.new_host()}/x")
+    ]
+    settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 0.3}
+    result = await crawl([*dead, *no_tunnel], settings)
+    for request in (*dead, *no_tunnel):
         error = result.failure(request.url)
         assert isinstance(error, RobotsUnreachable)
-        how = (
-            "the proxy can't be reached"
-            if request is requests[0]
-            else "the proxy refused to connect"
-        )
-        assert f"ProxyError: {how}" in error.reason
+        how = "can't be reached" if request in dead else "refused to connect"
+        assert f"ProxyError: the proxy {how}" in error.reason
         assert "held for 0.3 s" in error.reason and "the host is down" not in error.reason
     result.assert_clean()
 
