@@ -21,7 +21,6 @@ from tests.helpers.held import (
     DEFER,
     NEVER,
     Gate,
-    KeepingSpider,
     Record,
     as_soon_as,
     assert_clean,
@@ -197,7 +196,7 @@ async def test_objects_in_memory_are_the_same_objects(sites: Sites) -> None:
     site, things = sites.add(robots=in_turn(503, RULES)), [object(), lambda: None]
     request = Request(site.url("/x"), meta={"things": things}, cb_kwargs={"things": things})
     record = Record()
-    result = await record.crawl(KeepingSpider, requests=[request])
+    result = await record.crawl([request])
     [response] = result.spider.responses
     assert response.meta["things"] is response.cb_kwargs["things"] is things
     assert record.deferred == [request.url]

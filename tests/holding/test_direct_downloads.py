@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy import signals as scrapy_signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
@@ -27,7 +26,6 @@ from tests.helpers.held import (
     a_while,
     assert_clean,
     later,
-    silent_until_open,
     urls,
 )
 from tests.helpers.log import lines
@@ -79,30 +77,6 @@ async def test_inline_downloads_obey(sites: Sites) -> None:
     assert isinstance(outcomes[moved], RobotsDisallowed)
     assert [one.count("/robots.txt") for one in (known, new, missing, busy)] == [1, 1, 1, 1]
     assert busy.count("/x") == new.count("/private/moved") == 0
-    result.assert_clean()
-
-
-async def test_files_on_a_silent_host(sites: Sites, tmp_path: Path) -> None:
-    """Thirty pages, each with a file there: all are fetched before it is known what came of its
-    robots.txt."""
-    robots = silent_until_open(503)
-    silent, pages = sites.add(robots=robots), sites.add(robots=RULES)
-    record = Record()
-
-    def page() -> None:
-        if len(pages.pages_asked) == 30:
-            robots.open()
-
-    record.handlers[scrapy_signals.response_received] = page
-    never = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER, "REP_DOWNLOAD_TIMEOUT": 60}
-    wanted, files = urls(pages, 30), [silent.url("/file-#")]
-    result = await crawl_files(tmp_path, files, wanted, record, CONCURRENT_REQUESTS=4, **never)
-    assert len(result.responses) == 30
-    assert [item["files"] for item in result.spider.items] == [[]] * 30
-    assert silent.count("/robots.txt") == 1
-    assert silent.pages_asked == []
-    assert result.stat("rep/unreachable/dropped") == len(warnings(result)) == 30
-    assert await record.concurrency() == [4, 4]
     result.assert_clean()
 
 

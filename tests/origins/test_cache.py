@@ -156,22 +156,6 @@ async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
     assert attempts == [1, 2, 1, 1, 2]
 
 
-async def test_an_unreachable_origin_is_asked_ever_less_often(sites: Sites, clock: Clock) -> None:
-    """Doubles up to the ceiling, less a quarter at most. One clock, whoever asks."""
-    site = sites.add(robots=503)
-    asked, page = Asked(site), site.url("/x")
-    waits = [(100, 75), (200, 150), (400, 300), (800, 600), (800, 600)]
-    steps: list[Step] = [page]
-    for longest, shortest in waits:
-        steps += [shortest - 1, page, page, asked, longest - shortest + 1, page, asked]
-    outcomes, result = await run(clock, *steps, settings=SLOW)
-    assert set(outcomes) == {DOWN}
-    assert asked.counts == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
-    attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
-    assert attempts == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6]
-    assert "(asked 6 times): HTTP 503" in str(result.spider.errors[-1][1])
-
-
 async def test_after_30_days_unreachable_only_a_copy_still_forbids(
     sites: Sites, clock: Clock
 ) -> None:

@@ -23,7 +23,7 @@ from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, memory
 from tests.helpers.held import a_while
-from tests.helpers.storing import NOW, missing, rules
+from tests.helpers.storing import NOW, rules
 
 ENOUGH = 1 << 30
 """Bytes."""
@@ -175,18 +175,6 @@ def check_bytes(table: OriginTable, most: int, *, alone: bool) -> None:
         assert storage._bytes == sum(memory._BYTES + len(one) for one in packed.values())
         assert {*storage._large} <= {*packed}
         assert storage._bytes <= most - min(sum(sizes), most // 2) or alone
-
-
-def test_a_known_origin_that_is_kept_is_updated_in_place() -> None:
-    known = OriginTable(10, ENOUGH)
-    one = known.put(origin(1), of(1))
-    old = one.robots
-    assert known.put(origin(1), of(1, 2)) is one
-    assert one.entry == of(1, 2)
-    assert one.robots is not None
-    assert one.robots is not old
-    known.put(origin(1), missing(str(origin(1))))
-    assert one.robots is None
 
 
 def test_spellings_are_few_and_leave_with_their_origin() -> None:
