@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -99,19 +100,8 @@ def town(sites: Sites, tmp_path: Path, redis_server: RedisServer) -> Town:
     return Town(site, held, tmp_path, redis_server.url)
 
 
-class Crawled(NamedTuple):
+async def crawled(town: Town, number: int) -> SimpleNamespace:
     """What is known of a crawl that is over."""
-
-    crawler: weakref.ref[Any]
-    spider: weakref.ref[Any] | None
-    stats: dict[str, Any]
-    pages: set[str]
-    items: set[str]
-    failures: dict[str, type[BaseException]]
-    error: str
-
-
-async def crawled(town: Town, number: int) -> Crawled:
     runner = new_runner(town.settings(number))
     crawler = runner.create_crawler(ListSpider)
     gate = town.held[number].pages["/robots.txt"]
@@ -143,18 +133,18 @@ async def crawled(town: Town, number: int) -> Crawled:
         error = str(raised)
     gate.open()
     [spider] = spiders or [None]
-    return Crawled(
-        weakref.ref(crawler),
-        None if spider is None else weakref.ref(spider),
-        crawler.stats.get_stats() if crawler.stats else {},
-        {response.url for response in spider.responses} if spider else set(),
-        items,
-        {request.url: type(raised) for request, raised in spider.errors} if spider else {},
-        error,
+    return SimpleNamespace(
+        crawler=weakref.ref(crawler),
+        spider=None if spider is None else weakref.ref(spider),
+        stats=crawler.stats.get_stats() if crawler.stats else {},
+        pages={response.url for response in spider.responses} if spider else set(),
+        items=items,
+        failures={one.url: type(raised) for one, raised in spider.errors} if spider else {},
+        error=error,
     )
 
 
-def assert_all_features_worked(town: Town, number: int, found: Crawled) -> None:
+def assert_all_features_worked(town: Town, number: int, found: SimpleNamespace) -> None:
     stats = found.stats
     assert stats["finish_reason"] == "finished"
     pages = {town.site.url("/page"), town.site.url("/no/1"), town.held[number].url("/held")}
