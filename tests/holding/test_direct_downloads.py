@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request
+from scrapy import signals as scrapy_signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
@@ -26,6 +27,7 @@ from tests.helpers.held import (
     a_while,
     assert_clean,
     later,
+    silent_until_open,
     urls,
 )
 from tests.helpers.log import lines
@@ -77,6 +79,25 @@ async def test_inline_downloads_obey(sites: Sites) -> None:
     assert isinstance(outcomes[moved], RobotsDisallowed)
     assert [one.count("/robots.txt") for one in (known, new, missing, busy)] == [1, 1, 1, 1]
     assert busy.count("/x") == new.count("/private/moved") == 0
+    result.assert_clean()
+
+
+async def test_files_that_wait_leave_the_slots_to_pages(sites: Sites, tmp_path: Path) -> None:
+    """Thirty pages, each with files on two silent hosts, of which one has failed once: all are fetched before
+    it is known what came of robots.txt."""
+    robots, pages, record = silent_until_open(503), sites.add(robots=RULES), Record()
+    silent = [sites.add(robots=robots), sites.add(robots=in_turn(503, robots))]
+    record.handlers[scrapy_signals.response_received] = lambda: (
+        robots.open() if len(pages.pages_asked) == 30 else None
+    )
+    files = [site.url("/file-#") for site in silent]
+    settings = {"CONCURRENT_REQUESTS": 4, "REP_RETRY_MAX_DELAY": 0.1, "REP_DOWNLOAD_TIMEOUT": 60}
+    result = await crawl_files(tmp_path, files, urls(pages, 30), record, **settings)
+    assert len(result.responses) == 30
+    assert [item["files"] for item in result.spider.items] == [[]] * 30
+    assert [site.pages_asked for site in silent] == [[], []]
+    assert result.stat("rep/unreachable/dropped") == len(warnings(result)) == 60
+    assert await record.concurrency() == [4, 4]
     result.assert_clean()
 
 
