@@ -13,7 +13,6 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
-from scrapy.exceptions import CloseSpider
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.request import request_from_dict
 
@@ -52,10 +51,6 @@ class Pipeline:
         self.events.append("closed")
 
 
-def closes(spider: ListSpider) -> None:
-    raise CloseSpider("callback")
-
-
 class Held:
     """Two sites with 20 requests each, of which one answers 503 (its next robots.txt request may be in
     flight), and the other is silent. When all are held, *act* is called."""
@@ -74,30 +69,19 @@ class Held:
 
 @pytest.mark.loop
 @pytest.mark.scrapy_api
-@pytest.mark.parametrize("reason", ["shutdown", "callback"])
 async def test_without_jobdir_they_are_given_up(
-    sites: Sites, reason: str, monkeypatch: pytest.MonkeyPatch
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Errbacks are called, with the reason, and what they yield reaches the pipelines."""
     monkeypatch.setattr(Pipeline, "events", [])
-    page = silent_until_open("page")
-    healthy = sites.add(robots=RULES, pages={"/close": page})
-
-    def close() -> None:
-        if reason == "shutdown":
-            deferred_from_coro(held.record.engine.stop_async())
-        else:
-            page.open()
-
-    held = Held(sites, close)
+    held = Held(sites, lambda: deferred_from_coro(held.record.engine.stop_async()))
     result = await crawl(
-        [*held.urls, *([healthy.url("/close")] if reason == "callback" else [])],
+        held.urls,
         {**SLOW, "ITEM_PIPELINES": {Pipeline: 1}},
-        on_page=closes,
         on_failure=lambda spider: [{"url": spider.errors[-1][0].url}],
         signal_handlers=held.record.handlers,
     )
-    assert result.reason == reason
+    assert result.reason == "shutdown"
     assert closing_took(result) < SECONDS
     errors = [result.failures[url] for url in held.urls]
     assert [type(error) for error in errors] == [RobotsUnreachable] * 40
