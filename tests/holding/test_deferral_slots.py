@@ -15,7 +15,6 @@ import pytest
 import scrapy
 from scrapy import Request
 from scrapy import signals as scrapy_signals
-from scrapy.core.scheduler import Scheduler
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.reactor import is_reactor_installed
 
@@ -219,15 +218,8 @@ async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
     assert left == [3, 2, 1, 0]
 
 
-class FullDisk(Scheduler):
-    """Takes no requests any more when `full`."""
-
-    full = False
-
-    def enqueue_request(self, request: Request) -> bool:
-        if self.full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().enqueue_request(request)
+def no_space(request: Request) -> bool:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 # Older Scrapy's disk queues leave files open.
@@ -239,8 +231,8 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     """With a JOBDIR whose file for held requests can't be opened: Scrapy's queue has to keep them. If
     its disk is full, they fail."""
     monkeypatch.setattr("scrapy_rep.storages.journal._THREAD_LOCK_SECONDS", 0.05)
-    gates = [silent_until_open() for _ in range(5)]
-    held = [sites.add(robots=gate).url("/x") for gate in gates]
+    gate = silent_until_open()
+    held = [sites.add(robots=gate).url("/x") for _ in range(5)]
     busy = silent_until_open("x")  # takes the only slot until the crawl ends
     other = sites.add(pages={"/busy": busy, "/": after(0.05, "x")})
     urls = [*held, other.url("/busy"), *[other.url(f"/?{number}") for number in range(20)]]
@@ -252,24 +244,20 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
         enqueued = record.engine.spider.crawler.stats.get_value("scheduler/enqueued")
         return set(held) <= set(record.deferred) and enqueued == len(urls)
 
-    def open_all() -> None:
-        for gate in gates:
-            gate.open()
-
     def stop() -> None:
         if len(record.resolved) == 5:  # they may leave, but there is no slot
-            record.engine._slot.scheduler.full = full
+            if full:
+                record.engine._slot.scheduler.enqueue_request = no_space
             record.close()
             busy.open()
 
     record.on_deferred = lambda _, count: (
-        as_soon_as(all_are_there, open_all) if count == 5 else None
+        as_soon_as(all_are_there, gate.open) if count == 5 else None
     )
     record.on_resolved = stop
     settings: dict[str, Any] = {
         "CONCURRENT_REQUESTS": 1,
         "JOBDIR": str(tmp_path),
-        "SCHEDULER": FullDisk,
         "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
         "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
         "REP_DEFER_GRACE": 0.01,
