@@ -31,6 +31,7 @@ from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import (
     RULES,
     answer,
@@ -317,24 +318,26 @@ async def test_what_a_proxy_can_not_do_is_no_fault_of_the_site(sites: Sites) -> 
     result.assert_clean()
 
 
-def pauses(errors: list[Exception | None], **settings: Any) -> list[float]:
-    """After each of these failures in a row (None: HTTP 503), without jitter."""
+def entries(errors: list[Exception | None], **settings: Any) -> list[Entry]:
+    """After each of these failures in a row (None: HTTP 503), each when it is due."""
     now = [1_800_000_000.0]
     origin = Origin.from_url("http://a.example/")
-    chosen = RepSettings(**settings)
     table = OriginTable(10, 10**6, lambda: now[0])
-    cache = RobotsCache(chosen, table, None, lambda: now[0])  # type: ignore[arg-type]
+    cache = RobotsCache(RepSettings(**settings), table, None, lambda: now[0])  # type: ignore[arg-type]
     found = []
     for error in errors:
         status = 503 if error is None else None
         reply = Answer(Outcome.UNREACHABLE, origin.robots_url, 0, status, error=error)
-        entry = cache._learn(origin, reply).entry
-        found.append(entry.next_attempt_at - now[0])
-        now[0] = entry.next_attempt_at
+        found.append(cache._learn(origin, reply).entry)
+        now[0] = found[-1].next_attempt_at
     return found
 
 
-PROXY, HTTP = ProxyError("it is down"), None
+def pauses(errors: list[Exception | None], **settings: Any) -> list[float]:
+    return [one.next_attempt_at - one.updated_at for one in entries(errors, **settings)]
+
+
+PROXY, HTTP, DEAD = ProxyError("it is down"), None, DownloadConnectionRefusedError("no")
 
 
 def test_proxies_and_sites_back_off_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,6 +349,11 @@ def test_proxies_and_sites_back_off_apart(monkeypatch: pytest.MonkeyPatch) -> No
     ]:
         assert pauses(errors) == pytest.approx(expected)
     assert max(pauses([PROXY], retry_delay=0.1)) <= 0.1, "never longer than sites"
+    # What counts for a host that is down for good; a proxy's failure says nothing about that.
+    dead = [one.dead_attempts for one in entries([DEAD, DEAD, PROXY, DEAD, HTTP, DEAD])]
+    assert dead == [1, 2, 2, 3, 0, 1]
+    monkeypatch.setattr("random.random", lambda: 1.0)
+    assert pauses([HTTP]) == pytest.approx([3.75])
 
 
 class Refusing:
