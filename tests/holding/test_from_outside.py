@@ -4,7 +4,7 @@ middleware, however long robots.txt takes. Each test compares the two, and chang
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,11 @@ SCRAPYS: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
 
 # robots.txt that is there at once, that takes a while, and that is down at first. Scrapy's own
 # middleware takes a failure for permission.
-ROBOTS = {"quick": RULES, "slow": after(0.7, RULES), "down": in_turn(503, 503, RULES)}
+ROBOTS: dict[str, Callable[[], Any]] = {
+    "quick": lambda: RULES,
+    "slow": lambda: after(0.7, RULES),
+    "down": lambda: in_turn(503, RULES),
+}
 
 
 async def both(
@@ -92,7 +96,7 @@ async def test_signals_idleness_and_stats(
     folders = ("ours", "scrapys")
     jobs = [{"JOBDIR": str(tmp_path / one)} if jobdir else {} for one in folders]
     """Also of duplicates, which the dupe filter sees once."""
-    site = sites.add(robots=ROBOTS[robots])
+    site = sites.add(robots=ROBOTS[robots]())
     ours, scrapys = await both(site, WatchedSpider, jobs, requests=urls(site, PAGES) * 2)
     assert ours.spider.seen == scrapys.spider.seen
     assert ours.spider.seen["request_dropped"] == PAGES
@@ -119,7 +123,7 @@ class QuotaSpider(WatchedSpider):
 
 @pytest.mark.parametrize("robots", ["slow", "down"])
 async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
-    for result in await both(sites.add(robots=ROBOTS[robots]), QuotaSpider):
+    for result in await both(sites.add(robots=ROBOTS[robots]()), QuotaSpider):
         assert len(result.responses) == PAGES
 
 
@@ -140,7 +144,7 @@ class PumpSpider(WatchedSpider):
 
 
 async def test_a_pump_sees_two_idles(sites: Sites) -> None:
-    for result in await both(sites.add(robots=ROBOTS["slow"]), PumpSpider):
+    for result in await both(sites.add(robots=ROBOTS["slow"]()), PumpSpider):
         assert result.spider.idles == [10, PAGES]
 
 
@@ -180,7 +184,7 @@ class LazySpider(WatchedSpider):
 
 async def test_a_lazy_start(sites: Sites) -> None:
     """It isn't kept from going on by requests that wait for robots.txt."""
-    for result in await both(sites.add(robots=ROBOTS["slow"]), LazySpider):
+    for result in await both(sites.add(robots=ROBOTS["slow"]()), LazySpider):
         assert len(result.responses) == PAGES
 
 
@@ -230,7 +234,7 @@ class Slotted:
 )
 async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: str) -> None:
     jobs = [{"SCHEDULER": scheduler}, {"SCHEDULER": scheduler}]
-    ours, scrapys = await both(sites.add(robots=ROBOTS[robots]), WatchedSpider, jobs)
+    ours, scrapys = await both(sites.add(robots=ROBOTS[robots]()), WatchedSpider, jobs)
     assert ours.spider.seen == scrapys.spider.seen
     assert len(ours.responses) == PAGES
     if scheduler is Slotted:
