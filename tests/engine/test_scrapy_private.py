@@ -55,15 +55,15 @@ async def test_what_is_reached_through_the_engine(sites: Sites, tmp_path: Path) 
     seen: list[Any] = []
 
     def look(engine: EngineAccess) -> None:
-        downloader = engine._engine.downloader
+        downloader = engine._crawler.engine.downloader
         assert isinstance(downloader, Downloader)
         seen.append(downloader.total_concurrency)
         with engine.extra_slot():
             seen.append(downloader.total_concurrency)
         seen.extend([downloader.total_concurrency, type(engine.scheduler), engine.paused])
-        engine._engine.pause()
+        engine._crawler.engine.pause()
         seen.append(engine.paused)
-        later(0.1, engine._engine.unpause)
+        later(0.1, engine._crawler.engine.unpause)
         assert vars(engine.http_cache).keys() >= {"storage", "policy"}
 
     cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
@@ -149,7 +149,7 @@ async def test_all_ways_to_close_are_one(sites: Sites) -> None:
                 events.clear()
                 result = await in_a_crawl(
                     sites,
-                    lambda engine, act=act: act(engine._engine),
+                    lambda engine, act=act: act(engine._crawler.engine),
                     {**settings, "SCHEDULER": WatchedScheduler},
                     signal_handlers={scrapy_signals.spider_opened: opened},
                 )
@@ -172,8 +172,8 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
         if len(spider.responses) == 1:
             engine = EngineAccess(spider.crawler)
             engine.before_closing(Stage.COMMAND, before)
-            _stop(engine._engine)
-            later(0.03, lambda: _async(engine._engine))
+            _stop(engine._crawler.engine)
+            later(0.03, lambda: _async(engine._crawler.engine))
 
     site = sites.add(pages={"/slow": after(0.05, "page")})
     result = await crawl(
@@ -221,17 +221,17 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
     def look(engine: EngineAccess) -> None:
         async def seeding() -> None:
             events.append("SEEDING")
-            engine.before_closing(Stage.COUNTING, step("late"))
+            engine.before_closing(Stage.HOLDING, step("late"))
 
         engine.before_closing(Stage.COMMAND, fail)
-        for stage in (Stage.COUNTING, Stage.HOLDING, Stage.COMMAND):
+        for stage in (Stage.HOLDING, Stage.COMMAND):
             EngineAccess(engine._crawler).before_closing(stage, step(stage.name))
         engine.before_closing(Stage.SEEDING, seeding)
-        _async(engine._engine)
+        _async(engine._crawler.engine)
 
     result = await in_a_crawl(sites, look)
     assert result.reason == "way"
-    assert events == ["COMMAND", "SEEDING", "HOLDING", "COUNTING", "late"]
+    assert events == ["COMMAND", "SEEDING", "HOLDING", "late"]
     [error] = [one.getMessage() for one in result.records if one.levelname == "ERROR"]
     assert error.startswith("Bug in scrapy-rep: the work before closing failed.")
 
@@ -258,7 +258,7 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
     def look(engine: EngineAccess) -> None:
         if closing:
             engine.before_closing(Stage.COMMAND, lambda: fail(engine))
-            _async(engine._engine)
+            _async(engine._crawler.engine)
         else:
             deferred_from_coro(fail(engine))
 
@@ -280,7 +280,7 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
     seen: list[Any] = []
 
     def look(engine: EngineAccess) -> None:
-        slots, [(key, slot)] = engine.slots, engine._engine.downloader.slots.items()
+        slots, [(key, slot)] = engine.slots, engine._crawler.engine.downloader.slots.items()
         assert type(slot) is scrapys.Slot
         assert 0 <= _clock() - slot.lastseen < 60
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
@@ -290,7 +290,7 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         assert not slots.slow("no such slot", "a", 5.0)
         seen.extend([slot.concurrency, slot.download_delay()])
         [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
-        new = engine._engine.downloader.slots[beside]
+        new = engine._crawler.engine.downloader.slots[beside]
         assert (new.concurrency, new.delay, getattr(new, _JITTER)) == own
         slots.slow(key, "a", 0.0)
         assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
@@ -322,7 +322,7 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
     """Scrapy removes a slot a minute after its last request."""
 
     def look(engine: EngineAccess) -> None:
-        slots, scrapys_own = engine.slots, engine._engine.downloader.slots
+        slots, scrapys_own = engine.slots, engine._crawler.engine.downloader.slots
         for number in range(300):
             scrapys_own[f"host{number}"] = scrapys.Slot(8, 0.0, 0)
             slots.slow(f"host{number}", "origin", 5.0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.engine import pause
+from scrapy_rep.engine import timers
 from scrapy_rep.engine.text import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import RobotsTxt
@@ -120,7 +120,7 @@ async def test_the_limit_of_the_project_holds(sites: Sites) -> None:
 def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The event loop has its turn after each step; how often it had."""
     turns = []
-    really = pause.work
+    really = timers.work
 
     def work(steps: Any) -> bool:
         turns.append(1)
@@ -128,9 +128,9 @@ def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     async def paused(seconds: float = 0) -> None:
         turns.append(1)
-        await pause.pause(seconds)
+        await timers.pause(seconds)
 
-    monkeypatch.setattr(pause, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(timers, "SLICE_SECONDS", -1.0)
     for module in (discovery, verifier):
         monkeypatch.setattr(module, "work", work)
     monkeypatch.setattr(seeding, "pause", paused)
@@ -158,7 +158,7 @@ async def test_what_is_read_at_once_is_written_in_slices(
 
     async def paused(seconds: float = 0) -> None:
         pauses.append(seconds)
-        await pause.pause(seconds)
+        await timers.pause(seconds)
 
     monkeypatch.setattr(loader, "pause", paused)
     site = sites.add(robots="Sitemap: /map.txt\n")
@@ -188,7 +188,7 @@ async def test_proof_is_looked_for_in_slices(sites: Sites, one_step_a_slice: lis
 
 
 def test_a_listing_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pause, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(timers, "SLICE_SECONDS", -1.0)
     values = [f"/{number}" for number in range(MAX_SITEMAPS + 10)]
     some = Listing("http://a.test/robots.txt", ["/0", "http://[", *values])
     steps = 1

@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import clean, counted, date, text_of
+from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.decision_log import Feed
 from scrapy_rep.reporting.record import OUTCOMES, Listener, Record
