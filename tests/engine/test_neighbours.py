@@ -1,19 +1,26 @@
-"""REP.md section 2: with Scrapy's other middlewares switched on, as a user would, the answer
-does not change."""
+"""REP.md section 2: with Scrapy's other middlewares switched on, as a user would, and with plugins and download
+handlers that people use, robots.txt is fetched and obeyed as ever. What is not installed is skipped."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import gzip
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.settings import default_settings
-from scrapy.utils.defer import ensure_awaitable
+from scrapy.utils.defer import ensure_awaitable, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
+from twisted.internet.defer import Deferred
 
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep import may_fetch
+from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import (
     RULES,
     Behaviour,
@@ -25,13 +32,18 @@ from tests.helpers.behaviours import (
     redirect,
     reset,
 )
-from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
-from tests.helpers.servers import Site, Sites
+from tests.helpers.crawling import (
+    ONE_ATTEMPT,
+    CrawlResult,
+    ListSpider,
+    captured_log,
+    crawl,
+    new_runner,
+)
+from tests.helpers.names import server_context
+from tests.helpers.report import CHROMIUM
+from tests.helpers.servers import Always, Connection, Hit, LoopThread, Site, Sites
 from tests.helpers.sitemaps import urlset
-
-
-def disallowed(result: CrawlResult, url: str) -> bool:
-    return isinstance(result.failure(url), RobotsDisallowed)
 
 
 class OnsiteSpider(ListSpider):
@@ -56,7 +68,7 @@ async def test_offsite_requests_ask_for_no_robots_txt_but_its_redirect_is_follow
         requests=[onsite.url("/private"), onsite.url("/x"), other.url("/x")],
         domains=["onsite.test"],
     )
-    assert disallowed(result, onsite.url("/private"))
+    assert result.disallowed(onsite.url("/private"))
     assert result.responses == {onsite.url("/x"): 200}
     assert offsite.count("/rules") == 1
     assert result.stat("offsite/filtered") == 1
@@ -78,8 +90,8 @@ async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) 
         },
     )
     result = await crawl([site.url(path) for path in ("/a", "/b", "/c", "/d")])
-    assert disallowed(result, site.url("/private"))
-    assert disallowed(result, other.url("/theirs"))
+    assert result.disallowed(site.url("/private"))
+    assert result.disallowed(other.url("/theirs"))
     assert result.responses == {other.url("/private"): 200}
     assert site.count("/private") == other.count("/theirs") == 0
     assert site.count("/robots.txt") == other.count("/robots.txt") == 1
@@ -94,7 +106,7 @@ async def test_proxy_of_the_project_is_used(sites: Sites, monkeypatch: pytest.Mo
     monkeypatch.setenv("http_proxy", proxy.url(""))
     monkeypatch.setenv("no_proxy", "")
     result = await crawl(["http://behind.test/private", "http://behind.test/x"])
-    assert disallowed(result, "http://behind.test/private")
+    assert result.disallowed("http://behind.test/private")
     assert result.status("http://behind.test/x") == 200
     assert [hit.target for hit in proxy.requests] == [
         "http://behind.test/robots.txt",
@@ -145,7 +157,7 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
         missing.url("/private"): 200,
     }
     for site in (plain, moved):
-        assert disallowed(result, site.url("/private"))
+        assert result.disallowed(site.url("/private"))
     for site in (busy, gone):
         assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
     assert [site.count("/robots.txt") for site in (plain, missing, busy, moved)] == [2, 1, 1, 1]
@@ -169,7 +181,7 @@ async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(sites: Sit
         [site.url("/private") for site in some], {"DOWNLOAD_FAIL_ON_DATALOSS": False}
     )
     for site in some:
-        assert disallowed(result, site.url("/private"))
+        assert result.disallowed(site.url("/private"))
     assert "data loss" not in result.log
     result.assert_clean()
     result = await crawl(some[0].url("/private"))
@@ -238,3 +250,204 @@ async def test_no_encoding_is_asked_for_that_cannot_be_decoded(
     site = sites.add(robots=RULES)
     await crawl([site.url("/x")])
     assert site.requests[0].header("Accept-Encoding") == "gzip, deflate"
+
+
+def tunnel_to(site: Site) -> Behaviour:
+    """Whatever is asked for by CONNECT, it is the way to one site."""
+
+    async def tunnel(hit: Hit, connection: Connection) -> None:
+        reader, writer = await asyncio.open_connection(site.host, site.port)
+        await connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+        async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                target.write(data)
+            target.close()
+
+        await asyncio.gather(pump(connection.reader, writer), pump(reader, connection.writer))
+        connection.open = False
+
+    return tunnel
+
+
+class Http2Site:
+    """Forbids /private, and answers everything else with a page."""
+
+    def __init__(self, thread: LoopThread, folder: Path) -> None:
+        self._thread = thread
+        self._context = server_context(folder)
+        self._context.set_alpn_protocols(["h2"])
+        self._host = Sites.new_host()
+        self.asked: list[str] = []
+
+        self._server = thread.run(
+            asyncio.start_server(self._serve, self._host, 0, ssl=self._context)
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        self._thread.loop.call_soon_threadsafe(self._server.close)
+
+    def url(self, path: str) -> str:
+        return f"https://{self._host}:{self._port}{path}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from h2.config import H2Configuration
+        from h2.connection import H2Connection
+        from h2.events import RequestReceived
+
+        h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        h2.initiate_connection()
+        writer.write(h2.data_to_send())
+        while data := await reader.read(65536):
+            for event in h2.receive_data(data):
+                if isinstance(event, RequestReceived):
+                    path = str(dict(event.headers)[":path"])
+                    self.asked.append(path)
+                    body = RULES.encode() if path == "/robots.txt" else b"a page"
+                    headers = [(":status", "200"), ("content-type", "text/plain")]
+                    h2.send_headers(event.stream_id, headers)
+                    h2.send_data(event.stream_id, body, end_stream=True)
+            writer.write(h2.data_to_send())
+        writer.close()
+
+
+def needs(module: str) -> pytest.MarkDecorator:
+    """Skipped where *module* is not installed."""
+    missing = find_spec(module) is None
+    return pytest.mark.skipif(missing, reason=f"{module} is not installed")
+
+
+def assert_obeys(result: CrawlResult, *sites: Site) -> None:
+    """Of each site a page was fetched, a forbidden one not, and robots.txt once."""
+    for site in sites:
+        assert result.status(site.url("/page")) == 200
+        assert result.disallowed(site.url("/private"))
+        assert site.count("/robots.txt") == 1
+        assert site.count("/private") == 0
+    result.assert_clean()
+
+
+def both(*sites: Site) -> list[str]:
+    return [site.url(path) for site in sites for path in ("/page", "/private")]
+
+
+# Download handlers
+
+
+def handlers(path: str) -> dict[str, Any]:
+    return {"DOWNLOAD_HANDLERS": {"http": path, "https": path}}
+
+
+@needs("h2")
+@needs("priority")
+@pytest.mark.needs_reactor
+async def test_http2_handler_fetches_and_obeys(tmp_path: Path, sites_thread: LoopThread) -> None:
+    with closing(Http2Site(sites_thread, tmp_path)) as site:
+        handler = {"https": "scrapy.core.downloader.handlers.http2.H2DownloadHandler"}
+        urls = [site.url("/page"), site.url("/private")]
+        result = await crawl(urls, {"DOWNLOAD_HANDLERS": handler})
+    assert result.responses == {urls[0]: 200}
+    assert result.disallowed(urls[1])
+    assert site.asked == ["/robots.txt", "/page"]
+    [response] = result.spider.responses
+    assert response.protocol == "h2"
+    result.assert_clean()
+
+
+async def test_connect_proxy_gets_its_password_for_robots_txt(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An https site, reached through a tunnel: the login is the proxy's alone."""
+    site, proxy = sites.add(robots=RULES, tls=True), sites.add()
+    proxy.pages = Always(tunnel_to(site))
+    monkeypatch.setenv("https_proxy", proxy.url("", user="me:secret"))
+    monkeypatch.setenv("no_proxy", "")
+    result = await crawl(both(site))
+    assert_obeys(result, site)
+    login = "Basic " + base64.b64encode(b"me:secret").decode()
+    assert {hit.method for hit in proxy.requests} == {"CONNECT"}
+    assert {hit.header("Proxy-Authorization") for hit in proxy.requests} == {login}
+    assert all(hit.header("Proxy-Authorization") is None for hit in site.requests)
+
+
+# Plugins
+
+
+@needs("scrapy_poet")
+@pytest.mark.scrapy_api
+async def test_scrapy_poet_pages_and_inline_requests_obey(sites: Sites) -> None:
+    from tests.helpers.pagesite import PoetSpider
+
+    site, other = sites.add(robots=RULES), sites.add(robots=RULES)
+    addons = {"scrapy_rep.Addon": 300, "scrapy_poet.Addon": 300}
+    inline = [other.url("/page"), other.url("/private")]
+    result = await crawl(PoetSpider, {"ADDONS": addons}, requests=both(site), inline=inline)
+    assert_obeys(result, site)
+    assert result.spider.items == [{"url": site.url("/page"), "inline": [200, None]}]
+    assert other.count("/robots.txt") == other.count("/page") == 1
+    assert other.count("/private") == 0
+
+
+@needs("scrapy_playwright")
+@pytest.mark.process
+@pytest.mark.needs_reactor
+async def test_playwright_pages_and_their_requests_obey(sites: Sites) -> None:
+    """robots.txt is fetched without the browser; what the page loads is asked for by
+    `PLAYWRIGHT_ABORT_REQUEST`, as docs/beyond-requests.md has it."""
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium: install Debian's package chromium")
+    other = sites.add(robots=RULES, pages={"/open.js": "", "/private/x.js": ""})
+    html = "".join(
+        f'<script src="{one}"></script>'
+        for one in ("/own.js", "/private/y.js", other.url("/open.js"), other.url("/private/x.js"))
+    )
+    site = sites.add(robots=RULES, pages={"/page": answer(html, type="text/html")})
+
+    class Browsing(ListSpider):
+        @classmethod
+        def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Browsing:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+
+            async def forbidden(request: Any) -> bool:
+                return not await may_fetch(crawler, request.url)
+
+            crawler.settings.set("PLAYWRIGHT_ABORT_REQUEST", forbidden, "spider")
+            return spider
+
+    handler = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
+    launch = {"executable_path": CHROMIUM, "args": ["--no-sandbox", "--no-proxy-server"]}
+    requests = [Request(url, meta={"playwright": True}) for url in both(site)]
+    result = await crawl(
+        Browsing, {**handlers(handler), "PLAYWRIGHT_LAUNCH_OPTIONS": launch}, requests=requests
+    )
+    assert_obeys(result, site)
+    assert site.count("/own.js") == other.count("/open.js") == other.count("/robots.txt") == 1
+    assert site.count("/private/y.js") == other.count("/private/x.js") == 0
+    assert result.stat("playwright/request_count/aborted") == 2
+    [fetch] = site.hits("/robots.txt")
+    assert "Sec-Fetch-Mode" not in dict(fetch.headers)
+
+
+# Several crawls
+
+
+@pytest.mark.scrapy_api
+async def test_two_crawls_in_one_process_keep_apart(sites: Sites) -> None:
+    """Each asks for robots.txt itself, and is its own agent."""
+    site = sites.add(robots="User-agent: one\nDisallow: /1\n\nUser-agent: two\nDisallow: /2\n")
+    runner = new_runner()
+    crawlers = [runner.create_crawler(ListSpider) for _ in range(2)]
+    for crawler, agent in zip(crawlers, ("one", "two"), strict=True):
+        crawler.settings.set("REP_USER_AGENT", agent, "cmdline")
+    urls = [site.url("/1"), site.url("/2")]
+    with captured_log() as records:
+        for running in [runner.crawl(crawler, requests=urls) for crawler in crawlers]:
+            await (maybe_deferred_to_future(running) if isinstance(running, Deferred) else running)
+    found = [
+        ({one.url for one in spider.responses}, {request.url for request, _ in spider.errors})
+        for spider in [crawler.spider for crawler in crawlers]
+    ]
+    assert found == [({urls[1]}, {urls[0]}), ({urls[0]}, {urls[1]})]
+    assert site.count("/robots.txt") == 2
+    assert not [one for one in records if one.levelname == "ERROR"]

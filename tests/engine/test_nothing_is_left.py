@@ -11,11 +11,11 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from scrapy import signals
-from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 from twisted.internet.defer import Deferred
@@ -47,12 +47,8 @@ Content-Usage: /no/ train-ai=n
 """
 
 
-class ItemSpider(ListSpider):
-    """Yields an item for each page."""
-
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        super().parse(response)
-        yield {"url": response.url}
+def item_of_page(spider: ListSpider) -> list[dict[str, str]]:
+    return [{"url": spider.responses[-1].url}]
 
 
 class Refuses:
@@ -104,21 +100,10 @@ def town(sites: Sites, tmp_path: Path, redis_server: RedisServer) -> Town:
     return Town(site, held, tmp_path, redis_server.url)
 
 
-class Crawled(NamedTuple):
+async def crawled(town: Town, number: int) -> SimpleNamespace:
     """What is known of a crawl that is over."""
-
-    crawler: weakref.ref[Any]
-    spider: weakref.ref[Any] | None
-    stats: dict[str, Any]
-    pages: set[str]
-    items: set[str]
-    failures: dict[str, type[BaseException]]
-    error: str
-
-
-async def crawled(town: Town, number: int) -> Crawled:
     runner = new_runner(town.settings(number))
-    crawler = runner.create_crawler(ItemSpider)
+    crawler = runner.create_crawler(ListSpider)
     gate = town.held[number].pages["/robots.txt"]
     assert isinstance(gate, Gate)
     items: set[str] = set()
@@ -126,9 +111,8 @@ async def crawled(town: Town, number: int) -> Crawled:
 
     def deferred() -> None:
         if number == STOPPED:
-            later(
-                0, lambda: deferred_from_coro(crawler.engine.close_spider_async(reason="shutdown"))
-            )
+            close = crawler.engine.close_spider_async
+            later(0, lambda: deferred_from_coro(close(reason="shutdown")))
         else:
             gate.open()
 
@@ -143,24 +127,24 @@ async def crawled(town: Town, number: int) -> Crawled:
     crawler.signals.connect(scraped, signals.item_scraped)
     error = ""
     try:
-        done = runner.crawl(crawler, requests=town.urls(number))
+        done = runner.crawl(crawler, requests=town.urls(number), on_page=item_of_page)
         await (maybe_deferred_to_future(done) if isinstance(done, Deferred) else done)
     except ValueError as raised:
         error = str(raised)
     gate.open()
     [spider] = spiders or [None]
-    return Crawled(
-        weakref.ref(crawler),
-        None if spider is None else weakref.ref(spider),
-        crawler.stats.get_stats() if crawler.stats else {},
-        {response.url for response in spider.responses} if spider else set(),
-        items,
-        {request.url: type(raised) for request, raised in spider.errors} if spider else {},
-        error,
+    return SimpleNamespace(
+        crawler=weakref.ref(crawler),
+        spider=None if spider is None else weakref.ref(spider),
+        stats=crawler.stats.get_stats() if crawler.stats else {},
+        pages={response.url for response in spider.responses} if spider else set(),
+        items=items,
+        failures={one.url: type(raised) for one, raised in spider.errors} if spider else {},
+        error=error,
     )
 
 
-def assert_all_features_worked(town: Town, number: int, found: Crawled) -> None:
+def assert_all_features_worked(town: Town, number: int, found: SimpleNamespace) -> None:
     stats = found.stats
     assert stats["finish_reason"] == "finished"
     pages = {town.site.url("/page"), town.site.url("/no/1"), town.held[number].url("/held")}

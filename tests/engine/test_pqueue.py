@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.core.downloader import Downloader
 from scrapy.pqueues import (
     DownloaderAwarePriorityQueue,
     DownloaderInterface,
@@ -20,11 +19,8 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep import BroadPriorityQueue
 from scrapy_rep.engine import pqueue
-from tests.helpers.behaviours import RULES
-from tests.helpers.crawling import crawl
-from tests.helpers.servers import Sites
 
-QUEUE = {"SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue"}
+pytestmark = pytest.mark.scrapy_api
 
 
 # All, and those beyond a few: some tests cross that number.
@@ -192,7 +188,6 @@ def test_a_memory_queue_of_the_project_gets_each_request() -> None:
     assert world.pop() == "a/1"
 
 
-@pytest.mark.scrapy_api
 @pytest.mark.usefixtures("many")
 def test_what_scrapys_queue_left_on_disk_goes_on(tmp_path: Path) -> None:
     """And the other way round."""
@@ -206,35 +201,3 @@ def test_what_scrapys_queue_left_on_disk_goes_on(tmp_path: Path) -> None:
     third = World(DownloaderAwarePriorityQueue, key, startprios=state)
     assert {third.pop(), third.pop()} == {"b/1", "b/2"}
     third.queue.close()
-
-
-# Older Scrapy's disk queues leave files open.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_crawl_goes_on_with_its_jobdir(sites: Sites, tmp_path: Path) -> None:
-    several = [sites.add(robots=RULES) for _ in range(3)]
-    wanted = [site.url(f"/{page}") for site in several for page in range(4)]
-    # Three of the seven may be robots.txt.
-    settings: dict[str, Any] = {**QUEUE, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 2}
-    settings["CLOSESPIDER_PAGECOUNT"] = 7
-    first = await crawl(wanted, settings)
-    second = await crawl([], {**settings, "CLOSESPIDER_PAGECOUNT": 0})
-    assert 0 < len(first.responses) < len(wanted)
-    assert set(first.responses) | set(second.responses) == set(wanted)
-    assert not set(first.responses) & set(second.responses)
-
-
-@pytest.mark.scrapy_api
-def test_names_of_scrapys_queue() -> None:
-    """What `BroadPriorityQueue` overrides or uses, of which only the settings are documented."""
-    world = World(DownloaderAwarePriorityQueue)
-    assert isinstance(world.queue._downloader_interface, DownloaderInterface)
-    world.push("a/1")
-    assert list(world.queue.pqueues) == ["a"]
-    assert world.queue._downloader_interface.stats(["a"]) == [(0, "a")]
-    assert world.queue._downloader_interface._active_downloads("a") == 0
-    assert callable(world.queue.pqfactory)
-    assert world.queue.downstream_queue_cls is FifoMemoryQueue
-    assert world.queue._start_queue_cls is None
-    world.pop()
-    assert world.queue._last_selected_slot == "a"
-    assert callable(Downloader.get_slot_key)

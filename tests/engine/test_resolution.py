@@ -11,6 +11,7 @@ from scrapy.exceptions import CannotResolveHostError
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
+from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.names import resolvers
 from tests.helpers.servers import Sites
@@ -54,12 +55,14 @@ def handler_settings(handler: str | None) -> dict[str, Any]:
 @pytest.mark.scrapy_api
 async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: str | None) -> None:
     settings = handler_settings(handler)
-    site = sites.add(name="shop.test")
+    site = sites.add(robots=RULES, name="shop.test")
     before = resolvers()
     lenient, strict = Watcher(lets=True), Watcher(lets=False)
     watch(lenient)
-    result = await crawl([site.url("/page")], {**settings, "REP_PRIVATE_HOSTS": True})
+    pages = [site.url("/page"), site.url("/private")]
+    result = await crawl(pages, {**settings, "REP_PRIVATE_HOSTS": True})
     assert result.status(site.url("/page")) == 200
+    assert result.disallowed(site.url("/private"))
     watch(strict)
     site.requests.clear()
     result = await crawl([site.url("/page")], {**settings, "ROBOTSTXT_OBEY": False})
@@ -86,7 +89,7 @@ async def test_look_ups_ask_as_well(sites: Sites) -> None:
     assert await look_up("shop.test") == [site.host]
 
 
-async def test_who_takes_our_place_does_not_turn_us_off(sites: Sites) -> None:
+async def test_who_takes_our_place_or_is_gone_does_not_turn_others_off(sites: Sites) -> None:
     if not is_reactor_installed():
         pytest.skip("needs Twisted's reactor")
     from twisted.internet import reactor
@@ -101,11 +104,6 @@ async def test_who_takes_our_place_does_not_turn_us_off(sites: Sites) -> None:
     assert await look_up("shop.test") == []
     unwatch(watcher)
     assert reactor.nameResolver is before
-
-
-async def test_a_crawl_that_is_gone_is_not_asked(sites: Sites) -> None:
-    sites.add(name="shop.test")
-    watcher = Watcher(lets=False)
     watch(watcher)
-    del watcher
+    del watcher  # with its crawl
     assert len(await look_up("shop.test")) == 1

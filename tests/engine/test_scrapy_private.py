@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,14 +18,15 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response, XmlResponse
 from scrapy.settings import Settings
+from scrapy.signalmanager import SignalManager
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
-from scrapy_rep.engine.access import _JITTER, META_KEY, EngineAccess, _clock
+from scrapy_rep.engine.access import _JITTER, META_KEY, EngineAccess, Listener, _clock
 from scrapy_rep.engine.lifecycle import Stage
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import a_while, later, urls
+from tests.helpers.held import a_while, assert_no_errors, later, silent_until_open, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
@@ -35,22 +37,21 @@ PRIVATE = {"_slot", "total_concurrency", "enqueue_scrape", "scraper", "downloade
 
 
 async def in_a_crawl(
-    sites: Sites, look: Callable[[EngineAccess], object], settings: dict[str, Any] | None = None
+    sites: Sites,
+    look: Callable[[EngineAccess], object],
+    settings: dict[str, Any] | None = None,
+    **more: Any,
 ) -> CrawlResult:
     """A crawl of a page, in whose callback *look* is called."""
 
-    class Looking(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            look(EngineAccess(self.crawler))
+    def on_page(spider: Spider) -> None:
+        look(EngineAccess(spider.crawler))
 
-    result = await crawl(Looking, settings, requests=[sites.add().url("/x")])
-    assert not [one for one in result.records if one.levelname == "ERROR"]
-    return result
+    return await crawl([sites.add().url("/x")], settings, on_page=on_page, **more)
 
 
-async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
-    """The total concurrency, the scheduler, and whether the crawl is paused."""
+async def test_what_is_reached_through_the_engine(sites: Sites, tmp_path: Path) -> None:
+    """The total concurrency, the scheduler, whether the crawl is paused, and what the HTTP cache has."""
     seen: list[Any] = []
 
     def look(engine: EngineAccess) -> None:
@@ -63,31 +64,28 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
         engine._crawler.engine.pause()
         seen.append(engine.paused)
         later(0.1, engine._crawler.engine.unpause)
+        assert vars(engine.http_cache).keys() >= {"storage", "policy"}
 
-    await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5})
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    assert_no_errors(await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5, **cache}))
     assert seen == [5, 6, 5, Scheduler, False, True]
 
 
-async def test_total_concurrency_is_what_limits(sites: Sites) -> None:
-    """Raised in the middle of a crawl, at once more pages are fetched at a time."""
-    site = sites.add(pages={f"/page{number}": after(0.1, "page") for number in range(8)})
-    active: list[int] = []
+async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> None:
+    """By `Scheduler.dqs`, which is set aside for a moment."""
+    url = sites.add().url("/from-disk")
 
-    class Raising(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            self.crawler.engine.downloader.total_concurrency = 6  # type: ignore[union-attr]
+    def look(engine: EngineAccess) -> None:
+        queues = engine.scheduler.dqs
+        assert queues is not None
+        if engine._crawler.stats.get_value("scheduler/enqueued") == 1:  # type: ignore[union-attr]
+            engine.crawl(Request(url))
+        assert engine.scheduler.dqs is queues
 
-    def reached(request: Request, spider: Spider) -> None:
-        active.append(len(spider.crawler.engine.downloader.active))  # type: ignore[union-attr]
-
-    await crawl(
-        Raising,
-        {"CONCURRENT_REQUESTS": 2},
-        requests=[site.url("/first"), *urls(site, 8)],
-        signal_handlers={scrapy_signals.request_reached_downloader: reached},
-    )
-    assert max(active) == 6
+    result = await in_a_crawl(sites, look, {"JOBDIR": str(tmp_path)})
+    assert result.stat("scheduler/enqueued/memory") == result.stat("scheduler/enqueued/disk") == 1
+    assert len(result.responses) == 2
+    assert_no_errors(result)
 
 
 def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
@@ -132,15 +130,6 @@ WAYS: dict[str, tuple[Callable[[Any], object], dict[str, Any], str]] = {
 @pytest.mark.loop
 async def test_all_ways_to_close_are_one(sites: Sites) -> None:
     """`before_closing` is called once, before the scheduler is closed."""
-    with every_row() as row:
-        for name, way in WAYS.items():
-            with row(name):
-                await closed_once(sites, *way)
-
-
-async def closed_once(
-    sites: Sites, act: Callable[[Any], object], settings: dict[str, Any], reason: str
-) -> None:
     events: list[str] = []
 
     class WatchedScheduler(Scheduler):
@@ -154,19 +143,18 @@ async def closed_once(
     def opened(spider: Spider) -> None:
         EngineAccess(spider.crawler).before_closing(Stage.COMMAND, before)
 
-    class Closing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            act(self.crawler.engine)
-
-    result = await crawl(
-        Closing,
-        {**settings, "SCHEDULER": WatchedScheduler},
-        requests=[sites.add().url("/x")],
-        signal_handlers={scrapy_signals.spider_opened: opened},
-    )
-    assert result.reason == reason
-    assert events == ["before", "scheduler closed"]
+    with every_row() as row:
+        for name, (act, settings, reason) in WAYS.items():
+            with row(name):
+                events.clear()
+                result = await in_a_crawl(
+                    sites,
+                    lambda engine, act=act: act(engine._crawler.engine),
+                    {**settings, "SCHEDULER": WatchedScheduler},
+                    signal_handlers={scrapy_signals.spider_opened: opened},
+                )
+                assert result.reason == reason
+                assert events == ["before", "scheduler closed"]
 
 
 @pytest.mark.loop
@@ -180,19 +168,17 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
         await a_while(0.1)
         events.append("done")
 
-    class Closing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            if response.url.endswith("/x"):
-                EngineAccess(self.crawler).before_closing(Stage.COMMAND, before)
-                _stop(self.crawler.engine)
-                later(0.03, lambda: _async(self.crawler.engine))
+    def on_page(spider: ListSpider) -> None:
+        if len(spider.responses) == 1:
+            engine = EngineAccess(spider.crawler)
+            engine.before_closing(Stage.COMMAND, before)
+            _stop(engine._crawler.engine)
+            later(0.03, lambda: _async(engine._crawler.engine))
 
+    site = sites.add(pages={"/slow": after(0.05, "page")})
     result = await crawl(
-        Closing,
-        requests=[
-            sites.add(pages={"/slow": after(0.05, "page")}).url(path) for path in ("/x", "/slow")
-        ],
+        [site.url("/x"), site.url("/slow")],
+        on_page=on_page,
         signal_handlers={
             scrapy_signals.spider_idle: lambda: events.append("idle"),
             scrapy_signals.spider_closed: lambda reason: events.append(reason),
@@ -200,22 +186,19 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
     )
     assert events == ["before", "done", "shutdown"]
     assert result.reason == "shutdown"
-    assert not [one for one in result.records if one.levelname == "ERROR"]
+    assert_no_errors(result)
 
 
 async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Sites) -> None:
     """CLOSESPIDER_PAGECOUNT would be exceeded: as Scrapy's own test of it says."""
     site = sites.add()
 
-    class Closing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            if response.url.endswith("/page1"):
-                EngineAccess(self.crawler).before_closing(Stage.COMMAND, lambda: a_while(0.1))
-                _async(self.crawler.engine)
+    def on_page(spider: ListSpider) -> None:
+        if len(spider.responses) == 2:
+            EngineAccess(spider.crawler).before_closing(Stage.COMMAND, lambda: a_while(0.1))
+            _async(spider.crawler.engine)
 
-    settings = {"CONCURRENT_REQUESTS": 1}
-    result = await crawl(Closing, settings, requests=urls(site, 9))
+    result = await crawl(urls(site, 9), {"CONCURRENT_REQUESTS": 1}, on_page=on_page)
     assert result.reason == "way"
     assert len(site.pages_asked) <= 3  # one was under way
 
@@ -235,22 +218,18 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
     async def fail() -> None:
         raise ValueError("a bug")
 
-    class Closing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            engine = EngineAccess(self.crawler)
+    def look(engine: EngineAccess) -> None:
+        async def seeding() -> None:
+            events.append("SEEDING")
+            engine.before_closing(Stage.HOLDING, step("late"))
 
-            async def seeding() -> None:
-                events.append("SEEDING")
-                engine.before_closing(Stage.HOLDING, step("late"))
+        engine.before_closing(Stage.COMMAND, fail)
+        for stage in (Stage.HOLDING, Stage.COMMAND):
+            EngineAccess(engine._crawler).before_closing(stage, step(stage.name))
+        engine.before_closing(Stage.SEEDING, seeding)
+        _async(engine._crawler.engine)
 
-            engine.before_closing(Stage.COMMAND, fail)
-            for stage in (Stage.HOLDING, Stage.COMMAND):
-                EngineAccess(self.crawler).before_closing(stage, step(stage.name))
-            engine.before_closing(Stage.SEEDING, seeding)
-            _async(self.crawler.engine)
-
-    result = await crawl(Closing, requests=[sites.add().url("/x")])
+    result = await in_a_crawl(sites, look)
     assert result.reason == "way"
     assert events == ["COMMAND", "SEEDING", "HOLDING", "late"]
     [error] = [one.getMessage() for one in result.records if one.levelname == "ERROR"]
@@ -260,48 +239,40 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
 # Failing a request
 
 
+class Product(Request):
+    """A request with an argument of its own, which Request.replace() doesn't know."""
+
+    def __init__(self, url: str, product: int, **options: Any) -> None:
+        super().__init__(url, **options)
+        self.product = product
+
+
 @pytest.mark.parametrize("closing", [False, True])
 async def test_failing_a_request(sites: Sites, closing: bool) -> None:
     """Its errback is called, and what that yields is handled, also while the crawl is closed."""
 
-    class Failing(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            engine = EngineAccess(self.crawler)
-            error, request = IgnoreRequest("why"), self.recorded("http://other.example/")
+    async def fail(engine: EngineAccess) -> None:
+        request = Product("http://other.example/", 1, errback=engine._crawler.spider.failed)  # type: ignore[union-attr]
+        await maybe_deferred_to_future(engine.fail(request, IgnoreRequest("why")))
 
-            async def before() -> None:
-                await maybe_deferred_to_future(engine.fail(request, error))
+    def look(engine: EngineAccess) -> None:
+        if closing:
+            engine.before_closing(Stage.COMMAND, lambda: fail(engine))
+            _async(engine._crawler.engine)
+        else:
+            deferred_from_coro(fail(engine))
 
-            if closing:
-                engine.before_closing(Stage.COMMAND, before)
-                _async(engine._crawler.engine)
-            else:
-                engine.fail(request, error)
+    def on_failure(spider: ListSpider) -> Any:
+        request, error = spider.errors[-1]
+        yield {"message": str(error), "product": request.product}  # type: ignore[attr-defined]
 
-        def failed(self, failure: Any) -> Any:
-            super().failed(failure)
-            yield {"message": str(failure.value)}
-
-    result = await crawl(Failing, requests=[sites.add().url("/x")])
+    result = await in_a_crawl(sites, look, on_failure=on_failure)
     assert list(result.failures) == ["http://other.example/"]
-    assert result.spider.items == [{"message": "why"}]
+    assert result.spider.items == [{"message": "why", "product": 1}]
     assert result.reason == ("way" if closing else "finished")
 
 
 # The rest
-
-
-async def test_storage_and_policy_of_the_http_cache(sites: Sites, tmp_path: Path) -> None:
-    seen: list[Any] = []
-
-    def look(engine: EngineAccess) -> None:
-        seen.append(engine.http_cache and vars(engine.http_cache).keys() >= {"storage", "policy"})
-
-    await in_a_crawl(sites, look)
-    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    await in_a_crawl(sites, look, settings)
-    assert seen == [None, True]
 
 
 async def test_slots_can_be_slowed_down(sites: Sites) -> None:
@@ -324,33 +295,27 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         slots.slow(key, "a", 0.0)
         assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
 
-    await in_a_crawl(sites, look)
+    assert_no_errors(await in_a_crawl(sites, look))
     assert seen == [1, 0.01]
 
 
 async def test_full_slots_are_told_apart(sites: Sites) -> None:
     """By ``Slot.active`` and ``Slot.concurrency``: a request to a full one would queue, and be one of
     CONCURRENT_REQUESTS all the while."""
-    seen: dict[str, list[bool]] = {}
+    seen: list[list[bool]] = []
+    answers = silent_until_open("page")
 
-    class Looking(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            slots = EngineAccess(self.crawler).slots
-            asked = Request(two.url("/x"))
-            beside = asked.replace(meta={META_KEY: "beside"})
-            other = Request("http://other.example/")
-            seen[response.url] = [slots.is_full(one, []) for one in (asked, beside, other)]
+    def on_page(spider: ListSpider) -> None:
+        slots, asked = EngineAccess(spider.crawler).slots, Request(two.url("/x"))
+        beside = asked.replace(meta={META_KEY: "beside"})
+        some = (asked, beside, Request("http://other.example/"))
+        seen.append([slots.is_full(one, []) for one in some])
+        answers.open()
 
-    two = sites.add(pages={f"/page{number}": after(0.15, "page") for number in range(2)})
-    one = sites.add(pages={"/quick": after(0.05, "page")})
-    await crawl(
-        Looking,
-        {"CONCURRENT_REQUESTS_PER_DOMAIN": 2},
-        requests=[*urls(two, 2), one.url("/quick")],
-    )
-    assert seen[one.url("/quick")] == [True, False, False]
-    assert seen[[url for url in seen if url != one.url("/quick")][-1]] == [False] * 3
+    two = sites.add(pages={f"/page{number}": answers for number in range(2)})
+    wanted = [*urls(two, 2), sites.add(pages={"/": after(0.1, "page")}).url("/")]
+    await crawl(wanted, {"CONCURRENT_REQUESTS_PER_DOMAIN": 2}, on_page=on_page)
+    assert (seen[0], seen[-1]) == ([True, False, False], [False] * 3)
 
 
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
@@ -388,3 +353,54 @@ def test_bodies_can_be_dropped() -> None:
         response = kind("http://a.test/", body=b"<urlset/>" * 1000)
         EngineAccess.drop_body(response)
         assert response.body == b""
+
+
+SIGNAL, OTHER = object(), object()
+
+
+@pytest.mark.loop
+async def test_a_listener_hears_only_while_it_is_wanted() -> None:
+    """And it takes no other handler along that is called after it."""
+    crawler: Any = SimpleNamespace(spider=None)
+    signals = crawler.signals = SignalManager(crawler)
+    heard: list[int] = []
+    seen: list[int] = []
+
+    def hear(number: int) -> None:
+        heard.append(number)
+        if number == 3:
+            listener.end()
+
+    def other(number: int) -> None:
+        seen.append(number)
+
+    def send(number: int, signal: object = SIGNAL) -> None:
+        signals.send_catch_log(signal, number=number)
+
+    listener = Listener(crawler, {SIGNAL: hear, OTHER: hear})
+    listener.end()  # of no effect
+    send(0)
+    listener.begin()
+    signals.connect(other, SIGNAL)
+    listener.begin()
+    send(1)
+    send(2, OTHER)
+    send(3)
+    await a_while(0)
+    send(4)
+    listener.begin()
+    listener.end()
+    listener.begin()  # before it has left
+    await a_while(0)
+    send(5)
+    listener.end()
+    listener.end()
+    await a_while(0)
+    send(6)
+    send(7, OTHER)
+    listener.begin()
+    send(8)
+    assert heard == [1, 2, 3, 5, 8]
+    assert seen == [1, 3, 4, 5, 6, 8]
+    listener.end()
+    await a_while(0)

@@ -20,6 +20,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 from scrapy_rep import RepMiddleware
+from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.servers import Site
 
 AGENT = "testbot"
@@ -53,13 +54,24 @@ _SERVERS = ("sites", "ftp")
 
 
 class ListSpider(Spider):
-    """Requests what it is given and records what becomes of it."""
+    """Requests what it is given and records what becomes of it.
+
+    :param on_page: called with the spider after each response; *on_failure* after each failure. What they
+        return (requests, say) the callback returns
+    """
 
     name = "list"
     dont_filter = True
 
-    def __init__(self, requests: Iterable[str | Request] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        requests: Iterable[str | Request] = (),
+        on_page: Callable[[Any], Any] = lambda spider: None,
+        on_failure: Callable[[Any], Any] = lambda spider: None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.on_page, self.on_failure = on_page, on_failure
         self.requests = list(requests)
         self.responses: list[Response] = []
         self.errors: list[tuple[Request, BaseException]] = []
@@ -79,9 +91,11 @@ class ListSpider(Spider):
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         self.responses.append(response)
+        return self.on_page(self)
 
     def failed(self, failure: Any) -> Any:
         self.errors.append((failure.request, failure.value))
+        return self.on_failure(self)
 
 
 class CrawlResult:
@@ -112,6 +126,9 @@ class CrawlResult:
 
     def failure(self, url: str) -> BaseException | None:
         return self.failures.get(Request(url).url)
+
+    def disallowed(self, url: str) -> bool:
+        return isinstance(self.failure(url), RobotsDisallowed)
 
     def stat(self, name: str) -> Any:
         return self.stats.get(name, 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from tests.helpers.crawling import CrawlResult
 
@@ -49,6 +50,28 @@ def summary(result: CrawlResult) -> list[str]:
         else:
             whole.append(line)
     return whole
+
+
+@contextmanager
+def at_line(name: str, words: str, then: Callable[[], object]) -> Iterator[list[str]]:
+    """Call *then* when the logger *name* says *words*.
+
+    :returns: the lines that did
+    """
+    seen: list[str] = []
+
+    def look(record: logging.LogRecord) -> bool:
+        if words in record.getMessage():
+            seen.append(record.getMessage())
+            then()
+        return True
+
+    logger = logging.getLogger(name)
+    logger.addFilter(look)
+    try:
+        yield seen
+    finally:
+        logger.removeFilter(look)
 
 
 EVIL = {

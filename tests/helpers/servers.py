@@ -181,6 +181,16 @@ class Site:
         return Hit(method, target, headers, await reader.readexactly(length))
 
 
+class Always(dict[str, Behaviour]):
+    """For `Site.pages`: whatever is asked for is answered alike."""
+
+    def __init__(self, behaviour: Behaviour | str | int) -> None:
+        self.behaviour = as_behaviour(behaviour)
+
+    def get(self, path: str, default: Any = None) -> Behaviour:  # type: ignore[override]
+        return self.behaviour
+
+
 class Sites:
     """The sites of one test. `close()` ends all of them."""
 

@@ -1,31 +1,206 @@
-"""REP.md section 4, "deferred": requests of an unreachable origin are held, and come back when
-an answer comes. In real crawls."""
+"""REP.md section 4, "deferred": requests of an unreachable origin are held, and come back when an answer comes;
+under JOBDIR over several runs; and paused crawls. In real crawls."""
 
 from __future__ import annotations
 
-import logging
+import sqlite3
+import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy.signals import response_received
+from scrapy import Request, Spider
+from scrapy import signals as scrapy_signals
 
-import scrapy_rep
+from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.helpers.behaviours import RULES, after, in_turn
-from tests.helpers.crawling import crawl
+from tests.helpers.behaviours import RULES, after, in_turn, silence
+from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
     Gate,
     Record,
+    as_soon_as,
     assert_clean,
+    assert_no_errors,
     assert_nothing_dropped,
+    later,
     origin_of,
     silent_until_open,
     urls,
 )
-from tests.helpers.log import lines
+from tests.helpers.log import at_line, lines
 from tests.helpers.servers import Sites
+
+pytestmark = pytest.mark.slow
+
+
+def rows(directory: Path) -> int:
+    """How many requests an ended run left on disk."""
+    db = sqlite3.connect(directory / "rep-held.sqlite")
+    (count,) = db.execute("SELECT count(*) FROM held").fetchone()
+    db.close()
+    return int(count)
+
+
+async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_path: Path) -> None:
+    """Also the one that is next, and has no download slot so far."""
+    busy, robots = silent_until_open("x"), silent_until_open()
+    site = sites.add(robots=robots, pages={f"/page{number}": busy for number in range(10)})
+    record = Record()
+
+    def all_wait() -> bool:
+        return record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0) == 10
+
+    def stop() -> None:
+        middleware: Any = record.engine.spider.crawler.get_downloader_middleware(RepMiddleware)
+        record.close()
+        as_soon_as(lambda: middleware._deferral.closing, busy.open)
+
+    def reached(request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            as_soon_as(all_wait, robots.open)
+        else:
+            later(0.1, stop)
+
+    record.handlers[scrapy_signals.request_reached_downloader] = reached
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+    result = await record.crawl(urls(site, 10), **settings, REP_DEFER_GRACE=NEVER)
+    assert len(result.responses) == 1
+    assert "rep/handed_back" not in result.stats
+    assert rows(tmp_path) == 9
+    result = await crawl([], settings)
+    assert len(result.responses) == 9
+    assert_clean(result)
+
+
+async def test_given_up_but_kept(sites: Sites, tmp_path: Path) -> None:
+    """REP_DEFER_MAX_WAIT ends the wait in this run; the next one waits anew."""
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_MAX_WAIT": 0.2}
+    for _ in range(2):
+        result = await crawl([] if _ else urls(site, 5), settings)
+        assert len(result.failures) == result.stat("rep/given_up") == 5
+        assert rows(tmp_path) == 5
+        assert_clean(result)
+    site.set("/robots.txt", RULES)
+    # That may be less than it takes to start and to ask.
+    result = await crawl([], {**settings, "REP_DEFER_MAX_WAIT": NEVER})
+    assert set(result.responses) == set(urls(site, 5))
+    assert rows(tmp_path) == 0
+    assert_clean(result)
+
+
+async def test_waiting_goes_on_in_the_next_run(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 60 seconds in the first run, it is more than 50 in the second already; what lies
+    between the runs does not count."""
+    passed = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
+    monkeypatch.setattr("scrapy_rep.holding.held_origins.time", clock)
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}
+    record = Record()
+
+    def wait_and_close() -> None:
+        nonlocal passed
+        passed += 60
+        later(0.1, record.close)
+
+    record.on_deferred = lambda _, count: later(0.1, wait_and_close) if count == 5 else None
+    for limit, reason in ((1000, "enough"), (90, "enough"), (50, "finished")):
+        result = await record.crawl(
+            urls(site, 5) if limit == 1000 else [], **settings, REP_DEFER_MAX_WAIT=limit
+        )
+        assert result.reason == reason
+        assert len(result.failures) == (5 if limit == 50 else 0)
+        assert_no_errors(result)
+        passed += 1000
+        record = Record()
+        # Enough to tell that nothing was given up at once.
+        record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 3 else None
+
+
+class RenamedSpider(ListSpider):
+    """Its callback has another name than in the run before."""
+
+    def parse_renamed(self, response: Any) -> None:
+        self.responses.append(response)
+
+    def recorded(self, request: str | Request) -> Request:
+        return super().recorded(request).replace(callback=self.parse_renamed)
+
+
+async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> None:
+    """The spider has changed: one warning counts those whose callback is gone, the others are
+    fetched."""
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path)}
+    record = Record(on_deferred=lambda _, count: record.close() if count % 20 == 0 else None)
+    for spider, paths in ((RenamedSpider, "/gone"), (ListSpider, "/there")):
+        wanted = urls(site, 20, paths)
+        await record.crawl(spider, requests=wanted, **settings)
+    assert rows(tmp_path) == 40
+
+    site.set("/robots.txt", RULES)
+    result = await crawl([], settings)
+    assert set(result.responses) == set(urls(site, 20, "/there"))
+    [line] = lines(result, "parse_renamed", level="WARNING")
+    assert "20 held requests could not be read" in line
+    assert result.stats["rep/held"] == 0
+
+
+async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path: Path) -> None:
+    gate = Gate(503, RULES)
+    busy, silent = sites.add(robots=gate), sites.add(robots=silence())
+    counts: list[list[int]] = []
+
+    def look() -> None:
+        counts.append([site.robots_fetches for site in (busy, silent)])
+
+    def pause(spider: Spider, count: int) -> None:
+        if count == 30:
+            record.engine.pause()
+            # What was asked for before ends, or times out, during the pause.
+            as_soon_as(lambda: not record.engine.downloader.active, paused)
+
+    def paused() -> None:
+        look()
+        later(0.4, unpause)
+
+    def unpause() -> None:
+        look()
+        gate.open()
+        silent.set("/robots.txt", RULES)
+        record.engine.unpause()
+
+    record = Record(on_deferred=pause)
+    result = await record.crawl(
+        [*urls(busy, 15), *urls(silent, 15)],
+        REP_RETRY_MAX_DELAY=0.1,
+        REP_DEFER_GRACE=0.1,
+        REP_DOWNLOAD_TIMEOUT=0.25,
+        JOBDIR=str(tmp_path),
+    )
+    assert counts[0] == counts[1]
+    assert len(result.responses) == 30
+    assert record.dropped == []
+    assert_clean(result)
+
+
+async def test_objects_in_memory_are_the_same_objects(sites: Sites) -> None:
+    """Without JOBDIR there is no copying: a request may carry what can't be copied."""
+    site, things = sites.add(robots=in_turn(503, RULES)), [object(), lambda: None]
+    request = Request(site.url("/x"), meta={"things": things}, cb_kwargs={"things": things})
+    record = Record()
+    result = await record.crawl([request])
+    [response] = result.spider.responses
+    assert response.meta["things"] is response.cb_kwargs["things"] is things
+    assert record.deferred == [request.url]
+    assert_clean(result)
 
 
 @pytest.mark.loop
@@ -35,7 +210,13 @@ async def test_unreachable_for_a_while(sites: Sites) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
     wanted = urls(site, 60)
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 60 else None)
+
+    def look(spider: Any, count: int) -> None:
+        if count == 60:
+            told.extend(spider.crawler.get_downloader_middleware(RepMiddleware).held())
+            gate.open()
+
+    record, told = Record(on_deferred=look), list[dict[str, Any]]()
     result = await record.crawl(wanted)
     assert sorted(result.responses) == sorted(record.deferred) == sorted(wanted)
     assert sorted(site.pages_asked) == sorted(url.removeprefix(site.url("")) for url in wanted)
@@ -50,19 +231,10 @@ async def test_unreachable_for_a_while(sites: Sites) -> None:
     assert record.origins == {origin_of(site)}
     assert await record.concurrency() == [16, 16]
     assert_clean(result)
-
-
-async def test_silent_at_first(sites: Sites) -> None:
-    """The one request for robots.txt, answered long after the grace, lets all of them go."""
-    robots = silent_until_open()
-    site = sites.add(robots=robots)
-    record = Record(on_deferred=lambda _, count: robots.open() if count == 50 else None)
-    result = await record.crawl(urls(site, 50), REP_DEFER_GRACE=0.1)
-    assert len(result.responses) == 50
-    assert record.released == record.deferred
-    assert site.count("/robots.txt") == 1
-    assert_nothing_dropped(result, record)
-    assert_clean(result)
+    [one] = told  # as a console sees it
+    assert (one["origin"], one["requests"], one["error"]) == (origin_of(site), 60, "HTTP 503")
+    assert one["attempts"] >= 1 and 0 <= one["held_seconds"] < 60
+    assert one["next_attempt_at"].endswith("Z") and one["unreachable_since"].endswith("Z")
 
 
 async def test_answer_within_the_grace(sites: Sites) -> None:
@@ -77,53 +249,22 @@ async def test_answer_within_the_grace(sites: Sites) -> None:
     assert_clean(result)
 
 
-async def test_each_origin_has_a_clock_of_its_own(sites: Sites) -> None:
-    """One is back at once, one a little later; of one host, but of two origins."""
-    first, back = sites.add(robots=in_turn(503, RULES)), Gate(503, RULES)
-    second = sites.add(robots=back, host=first.host)
-    record = Record()
-    record.handlers[response_received] = lambda: (
-        back.open() if len(first.requests) == 2 + 5 else None
-    )
-    wanted = [*urls(first, 5), *urls(second, 5)]
-    result = await record.crawl(wanted)
-    assert len(result.responses) == 10
-    assert first.count("/robots.txt") == 2
-    fetched = [
-        [hit.time for hit in site.requests if "page" in hit.path] for site in (first, second)
-    ]
-    assert max(fetched[0]) < min(fetched[1])
-    assert_clean(result)
-
-
 async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Sites) -> None:
     silent = silent_until_open()
     several = [sites.add(robots=in_turn(503, 503, silent)) for _ in range(3)]
     several.append(sites.add(robots=silent))
-    begun: list[logging.LogRecord] = []
 
     def look(*_: object) -> None:
         """Answer when all that is to be said is said: who is answered sooner gets no lines."""
         if len(begun) == len(several) and len(record.deferred) == 40:
             silent.open()
 
-    def see(line: logging.LogRecord) -> bool:
-        if line.getMessage().startswith("Holding requests to"):
-            begun.append(line)
-            look()
-        return True
-
     record = Record(on_deferred=look)
-    logger = logging.getLogger("scrapy_rep.holding")
-    logger.addFilter(see)
-    try:
-        result = await crawl(
+    with at_line("scrapy_rep.holding", "Holding requests to", look) as begun:
+        result = await record.crawl(
             [url for site in several for url in urls(site, 10)],
-            {**DEFER, "REP_DEFER_GRACE": 0.2},  # a status comes sooner, on slow machines too
-            signal_handlers=record.handlers,
+            REP_DEFER_GRACE=0.2,  # a status comes sooner, on slow machines too
         )
-    finally:
-        logger.removeFilter(see)
     for site in several:
         ours = lines(result, f"equests to {origin_of(site)}")
         assert len(ours) == 2, ours
@@ -136,6 +277,7 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
     # Beside these there is the news of the first failure, once an origin that failed.
     idle = lines(result, "Nothing left to do but wait: ")
     assert len(lines(result)) - len(idle) == 4 * 2 + 3
+    assert result.stat("rep/deferred/unreachable") == 30
     assert_clean(result)
 
 
@@ -176,26 +318,3 @@ async def test_an_answer_that_must_not_be_kept(sites: Sites, tmp_path: Any) -> N
     assert result.stats["rep/held"] == 0
     assert_nothing_dropped(result, record)
     assert_clean(result)
-
-
-async def test_a_console_asks_a_running_crawl_what_it_holds(sites: Sites) -> None:
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    seen: list[list[dict[str, Any]]] = []
-
-    def deferred(spider: Any, **_: Any) -> None:
-        middleware = spider.crawler.get_downloader_middleware(scrapy_rep.RepMiddleware)
-        seen.append(middleware.held())
-        if len(seen) == 3:
-            gate.open()
-
-    result = await crawl(
-        urls(site, 3), DEFER, signal_handlers={scrapy_rep.signals.request_deferred: deferred}
-    )
-    result.assert_clean()
-    [held] = seen[-1]
-    assert (held["origin"], held["requests"], held["error"]) == (site.url(""), 3, "HTTP 503")
-    assert 0 <= held["held_seconds"] < 60
-    assert held["next_attempt_at"].endswith("Z")
-    assert held["unreachable_since"].endswith("Z")
-    assert held["attempts"] == 1

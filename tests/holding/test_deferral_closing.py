@@ -1,19 +1,23 @@
-"""A crawl that is closed while requests are held, or wait for a first answer: soon, and with nothing
-lost."""
+"""A crawl that is closed while requests are held, or wait for a first answer: soon, and with nothing lost. A
+scheduler that outlives the process gets them back."""
 
 from __future__ import annotations
 
+import pickle
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scrapy import Request, Spider
-from scrapy.exceptions import CloseSpider
-from scrapy.http import Response
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.helpers.behaviours import RULES, silence
+from tests.helpers.behaviours import RULES, after, in_turn, silence
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
@@ -24,8 +28,8 @@ from tests.helpers.held import (
     assert_clean,
     assert_no_errors,
     later,
+    silent_until_open,
     urls,
-    when_open,
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
@@ -47,19 +51,6 @@ class Pipeline:
         self.events.append("closed")
 
 
-class ItemSpider(ListSpider):
-    """Each failure is an item; a page /close closes the spider."""
-
-    def parse(self, response: Response, **kwargs: Any) -> None:
-        super().parse(response, **kwargs)
-        if response.url.endswith("/close"):
-            raise CloseSpider("callback")
-
-    def failed(self, failure: Any) -> Any:
-        super().failed(failure)
-        yield {"url": failure.request.url}
-
-
 class Held:
     """Two sites with 20 requests each, of which one answers 503 (its next robots.txt request may be in
     flight), and the other is silent. When all are held, *act* is called."""
@@ -78,29 +69,19 @@ class Held:
 
 @pytest.mark.loop
 @pytest.mark.scrapy_api
-@pytest.mark.parametrize("reason", ["shutdown", "callback"])
 async def test_without_jobdir_they_are_given_up(
-    sites: Sites, reason: str, monkeypatch: pytest.MonkeyPatch
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Errbacks are called, with the reason, and what they yield reaches the pipelines."""
     monkeypatch.setattr(Pipeline, "events", [])
-    page = Gate(404, "page")
-    healthy = sites.add(robots=RULES, pages={"/close": when_open(page, "page")})
-
-    def close() -> None:
-        if reason == "shutdown":
-            deferred_from_coro(held.record.engine.stop_async())
-        else:
-            page.open()
-
-    held = Held(sites, close)
+    held = Held(sites, lambda: deferred_from_coro(held.record.engine.stop_async()))
     result = await crawl(
-        ItemSpider,
+        held.urls,
         {**SLOW, "ITEM_PIPELINES": {Pipeline: 1}},
-        requests=[*held.urls, *([healthy.url("/close")] if reason == "callback" else [])],
+        on_failure=lambda spider: [{"url": spider.errors[-1][0].url}],
         signal_handlers=held.record.handlers,
     )
-    assert result.reason == reason
+    assert result.reason == "shutdown"
     assert closing_took(result) < SECONDS
     errors = [result.failures[url] for url in held.urls]
     assert [type(error) for error in errors] == [RobotsUnreachable] * 40
@@ -151,8 +132,7 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
 ) -> None:
     """They wait for a first answer, which says that the host is down, while a page takes the only slot
     until the crawl ends."""
-    busy = Gate("x", "x")
-    busy.before = when_open(busy, "x")
+    busy = silent_until_open("x")
     page = Request(
         sites.add(pages={"/busy": busy}).url("/busy"), meta={"dont_obey_robotstxt": True}
     )
@@ -172,38 +152,6 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
     if jobdir:
         ends |= set((await crawl([], settings)).failures)
     assert ends == set(wanted)
-
-
-async def test_closing_by_page_count_is_quick_despite_silent_hosts(sites: Sites) -> None:
-    """What is closed by an answer to robots.txt itself: this one counts as a page, as ever."""
-    silent, healthy = sites.add(robots=silence()), sites.add(robots=RULES)
-    result = await crawl(
-        [*urls(silent, 10), healthy.url("/x")],
-        {**SLOW, "REP_DEFER_GRACE": 0.1, "CLOSESPIDER_PAGECOUNT": 2},
-    )
-    assert result.reason == "closespider_pagecount"
-    assert closing_took(result) < SECONDS
-    assert set(result.failures) >= set(urls(silent, 8))
-    assert_no_errors(result)
-
-
-async def test_many_robots_txt_in_flight(sites: Sites, tmp_path: Path) -> None:
-    """Silent ones, some of which have not even been asked for."""
-    several = [sites.add(robots=silence()) for _ in range(30)]
-    wanted = [site.url(path) for path in ("/a", "/b") for site in several]
-    record = Record(on_deferred=lambda _, count: record.close() if count == 60 else None)
-    settings = {**SLOW, "CONCURRENT_REQUESTS": 8, "REP_DEFER_GRACE": 0.1, "JOBDIR": str(tmp_path)}
-    result = await record.crawl(wanted, **settings)
-    assert result.reason == "enough"
-    assert closing_took(result) < SECONDS
-    assert result.failures == {}
-    assert await record.concurrency() == [8, 8]
-    assert_no_errors(result)
-    for site in several:
-        site.set("/robots.txt", RULES)
-    result = await crawl([], settings)
-    assert set(result.responses) == set(wanted)
-    assert all(site.count("/a") == site.count("/b") == 1 for site in several)
 
 
 @pytest.mark.loop
@@ -280,3 +228,170 @@ async def test_unserialisable_requests_are_given_up(
     assert set(result.failures) == set(wanted)
     assert result.stats["rep/held"] == 0
     assert_no_errors(result)
+
+
+class SharedScheduler(BaseScheduler):
+    """A queue elsewhere, as those on a server are: requests go there as bytes."""
+
+    queue: list[bytes] = []
+    seen: set[bytes] = set()
+    broken = False
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+        self.spider: Spider | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> SharedScheduler:
+        return cls(crawler)
+
+    def open(self, spider: Spider) -> None:
+        self.spider = spider
+
+    def has_pending_requests(self) -> bool:
+        return bool(self.queue)
+
+    def enqueue_request(self, request: Request) -> bool:
+        if self.broken:
+            raise ConnectionError("the queue's server is gone")
+        fingerprint = self.crawler.request_fingerprinter.fingerprint(request)
+        if not request.dont_filter and fingerprint in self.seen:
+            return False
+        self.seen.add(fingerprint)
+        self.queue.append(pickle.dumps(request.to_dict(spider=self.spider)))
+        return True
+
+    def next_request(self) -> Request | None:
+        if not self.queue:
+            return None
+        data = pickle.loads(self.queue.pop(0))  # noqa: S301 (pickled above)
+        return request_from_dict(data, spider=self.spider)
+
+
+class Persistent(SharedScheduler):
+    persist = True
+
+
+class Forgetful(SharedScheduler):
+    persist = False
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SharedScheduler, "queue", [])
+    monkeypatch.setattr(SharedScheduler, "seen", set())
+    monkeypatch.setattr(SharedScheduler, "broken", False)
+
+
+class Once(ListSpider):
+    """Its requests are filtered."""
+
+    dont_filter = False
+
+
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
+async def test_a_shared_queue_gets_held_requests_back_at_the_end(
+    sites: Sites, scheduler: type
+) -> None:
+    """Also what waits for a first answer. The next crawl goes on with it, as the user made it."""
+    busy, silent = sites.add(robots=503), sites.add(robots=silence())
+    wanted = [*urls(busy, 20), *urls(silent, 20)]
+
+    def close(_: Spider, count: int) -> None:
+        if count == 20:
+            as_soon_as(lambda: len(scheduler.seen) == 40 and not scheduler.queue, record.close)
+
+    record = Record(on_deferred=close)
+    result = await record.crawl(
+        Once, requests=wanted, **SLOW, SCHEDULER=scheduler, REP_DEFER_GRACE=30
+    )
+    assert result.reason == "enough"
+    assert closing_took(result) < SECONDS
+    assert result.failures == result.responses == {}
+    assert result.stats["rep/held"] == 0
+    assert "rep/given_up" not in result.stats
+    assert len(scheduler.queue) == 40
+    assert_no_errors(result)
+
+    # Held once more on arrival, for a while.
+    gate = Gate(503, RULES)
+    for site in (busy, silent):
+        site.set("/robots.txt", gate)
+    again = Record(on_deferred=lambda _, count: gate.open() if count == 40 else None)
+    result = await again.crawl(Once, requests=wanted, **SLOW, SCHEDULER=scheduler)
+    assert set(result.responses) == set(wanted)
+    assert all(site.count(f"/page{n}") == 1 for site in (busy, silent) for n in range(20))
+    assert sorted(again.dropped) == sorted(wanted)
+    for response in result.spider.responses:
+        assert response.request.dont_filter is False
+        assert "_rep_held" not in response.meta
+    assert_clean(result)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_those_handed_back_wait_on(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    """REP_DEFER_MAX_WAIT counts from when they were first held, whether they are held at once or wait
+    for a first answer before."""
+    passed = 0.0
+    clock = SimpleNamespace(time=lambda: time.time() + passed)
+    monkeypatch.setattr("scrapy_rep.holding.handing_back.time", clock)
+    site = sites.add(robots=503 if answers else silence())
+    wanted = urls(site, 5)
+    settings = {
+        **SLOW,
+        "SCHEDULER": Persistent,
+        "REP_DEFER_GRACE": 0.1,
+        "REP_DEFER_MAX_WAIT": 90,
+        "REP_DOWNLOAD_TIMEOUT": 0.5,  # how long the last attempt may take
+    }
+
+    def close(spider: Spider, count: int) -> None:
+        if count == 5 and passed < 90:  # the last run ends by itself, at once
+            later(0.1, record.close)
+
+    for reason in ("enough", "enough", "finished"):
+        record = Record(on_deferred=close)
+        result = await record.crawl(Once, requests=[] if passed else wanted, **settings)
+        assert result.reason == reason
+        assert result.stat("rep/deferred") == 5
+        assert set(result.failures) == (set() if reason == "enough" else set(wanted))
+        assert_no_errors(result)
+        passed += 60
+
+
+async def test_what_finds_no_room_after_a_failure_goes_back(sites: Sites) -> None:
+    """They waited for a first answer, which is none: others may fetch them, or there is room later."""
+    site = sites.add(robots=in_turn(after(0.3, 503), RULES))
+    wanted = urls(site, 10)
+    settings = {**SLOW, "SCHEDULER": Persistent, "REP_DEFER_MAX_REQUESTS": 3, "REP_DEFER_GRACE": 30}
+    record = Record()
+    result = await record.crawl(Once, requests=wanted, **settings)
+    assert set(result.responses) == set(wanted)
+    assert result.stats["rep/held/max"] <= 3
+    assert_clean(result)
+
+
+@pytest.mark.parametrize("scheduler", [Forgetful, Persistent])
+async def test_given_up_where_the_queue_does_not_outlive(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, scheduler: type
+) -> None:
+    """Or is gone: the crawl is closed all the same, and nothing is lost without a word."""
+    site = sites.add(robots=503)
+
+    def close(_: Spider, count: int) -> None:
+        if count == 20:
+            monkeypatch.setattr(SharedScheduler, "broken", scheduler is Persistent)
+            record.close()
+
+    record = Record(on_deferred=close)
+    result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=scheduler)
+    assert result.reason == "enough"
+    assert set(result.failures) == set(urls(site, 20))
+    assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+    assert all(request.dont_filter is False for request, _ in result.spider.errors)
+    assert scheduler.queue == []  # type: ignore[attr-defined]
+    if scheduler is Forgetful:
+        assert_no_errors(result)

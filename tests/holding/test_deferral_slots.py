@@ -15,17 +15,13 @@ import pytest
 import scrapy
 from scrapy import Request
 from scrapy import signals as scrapy_signals
-from scrapy.core.scheduler import Scheduler
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn
-from tests.helpers.crawling import crawl
 from tests.helpers.held import (
-    DEFER,
     NEVER,
-    Gate,
     Record,
     as_soon_as,
     assert_clean,
@@ -68,6 +64,7 @@ async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: flo
     assert_clean(result)
 
 
+@pytest.mark.scrapy_api
 async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
     """16 robots.txt are awaited by many requests; only when all pages of a healthy site have been
     fetched do the answers come."""
@@ -75,21 +72,15 @@ async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
     silent, healthy = [sites.add(robots=robots) for _ in range(16)], sites.add(robots=RULES)
     wanted = urls(healthy, 30)
 
-    def page() -> None:
-        if len(healthy.pages_asked) == 30:
-            robots.open()
-
     record = Record()
-    record.handlers[scrapy_signals.response_received] = page
-    result = await crawl(
-        # The first is there so that the healthy one is asked too: 16 fetches are all that may run.
-        [
-            wanted[0],
-            *(site.url(path) for path in ("/a", "/b", "/c") for site in silent),
-            *wanted[1:],
-        ],
-        {**DEFER, "CONCURRENT_REQUESTS": 4, "REP_DEFER_GRACE": 0.1, "REP_DOWNLOAD_TIMEOUT": NEVER},
-        signal_handlers=record.handlers,
+    # The first is there so that the healthy one is asked too: 16 fetches are all that may run.
+    others = [site.url(path) for path in ("/a", "/b", "/c") for site in silent]
+    result = await record.crawl(
+        [wanted[0], *others, *wanted[1:]],
+        on_page=lambda _: robots.open() if len(healthy.pages_asked) == 30 else None,
+        CONCURRENT_REQUESTS=4,
+        REP_DEFER_GRACE=0.1,
+        REP_DOWNLOAD_TIMEOUT=NEVER,
     )
     assert len(result.responses) == 16 * 3 + 30
     assert all(site.count("/robots.txt") == 1 for site in silent)
@@ -112,15 +103,11 @@ async def test_no_more_pages_at_a_time_than_slots(sites: Sites) -> None:
         sites.add(robots=after(0.02, RULES), pages={"/x": after(0.03, "x")}) for _ in range(20)
     ]
     record = Record()
-    result = await crawl(
-        [site.url("/x") for site in several],
-        {**DEFER, "CONCURRENT_REQUESTS": 2},
-        signal_handlers={
-            **record.handlers,
-            scrapy_signals.request_reached_downloader: lambda request: change(request, 1),
-            scrapy_signals.request_left_downloader: lambda request: change(request, -1),
-        },
-    )
+    record.handlers |= {
+        scrapy_signals.request_reached_downloader: lambda request: change(request, 1),
+        scrapy_signals.request_left_downloader: lambda request: change(request, -1),
+    }
+    result = await record.crawl([site.url("/x") for site in several], CONCURRENT_REQUESTS=2)
     assert most == 2
     assert len(result.responses) == 20
     assert_nothing_dropped(result, record)
@@ -182,34 +169,20 @@ async def test_requests_that_wait_for_first_answers_are_limited(sites: Sites) ->
     assert len(result.responses) == 12
 
 
-@pytest.mark.needs_reactor(
-    reason="one robots.txt is fetched at a time, and those of new origins go first"
-)
-@pytest.mark.usefixtures("in_time")
 async def test_a_released_request_is_next(sites: Sites) -> None:
-    """Though 40 hosts wait, whose requests were made before."""
-    held = sites.add(robots=in_turn(503, RULES)).url("/x")
-    others = [sites.add(robots=404, pages={"/x": after(0.01, "x")}).url("/x") for _ in range(40)]
+    """Though pages of another site, which were asked for before, wait in the scheduler."""
+    other = sites.add(pages={f"/page{number}": after(0.02, "x") for number in range(60)})
+    held, record = sites.add(robots=in_turn(503, RULES)).url("/x"), Record()
     reached: list[str] = []
-    record = Record()
 
     def request_reached_downloader(request: Request) -> None:
-        if request.url.endswith("/x"):
+        if not request.url.endswith("/robots.txt"):
             reached.append(request.url)
 
-    settings: dict[str, Any] = {
-        **DEFER,
-        "CONCURRENT_REQUESTS": 1,
-        "SCHEDULER_PRIORITY_QUEUE": "scrapy_rep.BroadPriorityQueue",
-    }
-    handlers = {
-        **record.handlers,
-        scrapy_signals.request_reached_downloader: request_reached_downloader,
-    }
-    result = await crawl([held, *others], settings, signal_handlers=handlers)
-    assert sorted(reached) == sorted([held, *others])
+    record.handlers[scrapy_signals.request_reached_downloader] = request_reached_downloader
+    result = await record.crawl([held, *urls(other, 60)], CONCURRENT_REQUESTS=1)
     assert record.released == [held]
-    assert reached.index(held) < 30
+    assert reached.index(held) < 50
     assert_nothing_dropped(result, record)
     assert_clean(result)
 
@@ -217,8 +190,7 @@ async def test_a_released_request_is_next(sites: Sites) -> None:
 async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
     """They may all leave when their download slot, which a page has, is free again; the answers for the
     most urgent ones came last."""
-    busy = Gate("x", "x")
-    busy.before = when_open(busy, "x")
+    busy = silent_until_open("x")
     urls = [sites.add(robots=after(0.05 * n, RULES)).url(f"/{n}") for n in range(4)]
     requests = [
         Request(url, priority=number, meta={"download_slot": "one"})
@@ -239,15 +211,8 @@ async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
     assert left == [3, 2, 1, 0]
 
 
-class FullDisk(Scheduler):
-    """Takes no requests any more when `full`."""
-
-    full = False
-
-    def enqueue_request(self, request: Request) -> bool:
-        if self.full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().enqueue_request(request)
+def no_space(request: Request) -> bool:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 # Older Scrapy's disk queues leave files open.
@@ -259,10 +224,9 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     """With a JOBDIR whose file for held requests can't be opened: Scrapy's queue has to keep them. If
     its disk is full, they fail."""
     monkeypatch.setattr("scrapy_rep.storages.journal._THREAD_LOCK_SECONDS", 0.05)
-    gates = [silent_until_open() for _ in range(5)]
-    held = [sites.add(robots=gate).url("/x") for gate in gates]
-    busy = Gate("x", "x")
-    busy.before = when_open(busy, "x")  # takes the only slot until the crawl ends
+    gate = silent_until_open()
+    held = [sites.add(robots=gate).url("/x") for _ in range(5)]
+    busy = silent_until_open("x")  # takes the only slot until the crawl ends
     other = sites.add(pages={"/busy": busy, "/": after(0.05, "x")})
     urls = [*held, other.url("/busy"), *[other.url(f"/?{number}") for number in range(20)]]
     never_held = {"dont_obey_robotstxt": True}
@@ -273,25 +237,20 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
         enqueued = record.engine.spider.crawler.stats.get_value("scheduler/enqueued")
         return set(held) <= set(record.deferred) and enqueued == len(urls)
 
-    def open_all() -> None:
-        for gate in gates:
-            gate.open()
-
     def stop() -> None:
         if len(record.resolved) == 5:  # they may leave, but there is no slot
-            record.engine._slot.scheduler.full = full
+            if full:
+                record.engine._slot.scheduler.enqueue_request = no_space
             record.close()
             busy.open()
 
     record.on_deferred = lambda _, count: (
-        as_soon_as(all_are_there, open_all) if count == 5 else None
+        as_soon_as(all_are_there, gate.open) if count == 5 else None
     )
     record.on_resolved = stop
     settings: dict[str, Any] = {
-        **DEFER,
         "CONCURRENT_REQUESTS": 1,
         "JOBDIR": str(tmp_path),
-        "SCHEDULER": FullDisk,
         "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
         "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
         "REP_DEFER_GRACE": 0.01,
@@ -305,6 +264,6 @@ async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     assert bool(first.failures) == full
     assert first.stat("rep/given_up") == len(first.failures)
     assert all(isinstance(one, RobotsUnreachable) for one in first.failures.values())
-    second = await crawl([], settings)
+    second = await record.crawl([], **settings)
     ends = [*first.responses, *first.failures, *second.responses]
     assert sorted(ends) == sorted(urls)

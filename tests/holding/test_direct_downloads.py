@@ -18,9 +18,8 @@ from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, redirect, silence
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import (
-    DEFER,
     NEVER,
     Gate,
     InlineSpider,
@@ -32,23 +31,7 @@ from tests.helpers.held import (
     urls,
 )
 from tests.helpers.log import lines
-from tests.helpers.recorded import counting, passed
 from tests.helpers.servers import Sites
-
-PIPELINE = {"scrapy.pipelines.files.FilesPipeline": 1}
-
-
-class FilesSpider(ListSpider):
-    """An item for each page, with the files that belong to it."""
-
-    def __init__(self, files: list[str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.files = files
-
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        self.responses.append(response)
-        number = response.url.rpartition("/page")[2]
-        yield {"file_urls": [url.replace("#", number) for url in self.files], "files": []}
 
 
 async def crawl_files(
@@ -58,15 +41,18 @@ async def crawl_files(
     record: Record | None = None,
     **settings: Any,
 ) -> CrawlResult:
-    result = await crawl(
-        FilesSpider,
-        {**DEFER, **settings, "ITEM_PIPELINES": PIPELINE, "FILES_STORE": str(tmp_path)},
-        requests=pages or ["data:,start"],
-        files=files,
-        signal_handlers=record.handlers if record else None,
-    )
-    result.assert_clean()
-    return result
+    """An item for each page, with the files that belong to it."""
+
+    def item(spider: Any) -> list[dict[str, Any]]:
+        number = spider.responses[-1].url.rpartition("/page")[2]
+        return [{"file_urls": [url.replace("#", number) for url in files], "files": []}]
+
+    pipeline = {
+        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+        "FILES_STORE": str(tmp_path),
+    }
+    record = record or Record()
+    return await record.crawl(pages or ["data:,start"], on_page=item, **settings, **pipeline)
 
 
 def warnings(result: CrawlResult) -> list[str]:
@@ -96,69 +82,47 @@ async def test_inline_downloads_obey(sites: Sites) -> None:
     result.assert_clean()
 
 
-@pytest.mark.scrapy_api
-async def test_files_pipeline_obeys(sites: Sites, tmp_path: Path) -> None:
-    page, files = sites.add(robots=RULES), sites.add(robots=after(0.1, RULES))
-    busy, refused = sites.add(robots=503), sites.refused()
-    wanted = [page.url("/private"), page.url("/x"), files.url("/private"), files.url("/x")]
-    wanted += [busy.url("/x"), f"{refused}/x"]
-    result = await crawl_files(tmp_path, wanted, [page.url("/start")], REP_UNREACHABLE="drop")
-    [item] = result.spider.items
-    assert {one["url"] for one in item["files"]} == {page.url("/x"), files.url("/x")}
-    assert page.count("/private") == files.count("/private") == busy.count("/x") == 0
-    assert [site.count("/robots.txt") for site in (page, files, busy)] == [1, 1, 1]
-    assert result.stat("robotstxt/forbidden") == result.stat("rep/unreachable/dropped") == 2
-
-
-async def test_files_on_a_silent_host(sites: Sites, tmp_path: Path) -> None:
-    """Thirty pages, each with a file there: all are fetched before it is known what came of its
-    robots.txt."""
-    robots = silent_until_open(503)
-    silent, pages = sites.add(robots=robots), sites.add(robots=RULES)
-    record = Record()
-
-    def page() -> None:
-        if len(pages.pages_asked) == 30:
-            robots.open()
-
-    record.handlers[scrapy_signals.response_received] = page
-    never = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER, "REP_DOWNLOAD_TIMEOUT": 60}
-    wanted, files = urls(pages, 30), [silent.url("/file-#")]
-    result = await crawl_files(tmp_path, files, wanted, record, CONCURRENT_REQUESTS=4, **never)
+async def test_files_that_wait_leave_the_slots_to_pages(sites: Sites, tmp_path: Path) -> None:
+    """Thirty pages, each with files on two silent hosts, of which one has failed once: all are fetched before
+    it is known what came of robots.txt."""
+    robots, pages, record = silent_until_open(503), sites.add(robots=RULES), Record()
+    silent = [sites.add(robots=robots), sites.add(robots=in_turn(503, robots))]
+    record.handlers[scrapy_signals.response_received] = lambda: (
+        robots.open() if len(pages.pages_asked) == 30 else None
+    )
+    files = [site.url("/file-#") for site in silent]
+    settings = {"CONCURRENT_REQUESTS": 4, "REP_RETRY_MAX_DELAY": 0.1, "REP_DOWNLOAD_TIMEOUT": 60}
+    result = await crawl_files(tmp_path, files, urls(pages, 30), record, **settings)
     assert len(result.responses) == 30
     assert [item["files"] for item in result.spider.items] == [[]] * 30
-    assert silent.count("/robots.txt") == 1
-    assert silent.pages_asked == []
-    assert result.stat("rep/unreachable/dropped") == len(warnings(result)) == 30
+    assert [site.pages_asked for site in silent] == [[], []]
+    assert result.stat("rep/unreachable/dropped") == len(warnings(result)) == 60
     assert await record.concurrency() == [4, 4]
+    result.assert_clean()
 
 
+@pytest.mark.scrapy_api
 async def test_files_wait_until_robots_txt_is_asked_for_once_more(
     sites: Sites, tmp_path: Path
 ) -> None:
-    site, record = sites.add(robots=in_turn(503, RULES)), Record()
-    wanted = [site.url("/a"), site.url("/b"), site.url("/private")]
-    result = await crawl_files(tmp_path, wanted, record=record)
+    """Each that fails then is a warning."""
+    back, down, record = sites.add(robots=in_turn(503, RULES)), sites.add(robots=503), Record()
+    wanted = [site.url(path) for site in (back, down) for path in ("/a", "/b")]
+    # Long enough for all to hear of the first failure before the second attempt is due.
+    times = {"REP_RETRY_DELAY": 0.4, "REP_RETRY_MAX_DELAY": 0.4}
+    result = await crawl_files(tmp_path, [back.url("/private"), *wanted], record=record, **times)
     [item] = result.spider.items
     assert [one["url"] for one in item["files"]] == wanted[:2]
-    assert site.count("/robots.txt") == 2
-    assert result.stat("rep/unreachable/dropped") == 0
-    assert result.stat("robotstxt/forbidden") == 1
-    assert warnings(result) == []
-    assert await record.concurrency() == [16, 16]
-
-
-async def test_each_file_that_fails_is_a_warning(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=503)
-    wanted = [site.url("/a"), site.url("/b")]
-    # Long enough for both to hear of the first failure before the second attempt is due.
-    result = await crawl_files(tmp_path, wanted, REP_RETRY_DELAY=0.4, REP_RETRY_MAX_DELAY=0.4)
     assert sorted(warnings(result)) == [
-        f"Not downloading {url}: robots.txt unreachable (asked 2 times): HTTP 503" for url in wanted
+        f"Not downloading {url}: robots.txt unreachable (asked 2 times): HTTP 503"
+        for url in wanted[2:]
     ]
-    assert site.count("/robots.txt") == 2
-    assert site.pages_asked == []
+    assert [site.count("/robots.txt") for site in (back, down)] == [2, 2]
+    assert down.pages_asked == record.deferred == []
     assert result.stat("rep/unreachable/dropped") == 2
+    assert result.stat("robotstxt/forbidden") == 1
+    assert await record.concurrency() == [16, 16]
+    result.assert_clean()
 
 
 @pytest.mark.parametrize(
@@ -175,46 +139,19 @@ async def test_files_wait_no_longer_than_the_timeout(
     [told] = warnings(result)
     assert told.startswith(f"Not downloading {site.url('/a')}: robots.txt unreachable")
     assert site.tried_once("/robots.txt") if asked == 1 else site.count("/robots.txt") == asked
+    result.assert_clean()
 
 
 async def test_a_stop_does_not_wait_for_files_that_wait(sites: Sites, tmp_path: Path) -> None:
     site, record = sites.add(robots=503), Record()
     record.on_resolved = lambda: later(0.1, record.close)
     times = {"REP_RETRY_DELAY": 50, "REP_RETRY_MAX_DELAY": 50, "REP_DOWNLOAD_TIMEOUT": 90}
-    result = await record.crawl(
-        FilesSpider,
-        requests=["data:,start"],
-        files=[site.url("/a")],
-        **times,
-        ITEM_PIPELINES=PIPELINE,
-        FILES_STORE=str(tmp_path),
-    )
+    result = await crawl_files(tmp_path, [site.url("/a")], record=record, **times)
     assert result.reason == "enough"
     assert result.stats["elapsed_time_seconds"] < 30
     assert warnings(result) == [
         f"Not downloading {site.url('/a')}: robots.txt unreachable: the crawl is ending"
     ]
-
-
-async def test_a_direct_download_fails_when_robots_txt_is_unreachable(sites: Sites) -> None:
-    """The first when that is known, the others at once: it is not asked for again."""
-    down, record = sites.add(robots=silence()), Record()
-    times = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER, "REP_DOWNLOAD_TIMEOUT": 0.3}
-    result = await crawl(
-        InlineSpider,
-        counting(REP_DEFER_GRACE=0.1, **times),
-        requests=["data:,start"],
-        inline=urls(down, 4),
-        signal_handlers=record.handlers,
-    )
-    outcomes = result.spider.outcomes
-    assert [type(error) for error in outcomes] == [RobotsUnreachable] * 4
-    assert {error.attempts for error in outcomes} == {1}
-    assert result.stat("rep/unreachable/dropped") == 4
-    assert down.count("/robots.txt") == 1
-    assert record.deferred == []
-    assert await record.concurrency() == [16, 16]
-    assert_clean(result)
 
 
 async def test_fails_while_others_are_held(sites: Sites) -> None:
@@ -229,19 +166,13 @@ async def test_fails_while_others_are_held(sites: Sites) -> None:
                 await a_while(0.01)
             gate.open()
 
-    result = await crawl(
-        Spider,
-        counting(),
-        requests=[*urls(down, 5), "data:,start"],
-        inline=[down.url("/inline")],
-        signal_handlers=record.handlers,
-    )
+    wanted = [*urls(down, 5), "data:,start"]
+    result = await record.crawl(Spider, requests=wanted, inline=[down.url("/inline")])
     # Its own pages download inline too, when they come: robots.txt is known then.
     unreachable, *others = result.spider.outcomes
     assert isinstance(unreachable, RobotsUnreachable)
     assert others == [200] * 5
     assert set(record.deferred) == set(record.released) == set(urls(down, 5))
-    assert sum(passed(result, "/inline")) <= 7
     assert_clean(result)
 
 

@@ -4,7 +4,7 @@ middleware, however long robots.txt takes. Each test compares the two, and chang
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.engine.access import EngineAccess
 from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Gate, silent_until_open, urls
@@ -28,7 +29,11 @@ SCRAPYS: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
 
 # robots.txt that is there at once, that takes a while, and that is down at first. Scrapy's own
 # middleware takes a failure for permission.
-ROBOTS = {"quick": RULES, "slow": after(0.7, RULES), "down": in_turn(503, 503, RULES)}
+ROBOTS: dict[str, Callable[[], Any]] = {
+    "quick": lambda: RULES,
+    "slow": lambda: after(0.7, RULES),
+    "down": lambda: in_turn(503, RULES),
+}
 
 
 async def both(
@@ -36,9 +41,9 @@ async def both(
 ) -> list[CrawlResult]:
     """Crawl with ours, and with Scrapy's own."""
     results = []
+    more = {"requests": urls(site, PAGES), **more}
     for settings, job in zip((OURS, SCRAPYS), jobs or [{}, {}]):
-        wanted = urls(site, PAGES)
-        results.append(await crawl(spider, {**settings, **job}, requests=wanted, **more))
+        results.append(await crawl(spider, {**settings, **job}, **more))
         site.requests.clear()
     return results
 
@@ -90,9 +95,11 @@ async def test_signals_idleness_and_stats(
 ) -> None:
     folders = ("ours", "scrapys")
     jobs = [{"JOBDIR": str(tmp_path / one)} if jobdir else {} for one in folders]
-    ours, scrapys = await both(sites.add(robots=ROBOTS[robots]), WatchedSpider, jobs)
+    """Also of duplicates, which the dupe filter sees once."""
+    site = sites.add(robots=ROBOTS[robots]())
+    ours, scrapys = await both(site, WatchedSpider, jobs, requests=urls(site, PAGES) * 2)
     assert ours.spider.seen == scrapys.spider.seen
-    assert ours.spider.seen["request_scheduled"] == PAGES
+    assert ours.spider.seen["request_dropped"] == PAGES
     assert ours.spider.idles == scrapys.spider.idles == [PAGES]
     assert of_scheduler(ours) == of_scheduler(scrapys)
     ours.assert_clean()
@@ -101,8 +108,9 @@ async def test_signals_idleness_and_stats(
 class QuotaSpider(WatchedSpider):
     """Lets so many requests pass, as documented for ``request_scheduled``."""
 
+    left = PAGES
+
     async def start(self) -> AsyncIterator[Any]:
-        self.left = PAGES
         self.crawler.signals.connect(self.count, signals.request_scheduled)
         async for request in super().start():
             yield request
@@ -115,23 +123,8 @@ class QuotaSpider(WatchedSpider):
 
 @pytest.mark.parametrize("robots", ["slow", "down"])
 async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
-    for result in await both(sites.add(robots=ROBOTS[robots]), QuotaSpider):
+    for result in await both(sites.add(robots=ROBOTS[robots]()), QuotaSpider):
         assert len(result.responses) == PAGES
-
-
-class PhasesSpider(WatchedSpider):
-    """Begins a second phase when the first is over."""
-
-    def idle(self) -> None:
-        super().idle()
-        if len(self.idles) == 1:
-            self.crawler.engine.crawl(self.recorded(f"{self.requests[0]}?second"))
-            raise DontCloseSpider
-
-
-async def test_a_second_phase(sites: Sites) -> None:
-    for result in await both(sites.add(robots=ROBOTS["slow"]), PhasesSpider):
-        assert result.spider.idles == [PAGES, PAGES + 1]
 
 
 class PumpSpider(WatchedSpider):
@@ -151,7 +144,7 @@ class PumpSpider(WatchedSpider):
 
 
 async def test_a_pump_sees_two_idles(sites: Sites) -> None:
-    for result in await both(sites.add(robots=ROBOTS["slow"]), PumpSpider):
+    for result in await both(sites.add(robots=ROBOTS["slow"]()), PumpSpider):
         assert result.spider.idles == [10, PAGES]
 
 
@@ -160,17 +153,12 @@ async def test_a_pump_goes_on_though_an_origin_stays_down(sites: Sites) -> None:
     gate, healthy = Gate(503, RULES), sites.add(robots=RULES)
     down = sites.add(robots=gate)
 
-    class Spider(PumpSpider):
-        def parse(self, response: Any, **kwargs: Any) -> None:
-            super().parse(response, **kwargs)
-            if sum(one.url in wanted for one in self.responses) == 10:
-                gate.open()
-
     wanted = urls(healthy, 10)
     result = await crawl(
-        Spider,
+        PumpSpider,
         {**OURS, "REP_DEFER_IDLE": 0.2, "REP_RETRY_MAX_DELAY": 0.2},
         requests=[*urls(down, 10), *wanted],
+        on_page=lambda spider: gate.open() if len(spider.responses) == 10 else None,
     )
     assert len(result.responses) == PAGES
     assert result.spider.idles[0] == 0
@@ -181,10 +169,10 @@ class LazySpider(WatchedSpider):
     """Yields a start request whenever the scheduler has none left."""
 
     async def start(self) -> AsyncIterator[Any]:
-        self.most = 0
+        scheduler = EngineAccess(self.crawler).scheduler
         for request in self.requests:
             yield self.recorded(request)
-            if self.crawler.engine.scheduler_of_test.has_pending_requests():
+            if scheduler.has_pending_requests():
                 self.empty: Deferred[None] = Deferred()
                 self.crawler.signals.connect(self.wake, signals.scheduler_empty)
                 await maybe_deferred_to_future(self.empty)
@@ -196,15 +184,7 @@ class LazySpider(WatchedSpider):
 
 async def test_a_lazy_start(sites: Sites) -> None:
     """It isn't kept from going on by requests that wait for robots.txt."""
-
-    def opened(spider: LazySpider) -> None:
-        engine: Any = spider.crawler.engine
-        engine.scheduler_of_test = engine._slot.scheduler
-
-    handlers = {signals.spider_opened: opened}
-    for result in await both(
-        sites.add(robots=ROBOTS["slow"]), LazySpider, signal_handlers=handlers
-    ):
+    for result in await both(sites.add(robots=ROBOTS["slow"]()), LazySpider):
         assert len(result.responses) == PAGES
 
 
@@ -254,7 +234,7 @@ class Slotted:
 )
 async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: str) -> None:
     jobs = [{"SCHEDULER": scheduler}, {"SCHEDULER": scheduler}]
-    ours, scrapys = await both(sites.add(robots=ROBOTS[robots]), WatchedSpider, jobs)
+    ours, scrapys = await both(sites.add(robots=ROBOTS[robots]()), WatchedSpider, jobs)
     assert ours.spider.seen == scrapys.spider.seen
     assert len(ours.responses) == PAGES
     if scheduler is Slotted:
@@ -262,31 +242,13 @@ async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: s
     ours.assert_clean()
 
 
-async def test_urgent_requests_leave_first(sites: Sites) -> None:
-    """Whether they waited for a first answer or were held; those of the same priority in order."""
-    site = sites.add(robots=in_turn(503, RULES))
-    wanted = [
-        Request(site.url(f"/{priority}/{number}"), priority=priority)
-        for number in range(3)
-        for priority in (0, 100, 50)
-    ]
-    result = await crawl(wanted, {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1})
-    assert len(result.responses) == 9
-    pages = [hit.path for hit in site.requests if hit.path != "/robots.txt"]
-    assert pages == [f"/{priority}/{number}" for priority in (100, 50, 0) for number in range(3)]
-
-
 async def test_those_that_come_while_others_leave_are_behind_them(sites: Sites) -> None:
     site = sites.add(robots=after(0.2, RULES))
 
-    class Spider(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            if len(self.responses) == 1:
-                yield self.recorded(site.url("/late"))
+    def on_page(spider: ListSpider) -> Any:
+        return spider.recorded(site.url("/late")) if len(spider.responses) == 1 else None
 
-    settings = {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
-    await crawl(Spider, settings, requests=urls(site, 5))
+    await crawl(urls(site, 5), {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}, on_page=on_page)
     assert site.pages_asked == [*(f"/page{number}" for number in range(5)), "/late"]
 
 
@@ -299,15 +261,13 @@ async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
     other = sites.add(robots=RULES)
     wanted = urls(other, 5)
 
-    class Spider(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response, **kwargs)
-            if {one.url for one in self.responses} >= set(wanted):
-                answers.open()
-            first = response.url == busy.url("/page0")
-            return [self.recorded(url) for url in wanted] if first else None
+    def on_page(spider: ListSpider) -> Any:
+        if {one.url for one in spider.responses} >= set(wanted):
+            answers.open()
+        first = spider.responses[-1].url == busy.url("/page0")
+        return map(spider.recorded, wanted) if first else None
 
     settings = {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
-    result = await crawl(Spider, settings, requests=urls(busy, 40))
+    result = await crawl(urls(busy, 40), settings, on_page=on_page)
     assert len(result.responses) == 45
     assert "retry/count" not in result.stats  # no slot had to be freed by a timeout

@@ -12,7 +12,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.behaviours import silence
 from tests.helpers.held import NEVER, silent_until_open
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl, Town
@@ -109,13 +108,8 @@ class Chain:
 
     def while_holding(self) -> None:
         self.town.down()
-        count = self.chance.randrange(1, PAGES)
-        if self.chance.random() < 0.5:
-            run = self.start(f"SIGKILL deferred {count}", new_pages=PAGES).join()
-        else:
-            run = self.start(new_pages=PAGES)
-            run.wait_for("deferred", count)
-        self.end(run)
+        ends = f"SIGKILL deferred {self.chance.randrange(1, PAGES)}"
+        self.end(self.start(ends, new_pages=PAGES).join())
 
     def while_retrying(self) -> None:
         run = self.start_and_hold_all()
@@ -123,28 +117,13 @@ class Chain:
         self.end(run)
 
     def at_release(self) -> None:
-        kind = self.chance.choice(["resolved", "released", "time"])
-        count = self.chance.randint(1, len(self.town.sites) if kind == "resolved" else SOME)
-        run = self.start_and_hold_all("" if kind == "time" else f"SIGKILL {kind} {count}")
-        self.town.up()
-        if kind == "time":
-            run.wait_for("released")
-            time.sleep(self.chance.uniform(0, 0.03))
-        else:
-            run.join()
-        self.end(run)
+        kind = self.chance.choice(["resolved", "released"])
+        most = len(self.town.sites) if kind == "resolved" else SOME
+        self.at(kind, self.chance.randint(1, most))
 
     def while_downloading(self) -> None:
-        kind = self.chance.choice(["asked", "reached", "downloaded", "left"])
-        count = self.chance.randint(1, SOME)
-        run = self.start_and_hold_all("" if kind == "asked" else f"SIGKILL {kind} {count}")
-        before = self.town.asked.total()
-        self.town.up()
-        if kind == "asked":
-            run.wait_until(lambda: self.town.asked.total() >= before + count, f"{count} pages")
-        else:
-            run.join()
-        self.end(run)
+        kind = self.chance.choice(["reached", "downloaded", "left"])
+        self.at(kind, self.chance.randint(1, SOME))
 
     def while_closing(self) -> None:
         """In the middle of what Ctrl-C does."""
@@ -275,20 +254,6 @@ def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
         assert {page.detail for run in chain.runs for page in run.of("page")} == {PAGE_AS_EVER}
 
 
-@pytest.fixture
-def crawl(tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
-    """`Crawl` in a folder of the test; none outlives it."""
-    crawls: list[Crawl] = []
-
-    def start(*args: Any, **kwargs: Any) -> Crawl:
-        crawls.append(Crawl(tmp_path / "runs", *args, **kwargs))
-        return crawls[-1]
-
-    yield start
-    for one in crawls:
-        one.close()
-
-
 @pytest.mark.scrapy_api
 def test_a_second_ctrl_c_loses_nothing(
     sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
@@ -313,27 +278,6 @@ def test_a_second_ctrl_c_loses_nothing(
     downloaded = first.urls("downloaded") + second.urls("downloaded")
     assert set(first.urls("deferred")) - set(downloaded) == set()
     second.assert_clean()
-
-
-def test_without_jobdir_the_errbacks_get_the_reason(
-    sites: Sites, crawl: Callable[..., Crawl]
-) -> None:
-    silent, busy = sites.add(robots=silence()), sites.add(robots=503)
-    urls = [site.url(f"/{number}") for number in range(20) for site in (silent, busy)]
-    run = crawl(urls, {"REP_DOWNLOAD_TIMEOUT": NEVER, "REP_DEFER_GRACE": 0.05}, reactor="none")
-    run.wait_for("deferred", 40)
-    run.wait_for("refused", 3)
-    run.interrupt()
-    run.join()
-    assert run.reason == "shutdown"
-    reasons = {event.url: event.detail for event in run.of("failed")}
-    assert sorted(run.urls("failed")) == sorted(set(reasons)), "an errback was called twice"
-    assert all(reason.startswith("RobotsUnreachable: ") for reason in reasons.values())
-    assert "HTTP 503" in reasons[busy.url("/0")]
-    assert "the crawl ended" in reasons[busy.url("/0")]
-    assert len(reasons) == int(run.stats["rep/given_up"]) == len(urls)
-    assert run.stats["rep/held"] == "0"
-    run.assert_clean()
 
 
 def warned_of_kill(run: Crawl) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,48 +48,44 @@ class Forgetful(ByPriority):
     persist = False
 
 
-async def crawl_with(scheduler: type, spider: type[ListSpider], **more: Any) -> CrawlResult:
-    settings = {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_MAX_REQUESTS": 3}
-    return await crawl(spider, settings, **more)
+async def crawl_with(
+    scheduler: type, wanted: list[Any], settings: dict[str, Any] | None = None, **more: Any
+) -> CrawlResult:
+    few = {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_MAX_REQUESTS": 3}
+    return await crawl(wanted, {**few, **(settings or {})}, **more)
 
 
 @pytest.mark.parametrize("scheduler", [ByPriority, Forgetful])
 async def test_nothing_is_dropped(sites: Sites, scheduler: type) -> None:
     """scrapy-redis forgets its queue at the end of a crawl, unless told otherwise. Until then it has it."""
     site = sites.add(robots=in_turn(503, 503, RULES))
-    result = await crawl_with(scheduler, ListSpider, requests=urls(site, 20))
+    result = await crawl_with(scheduler, urls(site, 20))
     assert set(result.responses) == set(urls(site, 20))
     assert "rep/unreachable/dropped" not in result.stats
     assert result.stat("rep/held/max") <= 3
     assert_clean(result)
 
 
-class OpeningSpider(ListSpider):
-    """Lets the site that is down answer once it has the pages of the other."""
-
-    gate: Gate
-    wanted: set[str]
-
-    def parse(self, response: Any, **kwargs: Any) -> Any:
-        super().parse(response, **kwargs)
-        if self.wanted <= {response.url for response in self.responses}:
-            self.gate.open()
-
-
-def one_is_down(sites: Sites) -> tuple[Site, Site, dict[str, Any]]:
+def one_is_down(sites: Sites) -> tuple[Site, Site, Callable[[ListSpider], None]]:
+    """The site that is down answers once the spider has the pages of the other."""
     gate = Gate(503, RULES)
     down, site = sites.add(robots=gate), sites.add()
-    return down, site, {"gate": gate, "wanted": set(urls(site, 10))}
+
+    def on_page(spider: ListSpider) -> None:
+        if set(urls(site, 10)) <= {response.url for response in spider.responses}:
+            gate.open()
+
+    return down, site, on_page
 
 
 async def test_urgent_requests_to_a_site_that_is_down_hold_nobody_up(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scrapy_rep.holding.gate._REST_SECONDS", NEVER)
-    down, site, more = one_is_down(sites)
+    down, site, on_page = one_is_down(sites)
     urgent = [Request(url, priority=100) for url in urls(down, 50)]
     wanted = [*urgent, *urls(site, 10)]
-    result = await crawl_with(ByPriority, OpeningSpider, requests=wanted, **more)
+    result = await crawl_with(ByPriority, wanted, on_page=on_page)
     assert set(result.responses) == {*urls(down, 50), *urls(site, 10)}
     assert {one.request.priority for one in result.spider.responses} == {0, 100}
     assert_clean(result)
@@ -96,7 +93,7 @@ async def test_urgent_requests_to_a_site_that_is_down_hold_nobody_up(
 
 async def test_spiders_that_fetch_work_when_idle_get_it(sites: Sites) -> None:
     """As those of scrapy-redis, although the scheduler isn't empty."""
-    down, site, more = one_is_down(sites)
+    down, site, on_page = one_is_down(sites)
     later = urls(site, 10)
 
     def idle(spider: Spider) -> None:
@@ -105,9 +102,7 @@ async def test_spiders_that_fetch_work_when_idle_get_it(sites: Sites) -> None:
             raise DontCloseSpider
 
     handlers = {scrapy_signals.spider_idle: idle}
-    result = await crawl_with(
-        ByPriority, OpeningSpider, requests=urls(down, 10), signal_handlers=handlers, **more
-    )
+    result = await crawl_with(ByPriority, urls(down, 10), on_page=on_page, signal_handlers=handlers)
     assert set(result.responses) == {*urls(down, 10), *urls(site, 10)}
     assert_clean(result)
 
@@ -120,14 +115,9 @@ async def test_a_scheduler_with_nothing_else_is_asked_once_a_rest(
     monkeypatch.setattr(
         "scrapy_rep.holding.gate.call_later", lambda seconds, _: rests.append(seconds)
     )
-    down, site, more = one_is_down(sites)
+    down, site, on_page = one_is_down(sites)
     wanted = [*urls(down, 10), *urls(site, 10)]
     settings = {"CONCURRENT_REQUESTS": 1, "DOWNLOAD_DELAY": 0.05}
-    result = await crawl(
-        OpeningSpider,
-        {**SLOW, **settings, "SCHEDULER": ByPriority, "REP_DEFER_MAX_REQUESTS": 3},
-        requests=wanted,
-        **more,
-    )
+    result = await crawl_with(ByPriority, wanted, settings, on_page=on_page)
     assert set(result.responses) == set(wanted)
     assert len(rests) == 1

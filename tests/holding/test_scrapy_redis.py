@@ -52,26 +52,13 @@ def queue(redis_server: RedisServer) -> Iterator[Any]:
 
 
 @pytest.fixture
-def crawl(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
-    """`Crawl` with scrapy-redis; none outlives the test."""
-    crawls: list[Crawl] = []
-
-    def start(
-        urls: list[str], *, persist: bool = True, settings: Any = None, **kwargs: Any
-    ) -> Crawl:
-        with_redis = {
-            "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-            "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
-            "SCHEDULER_PERSIST": persist,
-            "REDIS_URL": redis_server.url,
-            **(settings or {}),
-        }
-        crawls.append(Crawl(tmp_path / "runs", urls, with_redis, **kwargs))
-        return crawls[-1]
-
-    yield start
-    for one in crawls:
-        one.close()
+def settings(redis_server: RedisServer) -> dict[str, Any]:
+    return {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "SCHEDULER_PERSIST": True,
+        "REDIS_URL": redis_server.url,
+    }
 
 
 def urls_of(site: Site) -> list[str]:
@@ -82,21 +69,16 @@ def pages_asked(site: Site) -> list[str]:
     return sorted(map(site.url, site.pages_asked))
 
 
-def hold_all_and_stop(run: Crawl, count: int = PAGES) -> None:
-    run.wait_for("deferred", count)
-    run.wait_for("refused")
-    run.interrupt()
-    run.join()
-    assert run.reason == "shutdown", run.log
-
-
 def test_another_process_fetches_what_was_held(
-    sites: Sites, queue: Any, crawl: Callable[..., Crawl]
+    sites: Sites, queue: Any, settings: dict[str, Any], crawl: Callable[..., Crawl]
 ) -> None:
     site = sites.add(robots=503)
     urls = urls_of(site)
-    first = crawl(urls)
-    hold_all_and_stop(first)
+    first = crawl(urls, settings)
+    first.wait_for("deferred", PAGES)
+    first.wait_for("refused")
+    first.interrupt()
+    assert first.join().reason == "shutdown", first.log
     assert first.urls("failed") == []
     assert first.stats["rep/held"] == "0"
     assert first.stats["rep/handed_back"] == str(PAGES)
@@ -107,7 +89,7 @@ def test_another_process_fetches_what_was_held(
     site.set("/robots.txt", UP)
     # It requests the same pages once more: the dupe filter knows each of them, once.
     assert queue.scard("pages:dupefilter") == PAGES
-    second = crawl(urls).join()
+    second = crawl(urls, settings).join()
     assert second.reason == "finished"
     assert pages_asked(site) == urls
     assert sorted(second.urls("dropped")) == urls
@@ -119,7 +101,11 @@ def test_another_process_fetches_what_was_held(
 
 
 def test_start_urls_are_read_while_something_is_held(
-    sites: Sites, queue: Any, crawl: Callable[..., Crawl], tmp_path: Path
+    sites: Sites,
+    queue: Any,
+    settings: dict[str, Any],
+    crawl: Callable[..., Crawl],
+    tmp_path: Path,
 ) -> None:
     """scrapy-redis reads them when the spider is idle, and closes it when it was for a second, by a
     clock that is not ours to set."""
@@ -131,8 +117,7 @@ def test_start_urls_are_read_while_something_is_held(
         queue.rpush("start", *(json.dumps({"url": url}) for url in urls))
 
     push(*urls_of(down))
-    settings = {"MAX_IDLE_TIME_BEFORE_CLOSE": 1}
-    run = crawl([], spider=spider, settings=settings)
+    run = crawl([], {**settings, "MAX_IDLE_TIME_BEFORE_CLOSE": 1}, spider=spider)
     run.wait_for("deferred", PAGES)
     time.sleep(1.2)
     assert run.reason is None, "closed while something was held"

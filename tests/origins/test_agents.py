@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.requests import Agents
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.settings import RepSettings
-from tests.helpers.crawling import CrawlResult, ListSpider, captured_log, crawl
+from tests.helpers.crawling import ListSpider, captured_log, crawl
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
@@ -32,45 +30,6 @@ RULES += "User-agent: *\nDisallow: /all\n"
 PATHS = [*(f"/{name}" for name in AGENTS), "/all"]
 
 
-@dataclass(frozen=True)
-class Sent:
-    """How requests are sent, and the agent that they go by: a name of AGENTS, "all", or None."""
-
-    name: str | None
-    headers: dict[str, Any] | None = None
-    meta: dict[str, Any] | None = None
-
-
-async def assert_went_by(
-    sites: Sites,
-    settings: dict[str, Any] | None,
-    *rows: Sent,
-    spider: type[ListSpider] = ListSpider,
-) -> CrawlResult:
-    """One crawl, with a site for each row."""
-    table = [(one, sites.add(robots=RULES)) for one in rows]
-    requests = [
-        Request(site.url(path), headers=one.headers, meta=one.meta)
-        for one, site in table
-        for path in PATHS
-    ]
-    result = await crawl(spider, settings, requests=requests)
-    result.assert_clean()
-    with every_row() as row:
-        for one, site in table:
-            with row(one):
-                errors = {path: result.failure(site.url(path)) for path in PATHS}
-                dropped = [path for path in PATHS if isinstance(errors[path], RobotsDisallowed)]
-                assert dropped == ([] if one.name is None else [f"/{one.name}"])
-                assert site.count("/robots.txt") == 1
-    return result
-
-
-def token_warnings(result: CrawlResult) -> list[str]:
-    records = [record for record in result.records if record.module == "requests"]
-    return [record.getMessage() for record in records if record.levelname == "WARNING"]
-
-
 class AttributeSpider(ListSpider):
     """Has its attribute from its arguments."""
 
@@ -83,88 +42,53 @@ class OldStyleSpider(ListSpider):
     user_agent = "SpiderBot/1.0 (+https://example.com)"  # deprecated, and still there
 
 
-FULL = "Mozilla/5.0 (compatible; {}/1.2; +https://example.com/bot)"
+def agents_of(values: dict[str, Any], spider: type[Spider] = ListSpider) -> Agents:
+    crawler = get_crawler(spider, values)
+    crawler.spider = spider.from_crawler(crawler)
+    agents = Agents(crawler, RepSettings.from_settings(crawler.settings))
+    agents.check_spider()
+    return agents
 
-# Of each step down the ladder the one above is taken away.
+
+FULL = "Mozilla/5.0 (compatible; {}/1.2; +https://example.com/bot)"
 EVERYTHING = {
     "REP_USER_AGENT": "SettingBot",
     "ROBOTSTXT_USER_AGENT": "ScrapysBot",
     "USER_AGENT": "ProjectBot/1.0",
 }
-WITHOUT_REP = {**EVERYTHING, "REP_USER_AGENT": None}
 USER_AGENT_ONLY = {"USER_AGENT": "ProjectBot/1.0"}
 HEADER = {"User-Agent": FULL.format("HeaderBot")}
-META = {"rep_user_agent": "MetaBot"}
+OTHERS: dict[str, Any] = {"headers": {"Accept": "*/*"}, "meta": {"x": 1}}
 
-PRECEDENCE: list[tuple[dict[str, Any], type[ListSpider], list[Sent]]] = [
-    (
-        EVERYTHING,
-        AttributeSpider,
-        [Sent("MetaBot", HEADER, META), Sent("AttributeBot", HEADER)],
-    ),
-    (EVERYTHING, ListSpider, [Sent("SettingBot", HEADER)]),
-    (WITHOUT_REP, ListSpider, [Sent("ScrapysBot", HEADER)]),
-    (
-        USER_AGENT_ONLY,
-        ListSpider,
-        [
-            Sent("HeaderBot", HEADER),
-            Sent("ProjectBot"),
-            # Other headers and other meta change nothing.
-            Sent("ProjectBot", {"Accept": "*/*"}, {"x": 1}),
-        ],
-    ),
-    (USER_AGENT_ONLY, OldStyleSpider, [Sent("HeaderBot", HEADER), Sent("SpiderBot")]),
+# Settings, how a request is made, the spider, and the agent that it goes by: a name of AGENTS, or "all".
+# Of each step down the ladder the one above is taken away.
+LADDER: list[tuple[dict[str, Any], dict[str, Any], type[Spider], str]] = [
+    (EVERYTHING, {"headers": HEADER, "meta": {"rep_user_agent": "MetaBot"}}, AttributeSpider, "MetaBot"),
+    (EVERYTHING, {"headers": HEADER}, AttributeSpider, "AttributeBot"),
+    (EVERYTHING, {"headers": HEADER}, ListSpider, "SettingBot"),
+    ({**EVERYTHING, "REP_USER_AGENT": None}, {"headers": HEADER}, ListSpider, "ScrapysBot"),
+    (USER_AGENT_ONLY, {"headers": HEADER}, ListSpider, "HeaderBot"),
+    (USER_AGENT_ONLY, {"headers": HEADER}, OldStyleSpider, "HeaderBot"),
+    (USER_AGENT_ONLY, {}, OldStyleSpider, "SpiderBot"),
+    (USER_AGENT_ONLY, OTHERS, ListSpider, "ProjectBot"),
+]  # fmt: skip
+
+VALUES: list[tuple[dict[str, Any], str]] = [
+    # Where Scrapy takes a full header, or a list, so do we.
+    ({"ROBOTSTXT_USER_AGENT": FULL.format("ScrapysBot")}, "ScrapysBot"),
+    ({"ROBOTSTXT_USER_AGENT": ["Unknown", "ScrapysBot"]}, "ScrapysBot"),
+    ({"REP_USER_AGENT": "sEtTiNgBoT"}, "SettingBot"),
+    ({"REP_USER_AGENT": "Scrapy-Bot"}, "scrapy-bot"),
+    ({"REP_USER_AGENT": ["SettingBot", "MetaBot"]}, "SettingBot"),
+    ({"REP_USER_AGENT": ["Unknown", "MetaBot", "SettingBot"]}, "MetaBot"),
+    ({"REP_USER_AGENT": "Unknown, MetaBot"}, "MetaBot"),  # on a command line
+    ({"REP_USER_AGENT": ["Unknown", "Stranger"]}, "all"),
+    ({"REP_USER_AGENT": "Set"}, "all"),
+    ({"REP_USER_AGENT": "SettingBot-Images"}, "all"),
+    # A name that doesn't sound like a crawler's, among browsers' names.
+    ({"USER_AGENT": FULL.format("Acme")}, "Acme"),
+    ({"USER_AGENT": "Scrapy/2.19 (+https://scrapy.org)"}, "all"),
 ]
-
-
-@pytest.mark.scrapy_api
-@pytest.mark.parametrize(("settings", "spider", "rows"), PRECEDENCE)
-async def test_the_first_that_is_there_takes_precedence(
-    sites: Sites, settings: dict[str, Any], spider: type[ListSpider], rows: list[Sent]
-) -> None:
-    await assert_went_by(sites, settings, *rows, spider=spider)
-
-
-VALUES: list[tuple[str, dict[str, Any], str]] = [
-    # Where Scrapy takes a full header (ROBOTSTXT_USER_AGENT), so do we.
-    ("a header for Scrapy", {"ROBOTSTXT_USER_AGENT": FULL.format("ScrapysBot")}, "ScrapysBot"),
-    ("a list for Scrapy", {"ROBOTSTXT_USER_AGENT": ["Unknown", "ScrapysBot"]}, "ScrapysBot"),
-    ("other case", {"REP_USER_AGENT": "sEtTiNgBoT"}, "SettingBot"),
-    ("with a hyphen", {"REP_USER_AGENT": "Scrapy-Bot"}, "scrapy-bot"),
-    ("a chain", {"REP_USER_AGENT": ["SettingBot", "MetaBot"]}, "SettingBot"),
-    (
-        "the first that is named",
-        {"REP_USER_AGENT": ["Unknown", "MetaBot", "SettingBot"]},
-        "MetaBot",
-    ),
-    ("a chain for a command line", {"REP_USER_AGENT": "Unknown, MetaBot"}, "MetaBot"),
-    ("a chain that nobody names", {"REP_USER_AGENT": ["Unknown", "Stranger"]}, "all"),
-    ("a part of a name", {"REP_USER_AGENT": "Set"}, "all"),
-    ("a longer name", {"REP_USER_AGENT": "SettingBot-Images"}, "all"),
-    # The form that DESIGN.md quotes, with a name that does not sound like a crawler's.
-    ("a name among browsers' names", {"USER_AGENT": FULL.format("Acme")}, "Acme"),
-    ("Scrapy's own default", {"USER_AGENT": "Scrapy/2.19 (+https://scrapy.org)"}, "all"),
-]
-
-
-def test_values_that_settings_take() -> None:
-    """By no more than the group that a request goes by: what crawls make of it is above."""
-    robots = RobotsTxt.parse(RULES.encode())
-    with every_row() as row:
-        for what, values, name in VALUES:
-            with row(what):
-                chain = agents_of(values).chain_of(Request("http://a.example/"))
-                allowed = [path for path in PATHS if not robots.allowed(path, chain)]
-                assert allowed == [f"/{name}"]
-
-
-def agents_of(values: dict[str, Any], spider: type[Spider] = Spider) -> Agents:
-    crawler = get_crawler(spider, values)
-    agents = Agents(crawler, RepSettings.from_settings(crawler.settings))
-    agents.check_spider()
-    return agents
-
 
 META_VALUES: list[tuple[Any, str]] = [
     ("MetaBot", "MetaBot"),
@@ -177,14 +101,25 @@ META_VALUES: list[tuple[Any, str]] = [
 ]
 
 
-async def test_values_that_meta_takes(sites: Sites) -> None:
-    rows = [Sent(name, meta={"rep_user_agent": value}) for value, name in META_VALUES]
-    result = await assert_went_by(sites, EVERYTHING, *rows)
-    assert token_warnings(result) == []
+@pytest.mark.scrapy_api
+def test_the_first_that_is_there_takes_precedence() -> None:
+    """Without a warning. That a crawl goes by it is below."""
+    rows = [
+        *LADDER,
+        *((values, {}, ListSpider, name) for values, name in VALUES),
+        *((EVERYTHING, {"meta": {"rep_user_agent": v}}, ListSpider, name) for v, name in META_VALUES),
+    ]  # fmt: skip
+    robots = RobotsTxt.parse(RULES.encode())
+    with every_row() as row, captured_log() as records:
+        for values, how, spider, name in rows:
+            with row((values, how, name)):
+                chain = agents_of(values, spider).chain_of(Request("http://a.example/", **how))
+                assert [path for path in PATHS if not robots.allowed(path, chain)] == [f"/{name}"]
+    assert [one.getMessage() for one in records if one.levelname == "WARNING"] == []
 
 
 async def test_each_request_goes_by_its_own(sites: Sites) -> None:
-    """To one site, one robots.txt: the cached entry serves all agents."""
+    """To one site, one robots.txt: the cached entry serves all agents. A spider's attribute comes first."""
     site = sites.add(robots=RULES)
     requests = [
         Request(site.url("/MetaBot#1"), meta={"rep_user_agent": "MetaBot"}),
@@ -192,11 +127,17 @@ async def test_each_request_goes_by_its_own(sites: Sites) -> None:
         Request(site.url("/MetaBot#3")),
         Request(site.url("/HeaderBot#4"), headers={"User-Agent": "HeaderBot/1.0"}),
     ]
-    result = await crawl(requests, USER_AGENT_ONLY)
-    agents = {url: error.decision.agent for url, error in result.failures.items()}  # type: ignore[attr-defined]
-    assert agents == {requests[0].url: "MetaBot", requests[3].url: "HeaderBot"}
-    assert site.count("/robots.txt") == 1
-    result.assert_clean()
+    for spider, urls, more in (
+        (ListSpider, {requests[0].url: "MetaBot", requests[3].url: "HeaderBot"}, []),
+        (AttributeSpider, {requests[0].url: "MetaBot", site.url("/AttributeBot"): "AttributeBot"},
+         [Request(site.url("/AttributeBot"))]),
+    ):  # fmt: skip
+        site.requests.clear()
+        result = await crawl(spider, USER_AGENT_ONLY, requests=[*requests, *more])
+        agents = {url: error.decision.agent for url, error in result.failures.items()}  # type: ignore[attr-defined]
+        assert agents == urls
+        assert site.count("/robots.txt") == 1
+        result.assert_clean()
 
 
 NO_TOKEN = [
@@ -240,12 +181,16 @@ def test_warning_after_very_many_headers() -> None:
     assert [one.levelname for one in records] == ["WARNING"]
 
 
-@pytest.mark.parametrize(
-    ("agent", "name"), [("Unknown", None), (["Unknown", "MetaBot"], "MetaBot")]
-)
-async def test_crawler_that_ignores_the_global_group(sites: Sites, agent: Any, name: Any) -> None:
-    settings = {**USER_AGENT_ONLY, "REP_USER_AGENT": agent, "REP_OBEY_GLOBAL_GROUP": False}
-    await assert_went_by(sites, settings, Sent(name))
+async def test_crawler_that_ignores_the_global_group(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    requests = [
+        Request(site.url(f"{path}#{agents[-1]}"), meta={"rep_user_agent": agents})
+        for agents in (["Unknown"], ["Unknown", "MetaBot"])
+        for path in PATHS
+    ]
+    result = await crawl(requests, {"REP_OBEY_GLOBAL_GROUP": False})
+    assert list(result.failures) == [site.url("/MetaBot#MetaBot")]
+    result.assert_clean()
 
 
 # Product tokens with digits count up to the first of them, in the crawler's name as in the file: that is what

@@ -27,6 +27,7 @@ from tests.helpers.crawling import (
     StepSpider,
     crawl,
 )
+from tests.helpers.held import origin_of
 from tests.helpers.recorded import decisions
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
@@ -55,28 +56,25 @@ async def recorded(
     return result, {f"{one['origin']}/": one for one in found}
 
 
-@pytest.mark.parametrize("value", ["allow", "disallow", "defer"])
+@pytest.mark.parametrize(("value", "wanted"), [("allow", "200"), ("disallow", NO), ("defer", DOWN)])
 async def test_401_and_403_mean_what_the_project_says(
-    sites: Sites, tmp_path: Path, value: str
+    sites: Sites, tmp_path: Path, value: str, wanted: str
 ) -> None:
     refusing = {status: sites.add(robots=status) for status in (401, 403)}
     others = [sites.add(robots=404), sites.add(robots=RULES)]
-    some = [*refusing.values(), *others]
-    result, lines = await recorded(some, tmp_path, REP_FORBIDDEN=value)
-    told = f"REP_FORBIDDEN is '{value}'"
-    for status, site in refusing.items():
-        url = site.url("/")
-        error, line = result.failure(url), lines.get(url)
-        assert outcome(result, url) == {"allow": "200", "disallow": NO, "defer": DOWN}[value]
+    result, lines = await recorded([*refusing.values(), *others], tmp_path, REP_FORBIDDEN=value)
+    told, on = f"REP_FORBIDDEN is '{value}'", value != "allow"
+    for status, url in ((status, site.url("/")) for status, site in refusing.items()):
+        error, reason = result.failure(url), f"HTTP {status}, and {told}"
+        assert outcome(result, url) == wanted
         if value == "disallow":
-            assert str(error) == f"Forbidden by robots.txt (HTTP {status}, and {told})"
-            assert line is not None and told in line["reason"]
-            assert (line["verdict"], line["status"]) == ("disallowed", status)
+            assert str(error) == f"Forbidden by robots.txt ({reason})"
+            assert reason in lines[url]["reason"]
+            assert (lines[url]["verdict"], lines[url]["status"]) == ("disallowed", status)
         elif value == "defer":
-            assert isinstance(error, RobotsUnreachable) and line is not None
-            assert line["reason"] == error.reason == f"HTTP {status}, {told}"
+            assert isinstance(error, RobotsUnreachable)
+            assert lines[url]["reason"] == error.reason == f"HTTP {status}, {told}"
     assert [outcome(result, site.url("/")) for site in others] == ["200"] * 2
-    on = value != "allow"
     assert result.stat("rep/beyond/forbidden") == 2 * on
     assert (f"Beyond the protocol: {told}" in result.log) is on
     assert ("Beyond the protocol: REP_FORBIDDEN for 2 origins" in result.log) is on
@@ -107,27 +105,18 @@ async def test_what_is_forbidden_stays_so_while_it_is_known(
     assert site.count("/robots.txt") == fetches
 
 
-@pytest.mark.parametrize("value", ["allow", "defer"])
+@pytest.mark.parametrize(("value", "wanted"), [("allow", "200"), ("defer", DOWN)])
 async def test_a_page_of_html_without_a_rule_may_be_a_bot_walls(
-    sites: Sites, tmp_path: Path, value: str
+    sites: Sites, tmp_path: Path, value: str, wanted: str
 ) -> None:
     walls = [sites.add(robots=answer(WALL, status)) for status in (200, 202)]
-    fine = [
-        sites.add(robots=behaviour)
-        for behaviour in (
-            answer(WALL, 404),
-            RULES,
-            "",
-            answer(WALL + b"\nUser-agent: *\nDisallow:\n"),
-        )
-    ]
+    fine = [sites.add(robots=one) for one in (answer(WALL, 404), RULES, "")]
     result, lines = await recorded([*walls, *fine], tmp_path, REP_CHALLENGE=value)
     told = "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
-    for site in walls:
-        assert outcome(result, site.url("/")) == ("200" if value == "allow" else DOWN)
-        if value == "defer":
-            assert lines[site.url("/")]["reason"].endswith(told)
-    assert [outcome(result, site.url("/")) for site in fine] == ["200"] * 4
+    for url in (site.url("/") for site in walls):
+        assert outcome(result, url) == wanted
+        assert value == "allow" or lines[url]["reason"].endswith(told)
+    assert [outcome(result, site.url("/")) for site in fine] == ["200"] * 3
     assert result.stat("rep/beyond/challenge") == (2 if value == "defer" else 0)
     assert ("Beyond the protocol: REP_CHALLENGE for 2 origins" in result.log) is (value == "defer")
 
@@ -152,28 +141,25 @@ def test_what_is_taken_for_a_bot_wall() -> None:
 
 
 async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: Path) -> None:
-    own = tmp_path / "own.txt"
+    own, path = tmp_path / "own.txt", tmp_path / "decisions.jsonl"
     own.write_bytes(RULES_BYTES.replace(b"private", b"mine") + b"Dissallow /typo\n")
-    named, ignored, other = (sites.add(robots=RULES) for _ in range(3))
+    named, ignored, other = some = [sites.add(robots=RULES) for _ in range(3)]
     overrides = {named.host: own, ignored.host: None}
-    every = [site.url(path) for site in (named, ignored, other) for path in ("/private", "/mine")]
-    path = tmp_path / "decisions.jsonl"
+    every = [site.url(path) for site in some for path in ("/private", "/mine")]
     result = await crawl(every, {"REP_OVERRIDES": overrides, "REP_DECISIONS": path})
     result.assert_clean()
     assert [outcome(result, url) for url in every] == ["200", NO, "200", "200", NO, "200"]
-    assert [site.count("/robots.txt") for site in (named, ignored, other)] == [0, 0, 1]
-    assert f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead" in result.log
-    by_origin = {site.url("/")[:-1]: site for site in (named, ignored)}
-    lines = [one for one in decisions(path) if one["origin"] in by_origin]
-    assert [one["verdict"] for one in lines].count("disallowed") == 1
-    assert len(lines) == 4
+    assert [site.count("/robots.txt") for site in some] == [0, 0, 1]
+    for told in (
+        f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead",
+        f"REP_OVERRIDES, the file for {named.host}, line 3",
+        "REP_OVERRIDES for 2 origins",
+        f"robots.txt of {origin_of(ignored)}: REP_OVERRIDES says to ignore it",
+    ):
+        assert told in result.log
+    lines = [one for one in decisions(path) if one["origin"] != origin_of(other)]
+    assert sorted(one["verdict"] for one in lines) == ["allowed"] * 3 + ["disallowed"]
     assert all("REP_OVERRIDES" in one["reason"] for one in lines)
-    assert f"REP_OVERRIDES, the file for {named.host}, line 3" in result.log
-    assert "REP_OVERRIDES for 2 origins" in result.log
-    assert (
-        f"robots.txt of {ignored.url('').rstrip('/')}: REP_OVERRIDES says to ignore it"
-        in result.log
-    )
     assert result.stat("robotstxt/request_count") == result.stat("rep/beyond/overrides") - 1 == 1
 
 

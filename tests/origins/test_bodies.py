@@ -108,7 +108,7 @@ async def test_the_transfer_is_stopped_at_the_limit(sites: Sites, announce: bool
     stream = Stream(EARLY, 100 * 1024 * 1024, announce=announce)
     site = sites.add(robots=stream)
     result = await crawl([site.url("/early"), site.url("/other")])
-    assert isinstance(result.failure(site.url("/early")), RobotsDisallowed)
+    assert result.disallowed(site.url("/early"))
     assert result.status(site.url("/other")) == 200
     # What the kernel buffers was sent too: megabytes, but not a hundred of them.
     assert LIMIT <= stream.sent < stream.length / 2
@@ -120,7 +120,7 @@ async def test_a_gzip_bomb_is_a_normal_file(sites: Sites) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = await crawl(site.url("/early"))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert isinstance(result.failure(site.url("/early")), RobotsDisallowed)
+    assert result.disallowed(site.url("/early"))
     assert grown < 40 * 1024  # KiB
 
 
@@ -300,7 +300,7 @@ async def test_robots_txt_is_asked_for_under_the_name_of_who_needs_it(sites: Sit
     requests = [Request(site.url("/private"), headers=agent) for site in (named, moved)]
     requests.append(Request(plain.url("/private"), headers={"User-Agent": ""}))
     result = await crawl(Spider, requests=[*requests, "data:,start"])
-    assert all(isinstance(result.failure(one.url), RobotsDisallowed) for one in requests)
+    assert all(result.disallowed(one.url) for one in requests)
     names = {hit.header("User-Agent") for one in (named, direct, moved) for hit in one.requests}
     assert names == {OTHER}
     own = {hit.header("User-Agent") for site in (asked, plain) for hit in site.requests}

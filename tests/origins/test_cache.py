@@ -1,20 +1,28 @@
 """REP.md sections 4 and 5 in real crawls, on a clock that the test moves: how long an answer holds, the
-clock of an unreachable origin, the 30 days; and Google's time-line over several crawls, each of which knows
-of the others only by what the storage keeps."""
+clock of an unreachable origin, the 30 days; Google's time-line over several crawls, each of which knows of the
+others only by what the storage keeps; and one fetch for a whole fleet: another process has the lease of an origin."""
 
 from __future__ import annotations
 
 import itertools
+import time
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import signals as scrapy_signals
+from scrapy.exceptions import NotSupported
 
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.state import OriginTable
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry
-from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn, redirect
+from scrapy_rep.storages.client import Claim
+from tests.helpers.behaviours import RULES, RULES_BYTES, after, answer, in_turn, redirect
 from tests.helpers.crawling import (
     DAY,
     DOWN,
@@ -27,18 +35,16 @@ from tests.helpers.crawling import (
     StepSpider,
     crawl,
 )
-from tests.helpers.held import Record, assert_clean, origin_of
+from tests.helpers.held import DEFER, NEVER, Record, assert_clean, later, origin_of
 from tests.helpers.recorded import Discovered
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
-from tests.helpers.storing import FolderStorage, in_a_file, open_
-
-# What is held asks once more what is known, which counts again.
-pytestmark = pytest.mark.usefixtures("in_time")
+from tests.helpers.storing import FolderStorage, in_a_file, open_, rules
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(in_time: None, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """What is held would ask once more what is known, which counts again: so nothing is held."""
     return Clock().install(monkeypatch)
 
 
@@ -82,42 +88,55 @@ class Asked:
         self.counts.append(self.site.count("/robots.txt"))
 
 
-# Of the headers tests/protocol/test_freshness.py has all there is.
+# Of the headers tests/protocol/test_freshness.py has all there is. The answer's header, seconds by default,
+# seconds with settings.
 CHOSEN = {"REP_CACHE_TTL": 1000, "REP_CACHE_MIN_TTL": 20, "REP_CACHE_MAX_TTL": 5000}
-FRESH: dict[str, list[tuple[str, int, int]]] = {
-    # The answer's header, seconds by default, seconds with settings.
-    "Cache-Control": [
-        ("private", DAY, 1000),
-        ("public, max-age=3600", 3600, 3600),
-        ("max-age=10", 300, 20),
-        ("max-age=31536000", 7 * DAY, 5000),
-    ],
-    "Expires": [("Thu, 01 Jan 1970 00:00:00 GMT", DAY, 1000)],  # not looked at
-}
+FRESH: list[tuple[str, str, int, int]] = [
+    ("Cache-Control", "private", DAY, 1000),
+    ("Cache-Control", "public, max-age=3600", 3600, 3600),
+    ("Cache-Control", "max-age=10", 300, 20),
+    ("Cache-Control", "max-age=31536000", 7 * DAY, 5000),
+    ("Expires", "Thu, 01 Jan 1970 00:00:00 GMT", DAY, 1000),  # not looked at
+]
 
 
 @pytest.mark.parametrize("settings", [{}, CHOSEN], ids=["default", "chosen"])
 async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
     sites: Sites, clock: Clock, settings: dict[str, Any]
 ) -> None:
-    """An answer that there is no file is one too."""
-    table, plans = [], []
-    for status, (name, rows) in itertools.product((200, 404), FRESH.items()):
-        for value, default, chosen in rows:
-            seconds = chosen if settings else default
-            site = sites.add(robots=answer(RULES, status, [(name, value), ("Age", "0")]))
-            asked, page = Asked(site), site.url("/private")
-            table.append((status, value, page, asked))
-            times = (0, seconds - 1, seconds + 1, 2 * seconds)
-            plans.append([(moment, step) for moment in times for step in (page, asked)])
-    outcomes, result = await run_plans(clock, plans, settings)
+    """An answer that there is no file is one too; after a failure, Retry-After is a lower bound, within the
+    ceiling."""
+    table: list[tuple[Any, Site, list[float], list[str], list[int]]] = []
+    for status, (name, value, default, chosen) in itertools.product((200, 404), FRESH):
+        seconds = chosen if settings else default
+        site = sites.add(robots=answer(RULES, status, [(name, value), ("Age", "0")]))
+        outcomes = [NO if status == 200 else OK] * 4
+        times = [0, seconds - 1, seconds + 1, 2 * seconds]
+        table.append(((status, value), site, times, outcomes, [1, 1, 2, 2]))
+    date = formatdate(clock.now + 500, usegmt=True)
+    rows = [("500", 500), (date, 500), ("9999", 800), ("10", 75)]
+    for status, (value, seconds) in itertools.product((429, 503), rows if not settings else ()):
+        site = sites.add(robots=in_turn(answer("busy", status, [("Retry-After", value)]), RULES))
+        times = [0, seconds - 1, seconds + 26]
+        table.append(((status, value), site, times, [DOWN, DOWN, OK], [1, 1, 2]))
+    counts = {site: Asked(site) for _, site, *_ in table}
+    path = {
+        site: site.url("/x" if DOWN in outcomes else "/private")
+        for _, site, _, outcomes, _ in table
+    }
+    plans = [
+        [(moment, step) for moment in times for step in (path[site], counts[site])]
+        for _, site, times, *_ in table
+    ]
+    found, result = await run_plans(clock, plans, {**SLOW, **settings})
     with every_row() as row:
-        for status, value, page, asked in table:
-            with row(f"{status}, {value}"):
-                assert asked.counts == [1, 1, 2, 2]
-                assert outcomes[page] == [NO if status == 200 else OK] * 4
-    counts = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
-    assert counts == [count * len(table) for count in (1, 4, 1, 0)]
+        for name, site, _, outcomes, asked in table:
+            with row(name):
+                assert counts[site].counts == asked
+                assert found[path[site]] == outcomes
+    if settings:
+        stats = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
+        assert stats == [count * len(table) for count in (1, 4, 1, 0)]
 
 
 async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
@@ -135,40 +154,6 @@ async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
     assert asked.counts == [3, 4, 4, 5]
     attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
     assert attempts == [1, 2, 1, 1, 2]
-
-
-async def test_an_unreachable_origin_is_asked_ever_less_often(sites: Sites, clock: Clock) -> None:
-    """Doubles up to the ceiling, less a quarter at most. One clock, whoever asks."""
-    site = sites.add(robots=503)
-    asked, page = Asked(site), site.url("/x")
-    waits = [(100, 75), (200, 150), (400, 300), (800, 600), (800, 600)]
-    steps: list[Step] = [page]
-    for longest, shortest in waits:
-        steps += [shortest - 1, page, page, asked, longest - shortest + 1, page, asked]
-    outcomes, result = await run(clock, *steps, settings=SLOW)
-    assert set(outcomes) == {DOWN}
-    assert asked.counts == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
-    attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
-    assert attempts == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6]
-    assert "(asked 6 times): HTTP 503" in str(result.spider.errors[-1][1])
-
-
-async def test_retry_after_holds_within_the_ceiling(sites: Sites, clock: Clock) -> None:
-    table, plans = [], []
-    date = formatdate(clock.now + 500, usegmt=True)
-    rows = [("500", 500), (date, 500), ("9999", 800), ("10", 75)]  # a lower bound
-    for status, (value, seconds) in itertools.product((429, 503), rows):
-        site = sites.add(robots=in_turn(answer("busy", status, [("Retry-After", value)]), RULES))
-        asked, page = Asked(site), site.url("/x")
-        table.append((status, value, page, asked))
-        times = (0, seconds - 1, seconds + 26)
-        plans.append([(moment, step) for moment in times for step in (page, asked)])
-    outcomes, _ = await run_plans(clock, plans, SLOW)
-    with every_row() as row:
-        for status, value, page, asked in table:
-            with row(f"{status}, {value}"):
-                assert outcomes[page] == [DOWN, DOWN, OK]
-                assert asked.counts == [1, 1, 2]
 
 
 async def test_after_30_days_unreachable_only_a_copy_still_forbids(
@@ -258,34 +243,23 @@ async def test_what_is_kept(sites: Sites, clock: Clock, stored: dict[str, Any]) 
     site = sites.add(robots=redirect("/hop"))
     site.set("/hop", redirect(other.url("/final")))
     await Crawls(site, clock, stored).next()
-    began = clock.now
+    copy = {"url": other.url("/final"), "hops": 2, "status": 200, "outcome": Outcome.RULES,
+            "body": RULES_BYTES, "fetched_at": clock.now, "fresh_until": clock.now + DAY}  # fmt: skip
+    good = {"updated_at": clock.now, "unreachable_since": None, "attempts": 0, "error": None}
     entry = kept(site, stored)
-    assert entry.check(origin_of(site)).body == RULES_BYTES
-    assert (entry.url, entry.hops, entry.status) == (other.url("/final"), 2, 200)
-    assert (entry.outcome, entry.fetched_at, entry.fresh_until) == (
-        Outcome.RULES,
-        began,
-        began + DAY,
-    )
-    assert (entry.unreachable_since, entry.attempts, entry.error) == (None, 0, None)
+    assert entry.check(origin_of(site)) is entry
+    assert {name: getattr(entry, name) for name in (*copy, *good)} == {**copy, **good}
 
     site.set("/robots.txt", 503)
     await Crawls(site, clock, stored).next(DAY + 1)
+    down = {"updated_at": clock.now, "unreachable_since": clock.now, "attempts": 1, "dead_attempts": 0,
+            "error": "HTTP 503", "sha256": entry.sha256}  # fmt: skip
     failed = kept(site, stored)
-    assert failed.body == RULES_BYTES
-    assert (failed.url, failed.hops, failed.status, failed.fetched_at) == (
-        other.url("/final"),
-        2,
-        200,
-        began,
-    )
-    assert (failed.unreachable_since, failed.updated_at) == (clock.now, clock.now)
-    assert (failed.attempts, failed.dead_attempts) == (1, 0)
+    assert {name: getattr(failed, name) for name in (*copy, *down)} == {**copy, **down}
     assert 75 <= failed.next_attempt_at - clock.now <= 100
-    assert failed.error == "HTTP 503"
-    assert failed.sha256 == entry.sha256
 
 
+@pytest.mark.usefixtures("in_time")
 async def test_what_is_recalled_works_like_a_fetch(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,36 +270,35 @@ async def test_what_is_recalled_works_like_a_fetch(
     sitemap = site.url("/sitemap.xml")
     site.set("/robots.txt", f"{RULES}Sitemap: {sitemap}\n")
     settings = {"REP_CACHE_STORAGE": FolderStorage, "REP_SITEMAPS": True}
-    parsed: list[Any] = []
+    parsed: list[bool] = []
+    signal = getattr(scrapy_signals, "robots_parsed", None)  # of newer Scrapy
 
-    def robots_parsed(robotparser: Any, request: Any) -> None:
-        parsed.append((robotparser.allowed(site.url("/private"), "any"), request.url))
+    def robots_parsed(robotparser: Any) -> None:
+        parsed.append(robotparser.allowed(site.url("/private"), "any"))
 
     for number in range(2):
         record, discovered = Record(), Discovered()
         handlers = {**record.handlers, **discovered.handlers}
-        if hasattr(scrapy_signals, "robots_parsed"):
-            handlers[scrapy_signals.robots_parsed] = robots_parsed
+        if signal is not None:
+            handlers[signal] = robots_parsed
         result = await crawl(
             [site.url("/x"), site.url("/private")], settings, signal_handlers=handlers
         )
         assert_clean(result)
         assert result.status(site.url("/x")) == 200
         assert [type(one).__name__ for one in result.failures.values()] == [NO]
-        assert result.stat("rep/cache/recalled") == (1 if number else 0)
-        assert result.stat("robotstxt/request_count") == (0 if number else 1)
-        assert len(record.resolved) == (0 if number else 1)
+        assert result.stat("rep/cache/recalled") == number
+        assert result.stat("robotstxt/request_count") == len(record.resolved) == 1 - number
         assert discovered.urls == [sitemap]
         assert result.stat("rep/sitemaps/found") == 1
         assert site.count("/sitemap.xml") == number + 1
-    if hasattr(scrapy_signals, "robots_parsed"):
-        assert [one[0] for one in parsed] == [False] * 2
-        assert {one[1] for one in parsed} <= {site.url("/x"), site.url("/private")}
+    assert parsed == ([False] * 2 if signal else [])
     assert site.count("/robots.txt") == 1
 
 
-async def test_what_nobody_asked_for_in_90_days(sites: Sites, clock: Clock, tmp_path: Path) -> None:
-    stored = in_a_file(tmp_path)
+async def test_what_nobody_asked_for_in_90_days(
+    sites: Sites, clock: Clock, stored: dict[str, Any]
+) -> None:
     old, new = sites.add(robots=RULES), sites.add(robots=404)
     await Crawls(old, clock, stored).next()
     sha256 = kept(old, stored).sha256
@@ -342,11 +315,11 @@ async def test_what_nobody_asked_for_in_90_days(sites: Sites, clock: Clock, tmp_
 
 @pytest.mark.parametrize("site_has", [RULES, 503], ids=["rules", "unreachable"])
 async def test_somebody_whose_clock_is_years_ahead(
-    sites: Sites, clock: Clock, tmp_path: Path, site_has: Any
+    sites: Sites, clock: Clock, stored: dict[str, Any], site_has: Any
 ) -> None:
     """What it keeps is not believed for longer than it could be true here."""
     site = sites.add(robots=site_has)
-    run = Crawls(site, clock, in_a_file(tmp_path))
+    run = Crawls(site, clock, stored)
     (_, count) = await run.next(3650 * DAY)
     assert count == 1
     clock.now -= 3650 * DAY
@@ -354,3 +327,112 @@ async def test_somebody_whose_clock_is_years_ahead(
     assert count == 2
     assert outcomes == ([NO, OK] if site_has == RULES else [DOWN, DOWN])
     assert (await run.next(1))[1] == 2, "what is kept now is of today"
+
+
+# Leases
+
+# Seconds. Longer than these crawls take, and a lease that may well be.
+LEASE = 60.0
+
+
+class Other:
+    """Another process with the same storage; it has the lease of *site*, if it isn't ours already."""
+
+    def __init__(self, stored: dict[str, Any], site: Site) -> None:
+        self.storage, self.origin = open_(stored), origin_of(site)
+
+    def lease(self, seconds: float = LEASE) -> bool:
+        return self.storage.lease(self.origin, "other", seconds)
+
+    def answers(self) -> None:
+        self.storage.save(rules(self.origin, at=time.time()))
+        self.storage.release(self.origin, "other")
+
+
+@pytest.mark.loop
+@pytest.mark.parametrize("grace", [0.05, 30.0], ids=["held", "in place"])
+async def test_another_process_asks(sites: Sites, stored: dict[str, Any], grace: float) -> None:
+    """Its answer is used as soon as it is there."""
+    site, record = sites.add(robots=404), Record()
+    other = Other(stored, site)
+    assert other.lease()
+    handlers = record.handlers
+    if grace < 1:
+        record.on_deferred = lambda _, count: later(0.1, other.answers) if count == 2 else None
+    else:
+        handlers[scrapy_signals.spider_opened] = lambda: later(0.2, other.answers)
+    urls = [site.url("/private"), site.url("/x")]
+    settings = {**stored, **DEFER, "REP_DEFER_GRACE": grace}
+    result = await crawl(urls, settings, signal_handlers=handlers)
+    assert_clean(result)
+    other.storage.close()
+    assert result.responses == {urls[1]: 200}
+    assert list(result.failures) == [urls[0]]
+    assert site.count("/robots.txt") == 0
+    assert sorted(record.released) == (sorted(urls) if grace < 1 else [])
+    assert result.stat("rep/cache/recalled") == 1
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["answers", "dies"])
+async def test_another_process_has_the_next_tick(
+    sites: Sites, stored: dict[str, Any], dies: bool
+) -> None:
+    """An unreachable site is asked by one process a tick: the second waits for what the
+    first hears, and asks itself if that is nothing."""
+    site, record = sites.add(robots=503), Record()
+    other = Other(stored, site)
+
+    def take_the_lease() -> None:
+        if len(record.resolved) > 1:
+            return
+        until = time.monotonic() + LEASE
+        while not other.lease(0.3 if dies else LEASE):
+            assert time.monotonic() < until
+            time.sleep(0.001)  # what was heard is being written down, in a thread
+        site.set("/robots.txt", RULES)
+        if not dies:
+            later(0.3, other.answers)
+
+    record.on_resolved = take_the_lease
+    urls = [site.url("/private"), site.url("/x")]
+    result = await record.crawl(urls, **stored)
+    assert_clean(result)
+    other.storage.close()
+    assert result.responses == {urls[1]: 200}
+    assert list(result.failures) == [urls[0]]
+    assert site.count("/robots.txt") == (2 if dies else 1)
+    # Once: it waits, and does not look up the same again and again.
+    assert result.stat("rep/cache/recalled") == (0 if dies else 1)
+
+
+async def test_a_process_that_stops_leaves_no_lease(sites: Sites, stored: dict[str, Any]) -> None:
+    """Ctrl-C in the middle of a fetch: the next process asks at once."""
+    site = sites.add(robots=after(NEVER, RULES))
+    record = Record(on_deferred=lambda *_: record.close())
+    result = await record.crawl(site.url("/x"), **stored)
+    assert result.reason == "enough"
+    other = Other(stored, site)
+    assert other.lease()
+    other.storage.close()
+
+
+async def test_a_fetch_that_the_project_prevents_gives_its_lease_back() -> None:
+    given_back: list[str] = []
+
+    class Nothing:
+        """A storage without entries, and a fetcher whose project has no handler."""
+
+        async def claim(self, origin: str, is_enough: Any) -> Claim:
+            return Claim(None, granted=True)
+
+        async def fetch(self, origin: Any, like: Any) -> None:
+            raise NotSupported("no handler")
+
+        def give_back(self, origin: str) -> None:
+            given_back.append(origin)
+
+    nothing: Any = Nothing()
+    cache = RobotsCache(RepSettings(), OriginTable(9, 9), nothing, time.time, nothing)
+    with pytest.raises(NotSupported):
+        await cache.ask(Flight(Origin("http", "a.example", 80), None))
+    assert given_back == ["http://a.example"]

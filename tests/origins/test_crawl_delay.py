@@ -4,7 +4,8 @@ section 12). Each server writes down when requests came. Real delays, since it i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.http import Response
-from scrapy.resolver import dnscache
 
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.protocol import RobotsTxt
@@ -22,6 +22,7 @@ from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import NEVER, origin_of, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
+from tests.helpers.storing import in_a_file
 
 DELAY = 0.3
 LONG = 3 * DELAY
@@ -81,51 +82,44 @@ def following(spider: ListSpider | None, first: str | Request, *then: str | Requ
     return request if spider is None else spider.recorded(request)
 
 
-# Requests, and what to look at when all are done.
-Case = tuple[list[Any], Callable[[CrawlResult], None]]
+Case = Generator[list[Any], CrawlResult, None]
+"""Yields requests, and looks at the result when all are done."""
 
 
 def only_who_asks_for_it_is_slowed(sites: Sites) -> Case:
     slow, fast = sites.add(robots=asking(DELAY)), sites.add(robots=asking(0))
     other = sites.add(robots=asking(DELAY, "otherbot"))
-
-    def check(result: CrawlResult) -> None:
-        assert_paced(slow, DELAY, 3)
-        assert_unpaced(fast, 6)
-        assert_unpaced(other, 6)
-        line = f"INFO Waiting {DELAY:g} s between requests to {origin_of(slow)}: crawl-delay in line 3 of"
-        assert f"{line} its robots.txt\n" in result.log
-
-    return [*urls(slow, 3), *urls(fast, 6), *urls(other, 6)], check
+    result = yield [*urls(slow, 3), *urls(fast, 6), *urls(other, 6)]
+    assert_paced(slow, DELAY, 3)
+    assert_unpaced(fast, 6)
+    assert_unpaced(other, 6)
+    line = (
+        f"INFO Waiting {DELAY:g} s between requests to {origin_of(slow)}: crawl-delay in line 3 of"
+    )
+    assert f"{line} its robots.txt\n" in result.log
 
 
 def no_longer_than_the_setting(sites: Sites) -> Case:
     site = sites.add(robots=asking(100))
-
-    def check(result: CrawlResult) -> None:
-        assert_paced(site, LONG, 2)
-        assert "asks for 100 s, more than REP_CRAWL_DELAY allows" in result.log
-        assert result.stat("rep/crawl_delay/limited") == 1
-
-    return urls(site, 2), check
+    result = yield urls(site, 2)
+    assert_paced(site, LONG, 2)
+    assert "asks for 100 s, more than REP_CRAWL_DELAY allows" in result.log
+    assert result.stat("rep/crawl_delay/limited") == 1
 
 
 def a_rate_is_a_delay_and_visit_times_are_told(sites: Sites) -> Case:
     site = sites.add(
         robots="User-agent: *\nRequest-rate: 4/1 0600-0845\nVisit-time: 0600-0845\nDisallow: /x\n"
     )
-
-    def check(result: CrawlResult) -> None:
-        assert_paced(site, 0.25, 3)
-        line = f"Waiting 0.25 s between requests to {origin_of(site)}: request-rate in line 2 of"
+    result = yield urls(site, 3)
+    assert_paced(site, 0.25, 3)
+    for line in (
+        f"Waiting 0.25 s between requests to {origin_of(site)}: request-rate in line 2 of",
+        "asks for visits only at 0600-0845 UTC (line 3); visit-time is not obeyed",
+        "\nvisit-time of 1 origin, not obeyed",
+    ):
         assert line in result.log
-        assert (
-            "asks for visits only at 0600-0845 UTC (line 3); visit-time is not obeyed" in result.log
-        )
-        assert "\nvisit-time of 1 origin, not obeyed" in result.log
-        assert result.stat("rep/visit_time/origins") == 1
-
-    return urls(site, 3), check
+    assert result.stat("rep/visit_time/origins") == 1
 
 
 def redirects_and_retries_wait_their_turn(sites: Sites) -> Case:
@@ -133,43 +127,38 @@ def redirects_and_retries_wait_their_turn(sites: Sites) -> Case:
     start.set("/to", redirect(target.url("/from")))
     target.set("/again", in_turn(503, "fine"))
     target.set("/moved", redirect("/moved-1"))
-    wanted = [start.url("/to"), target.url("/again"), target.url("/moved")]
-    return wanted, lambda result: assert_paced(target, DELAY, 5)
+    yield [start.url("/to"), target.url("/again"), target.url("/moved")]
+    assert_paced(target, DELAY, 5)
 
 
 def failed_requests_count_too(sites: Sites) -> Case:
     delay = 2 * DELAY
     # Twisted and aiohttp may repeat the first by themselves, at once.
     site = sites.add(robots=asking(delay), pages={"/a": in_turn(reset(), reset(), "fine")})
-
-    def check(result: CrawlResult) -> None:
-        # At least two pauses, from the start of a failure: the server may have looked up late.
-        assert sum(gaps(site)) >= 1.5 * delay
-
-    return [site.url("/a"), site.url("/b")], check
+    yield [site.url("/a"), site.url("/b")]
+    # At least two pauses, from the start of a failure: the server may have looked up late.
+    assert sum(gaps(site)) >= 1.5 * delay
 
 
 def the_delay_begins_at_the_end_of_a_page(sites: Sites) -> Case:
     """A page that takes longer than the delay is a site in need."""
     slow = after(DELAY, "slow")
     site = sites.add(robots=asking(DELAY), pages={"/page0": slow, "/page1": slow})
-    return urls(site, 2), lambda result: assert_paced(site, 2 * DELAY, 2)
+    yield urls(site, 2)
+    assert_paced(site, 2 * DELAY, 2)
 
 
 def what_was_held_keeps_the_delay(sites: Sites) -> Case:
     site = sites.add(robots=in_turn(503, 503, asking(DELAY)))
-
-    def check(result: CrawlResult) -> None:
-        assert site.robots_fetches == 3
-        assert_paced(site, DELAY, 4)
-
-    return urls(site, 4), check
+    yield urls(site, 4)
+    assert site.robots_fetches == 3
+    assert_paced(site, DELAY, 4)
 
 
 def direct_downloads_keep_the_delay(sites: Sites) -> Case:
     site = sites.add(robots=asking(DELAY))
-    wanted = [Request(url, meta={"direct": [f"{url}-0", f"{url}-1"]}) for url in urls(site, 2)]
-    return wanted, lambda result: assert_paced(site, DELAY, 6)
+    yield [Request(url, meta={"direct": [f"{url}-0", f"{url}-1"]}) for url in urls(site, 2)]
+    assert_paced(site, DELAY, 6)
 
 
 def changing(*bodies: str) -> Any:
@@ -178,36 +167,30 @@ def changing(*bodies: str) -> Any:
 
 def robots_txt_does_not_wait_for_pages(sites: Sites) -> Case:
     site = sites.add(robots=changing(asking(LONG)))
-
-    def check(result: CrawlResult) -> None:
-        assert_paced(site, LONG, 3)
-        # After a page robots.txt at once, and the next page when its time has come.
-        waits = [
-            late.time - early.time
-            for early, late in pairwise(site.requests)
-            if early.path != "/robots.txt" == late.path
-        ]
-        assert len(waits) == 2
-        assert min(waits) < LONG
-
-    return [following(None, *urls(site, 3))], check
+    yield [following(None, *urls(site, 3))]
+    assert_paced(site, LONG, 3)
+    # After a page robots.txt at once, and the next page when its time has come.
+    waits = [
+        late.time - early.time
+        for early, late in pairwise(site.requests)
+        if early.path != "/robots.txt" == late.path
+    ]
+    assert len(waits) == 2
+    assert min(waits) < LONG
 
 
 def a_site_that_changes_its_mind_is_followed(sites: Sites) -> Case:
     slower = sites.add(robots=changing(asking(0), asking(DELAY)))
     faster = sites.add(robots=changing(asking(LONG), asking(LONG), asking(0)))
-
-    def check(result: CrawlResult) -> None:
-        assert min(gaps(slower)[1:]) >= DELAY
-        assert gaps(faster)[0] >= LONG
-        assert min(gaps(faster)[1:]) < LONG
-
-    return [following(None, *urls(slower, 4)), following(None, *urls(faster, 5))], check
+    yield [following(None, *urls(slower, 4)), following(None, *urls(faster, 5))]
+    assert min(gaps(slower)[1:]) >= DELAY
+    assert gaps(faster)[0] >= LONG
+    assert min(gaps(faster)[1:]) < LONG
 
 
 def another_agent_is_not_slowed(sites: Sites) -> Case:
     """Whoever comes first, and whichever of the two is the project's own."""
-    table = []
+    some, requests = [], []
     for slow, quick in (("testbot", "quickbot"), ("slowbot", "testbot")):
         site = sites.add(robots=asking(DELAY, slow) + asking(0, quick))
         wanted = [
@@ -215,34 +198,27 @@ def another_agent_is_not_slowed(sites: Sites) -> Case:
             for path, agent, count in (("/slow", slow, 3), ("/quick", quick, 6))
             for _ in range(count)
         ]
-        table.append((site, wanted if slow == "testbot" else wanted[::-1]))
-
-    def check(result: CrawlResult) -> None:
-        for site, _ in table:
-            assert min(gaps(site, path="/slow")) >= DELAY
-            assert min(gaps(site, path="/quick")) < DELAY
-
-    return [request for _, wanted in table for request in wanted], check
+        some.append(site)
+        requests += wanted if slow == "testbot" else wanted[::-1]
+    yield requests
+    for site in some:
+        assert min(gaps(site, path="/slow")) >= DELAY
+        assert min(gaps(site, path="/quick")) < DELAY
 
 
 def the_slowest_counts_where_origins_share_a_slot(sites: Sites) -> Case:
-    slow, fast = sites.add(robots=asking(DELAY)), sites.add(robots=asking(DELAY / 3))
-    both = [*urls(slow, 1), *urls(fast, 2)]
-    requests = [Request(url, meta={"download_slot": "shared"}) for url in both]
-    return [following(None, *requests)], lambda result: assert_paced_together(slow, fast)
-
-
-def assert_paced_together(slow: Site, fast: Site) -> None:
-    """The slow one was asked first."""
-    assert len(gaps(slow, fast)) == 2
-    assert min(gaps(slow, fast)) >= DELAY
-
-
-def two_ports_of_a_host_share_its_slot(sites: Sites) -> Case:
-    slow = sites.add(robots=asking(DELAY))
-    same = sites.add(robots=asking(0), host=slow.host)
-    requests = [following(None, *urls(slow, 1), *urls(same, 2))]
-    return requests, lambda result: assert_paced_together(slow, same)
+    """By their meta, or as two ports of a host. The slow one is asked first."""
+    pairs, chains = [], []
+    for meta in ({"download_slot": "shared"}, {}):
+        slow = sites.add(robots=asking(DELAY))
+        fast = sites.add(robots=asking(DELAY / 3), host=None if meta else slow.host)
+        requests = [Request(url, meta=meta) for url in [*urls(slow, 1), *urls(fast, 2)]]
+        pairs.append((slow, fast))
+        chains.append(following(None, *requests))
+    yield chains
+    for pair in pairs:
+        assert len(gaps(*pair)) == 2
+        assert min(gaps(*pair)) >= DELAY
 
 
 def links_that_inherit_meta_leave_the_others_slot(sites: Sites) -> Case:
@@ -252,13 +228,15 @@ def links_that_inherit_meta_leave_the_others_slot(sites: Sites) -> Case:
         Request(url, meta={"inherits": slow.url(f"/link{number}")})
         for number, url in enumerate(urls(start, 2))
     ]
-    return [*wanted, *urls(slow, 2)], lambda result: assert_paced(slow, DELAY, 4)
+    yield [*wanted, *urls(slow, 2)]
+    assert_paced(slow, DELAY, 4)
 
 
 def what_does_not_obey_slows_nothing(sites: Sites) -> Case:
     site = sites.add(robots=asking(100))
     wanted = [Request(url, meta={"dont_obey_robotstxt": True}) for url in urls(site, 6)]
-    return [*wanted, "data:,nothing"], lambda result: assert_unpaced(site, 6, LONG)
+    yield [*wanted, "data:,nothing"]
+    assert_unpaced(site, 6, LONG)
 
 
 CASES = [
@@ -274,7 +252,6 @@ CASES = [
     a_site_that_changes_its_mind_is_followed,
     another_agent_is_not_slowed,
     the_slowest_counts_where_origins_share_a_slot,
-    two_ports_of_a_host_share_its_slot,
     links_that_inherit_meta_leave_the_others_slot,
     what_does_not_obey_slows_nothing,
 ]
@@ -284,7 +261,7 @@ CASES = [
 @pytest.mark.scrapy_api
 async def test_one_request_at_a_time_with_the_sites_delay(sites: Sites) -> None:
     """All cases in one crawl: their pauses are at the same time."""
-    table = [(case.__name__, *case(sites)) for case in CASES]
+    table = [(case.__name__, case(sites)) for case in CASES]
     settings = {
         **ON,
         "REP_CACHE_MIN_TTL": 0.0,
@@ -292,23 +269,25 @@ async def test_one_request_at_a_time_with_the_sites_delay(sites: Sites) -> None:
         "REP_RETRY_DELAY": 0.1,
         "REP_RETRY_MAX_DELAY": 0.2,
     }
-    every = [request for _, requests, _ in table for request in requests]
+    every = [request for _, case in table for request in next(case)]
     result = await crawl(Following, settings, requests=every)
     result.assert_clean()
     assert result.failures == {}
     with every_row() as row:
-        for name, _, check in table:
-            with row(name):
-                check(result)
+        for name, case in table:
+            with row(name), suppress(StopIteration):
+                case.send(result)
 
 
-async def test_delays_are_ignored_unless_asked_for(sites: Sites) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_delays_are_ignored_unless_asked_for(sites: Sites, dry_run: bool) -> None:
+    """A dry run tells of them, and slows nothing."""
     slow = "User-agent: *\nCrawl-delay: 100\nRequest-rate: 1/1h\nVisit-time: 0600-0845\n"
     site = sites.add(robots=slow)
-    result = await crawl(urls(site, 6))
+    result = await crawl(urls(site, 6), {**ON, "REP_DRY_RUN": True} if dry_run else {})
     assert len(result.responses) == 6
-    assert not any(word in result.log for word in ("crawl-delay", "request-rate", "visit"))
-    assert not [name for name in result.stats if "crawl_delay" in name]
+    assert any(word in result.log for word in ("crawl-delay", "request-rate", "visit")) == dry_run
+    assert result.stat("rep/crawl_delay/origins") == dry_run
 
 
 @pytest.mark.parametrize(
@@ -343,31 +322,6 @@ async def test_autothrottle_never_goes_below_the_delay(sites: Sites) -> None:
     assert_unpaced(fast, 6)
 
 
-@pytest.mark.filterwarnings("ignore:.*CONCURRENT_REQUESTS_PER_IP")
-async def test_two_names_of_an_address_share_its_slot(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow = sites.add(robots=asking(DELAY), name="slow.test")
-    fast = sites.add(robots=asking(0), name="fast.test", host=slow.host)
-    for name in ("slow.test", "fast.test"):
-        monkeypatch.setitem(dnscache, name, slow.host)  # the tests' resolver goes past it
-    by_address = {
-        "CONCURRENT_REQUESTS_PER_IP": 8,
-        # The default one does without.
-        "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.ScrapyPriorityQueue",
-    }
-    requests = [following(None, *urls(slow, 1), *urls(fast, 2))]
-    await crawl(Following, {**ON, **by_address}, requests=requests)
-    assert_paced_together(slow, fast)
-
-
-async def test_a_dry_run_tells_and_slows_nothing(sites: Sites) -> None:
-    site = sites.add(robots=asking(100))
-    result = await crawl(urls(site, 6), {**ON, "REP_DRY_RUN": True, "REP_CRAWL_DELAY": True})
-    assert len(result.responses) == 6
-    assert result.stat("rep/crawl_delay/origins") == 1
-
-
 async def test_log_stays_short_and_summary_and_report_show_the_delays(
     sites: Sites, tmp_path: Path
 ) -> None:
@@ -397,13 +351,8 @@ async def test_a_large_file_is_read_once_and_in_a_thread(
 
     monkeypatch.setattr(Groups, "pace_of", watched)
     site = sites.add(robots=asking(DELAY) + "Disallow: /x\n" * 10_000)
-    settings = {
-        **ON,
-        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
-        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
-    }
     for number in (1, 2):
-        await crawl(urls(site, 2), settings)
+        await crawl(urls(site, 2), {**ON, **in_a_file(tmp_path)})
         assert len(read_in) == number
     assert threading.main_thread() not in read_in
     assert site.robots_fetches == 1

@@ -10,12 +10,12 @@ from scrapy import Request
 from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.extensions.httpcache import FilesystemCacheStorage
 
-from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES, Behaviour, answer, gzipped, redirect
-from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, NEVER
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
+from tests.helpers.storing import in_a_file
 
 # What Scrapy does without us.
 STOCK: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
@@ -34,10 +34,6 @@ def cache(tmp_path: Path) -> dict[str, Any]:
     return {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "http"), **HOLD}
 
 
-def disallowed(result: CrawlResult, url: str) -> bool:
-    return isinstance(result.failure(url), RobotsDisallowed)
-
-
 ROBOTS: list[Behaviour] = [answer(RULES), gzipped(RULES.encode()), redirect("/rules")]
 
 
@@ -54,7 +50,7 @@ async def test_a_replay_without_the_site_knows_its_rules(
     sites.close()
     again = await crawl([*public, *private], cache)
     assert again.responses == dict.fromkeys(public, 200)
-    assert all(disallowed(again, url) for url in private)
+    assert all(again.disallowed(url) for url in private)
     assert again.stat("rep/deferred") == 0
     again.assert_clean()
 
@@ -72,27 +68,16 @@ async def test_recorded_pages_are_replayed_without_a_robots_txt(
     sites.close()
     trail = tmp_path / "decisions.jsonl"
     settings = {**cache, "REP_DEFER_MAX_WAIT": 0.3, "REP_DECISIONS": str(trail)}
-    again = await crawl([*urls, site.url("/new")], settings)
+    # `dont_cache` goes to the site, whatever is recorded.
+    held = [Request(urls[0], meta={"dont_cache": True}), Request(site.url("/new"))]
+    again = await crawl([*urls, *held], settings)
     assert again.responses == first.responses
-    assert list(again.failures) == [site.url("/new")]
+    assert set(again.failures) == {one.url for one in held}
     assert again.stat("rep/unreachable/replayed") == 2
-    assert again.stat("rep/deferred") == 1
+    assert again.stat("rep/deferred") == 2
     told = [one["reason"] for one in decisions(trail) if one["verdict"] == "allowed"]
     assert told and all(one.startswith("the HTTP cache answers it; ") for one in told)
     again.assert_clean()
-
-
-async def test_uncached_pages_of_an_unreachable_site_are_held(
-    sites: Sites, cache: dict[str, Any]
-) -> None:
-    """`dont_cache` goes to the site, whatever is recorded."""
-    site = sites.add(robots=404)
-    await crawl(site.url("/a"), cache)
-    site.set("/robots.txt", 503)
-    request = Request(site.url("/a"), meta={"dont_cache": True})
-    again = await crawl(request, {**cache, "REP_DEFER_MAX_WAIT": 0.3})
-    assert again.responses == {}
-    assert site.count("/a") == 1
 
 
 async def test_a_site_that_answers_is_obeyed_today(sites: Sites, cache: dict[str, Any]) -> None:
@@ -100,7 +85,7 @@ async def test_a_site_that_answers_is_obeyed_today(sites: Sites, cache: dict[str
     await crawl(site.url("/later"), cache)
     site.set("/robots.txt", "User-agent: *\nDisallow: /later\n")
     result = await crawl(site.url("/later"), cache)
-    assert disallowed(result, site.url("/later"))
+    assert result.disallowed(site.url("/later"))
     assert site.count("/robots.txt") == 2
 
 
@@ -117,8 +102,8 @@ async def test_ignore_missing_asks_no_site_for_anything(
     more = [other.url("/x"), down.url("/a"), down.url("/x")]
     result = await crawl([*urls, *more], {**cache, **OFFLINE, "REP_DEFER_MAX_WAIT": 0.3})
     assert result.responses == {urls[0]: 200, down.url("/a"): 200}
-    assert disallowed(result, urls[1])
-    assert not disallowed(result, urls[2])
+    assert result.disallowed(urls[1])
+    assert not result.disallowed(urls[2])
     assert len(site.requests) == asked
     assert other.requests == []
     assert result.stat("httpcache/ignore") == 3  # /new, and both /x
@@ -129,16 +114,13 @@ async def test_what_was_replayed_is_not_stored_for_others(
     sites: Sites, cache: dict[str, Any], tmp_path: Path
 ) -> None:
     """An old copy would be taken for today's."""
-    shared = {
-        "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
-        "REP_CACHE_PATH": str(tmp_path / "robots.sqlite"),
-    }
+    shared = in_a_file(tmp_path)
     site = sites.add(robots=RULES)
     await crawl(site.url("/a"), cache)
     await crawl(site.url("/a"), {**cache, **OFFLINE, **shared})
     site.set("/robots.txt", "User-agent: *\nDisallow: /a\n")
     result = await crawl(site.url("/a"), shared)
-    assert disallowed(result, site.url("/a"))
+    assert result.disallowed(site.url("/a"))
 
 
 async def test_ignore_missing_without_the_middleware_asks_the_site(
@@ -148,7 +130,7 @@ async def test_ignore_missing_without_the_middleware_asks_the_site(
     off = {"DOWNLOADER_MIDDLEWARES": {HttpCacheMiddleware: None}}
     result = await crawl([site.url("/a"), site.url("/private")], {**cache, **OFFLINE, **off})
     assert result.responses == {site.url("/a"): 200}
-    assert disallowed(result, site.url("/private"))
+    assert result.disallowed(site.url("/private"))
     result.assert_clean()
 
 

@@ -9,19 +9,15 @@ import pytest
 from scrapy import Request
 from scrapy.settings import default_settings
 
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.protocol.availability import Outcome
-from tests.helpers.behaviours import RULES, after, answer, redirect
-from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
+from tests.helpers.behaviours import RULES, answer, redirect
+from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 
 NO_RULES = "User-agent: *\nDisallow:\n"
-
-
-def disallowed(result: CrawlResult, url: str) -> bool:
-    return isinstance(result.failure(url), RobotsDisallowed)
 
 
 @pytest.mark.download
@@ -37,7 +33,7 @@ async def test_each_scheme_host_and_port_has_its_own_rules(sites: Sites) -> None
     forbidden = [*(site.url("/private") for site in (secure, port, named)), address]
     allowed = [plain.url("/private"), sub.url("/private")]
     result = await crawl([*forbidden, *allowed])
-    assert [disallowed(result, url) for url in forbidden] == [True] * 4
+    assert [result.disallowed(url) for url in forbidden] == [True] * 4
     assert result.responses == dict.fromkeys(allowed, 200)
     assert [site.robots_fetches for site in (plain, secure, port, named, sub)] == [1, 1, 1, 2, 1]
     result.assert_clean()
@@ -75,7 +71,7 @@ async def test_spellings_of_an_origin_share_its_rules(sites: Sites) -> None:
     with every_row() as row:
         for name, (site, urls) in table.items():
             with row(name):
-                assert all(disallowed(result, url) for url in urls)
+                assert all(result.disallowed(url) for url in urls)
                 [hit] = site.requests
                 assert hit.target == "/robots.txt"
                 assert hit.header("Authorization") is None
@@ -91,27 +87,9 @@ async def test_an_ipv6_site_is_crawled_by_its_rules(sites: Sites) -> None:
         pytest.skip("this w3lib takes the brackets from IPv6 addresses")
     result = await crawl([site.url("/private"), site.url("/public")])
     assert site.url("").startswith("http://[::1]:")
-    assert disallowed(result, site.url("/private"))
+    assert result.disallowed(site.url("/private"))
     assert result.status(site.url("/public")) == 200
     assert site.hits("/robots.txt")[0].header("Host") == f"[::1]:{site.port}"
-
-
-@pytest.mark.loop
-async def test_many_requests_share_one_fetch_or_failure(sites: Sites) -> None:
-    """However many wait for it: 20 requests are not 20 attempts, before or after it."""
-    up, down = sites.add(robots=after(0.2, RULES)), sites.add(robots=after(0.2, 503))
-    pages = [up.url(f"/page{number}") for number in range(10)]
-    private = [up.url(f"/private{number}") for number in range(10)]
-    lost = [down.url(f"/page{number}") for number in range(20)]
-    many = {"CONCURRENT_REQUESTS": 32, "CONCURRENT_REQUESTS_PER_DOMAIN": 32}
-    result = await crawl([*pages, *private, *lost], {**ONE_ATTEMPT, **many})
-    assert (up.robots_fetches, down.robots_fetches) == (1, 1)
-    assert result.responses == dict.fromkeys(pages, 200)
-    assert all(disallowed(result, url) for url in private)
-    assert all(isinstance(result.failure(url), RobotsUnreachable) for url in lost)
-    assert result.stat("robotstxt/request_count") == 2
-    assert result.stat("robotstxt/forbidden") == 10
-    result.assert_clean()
 
 
 async def test_robots_txt_itself_is_always_allowed(sites: Sites) -> None:
@@ -121,7 +99,7 @@ async def test_robots_txt_itself_is_always_allowed(sites: Sites) -> None:
     files = [site.url("/robots.txt") for site in some]
     result = await crawl([*files, *pages], {"RETRY_ENABLED": False})
     assert [site.pages_asked for site in some] == [[], []]
-    assert not any(disallowed(result, url) for url in files)
+    assert not any(result.disallowed(url) for url in files)
     # The spider's own request, and ours for the pages.
     assert [site.robots_fetches for site in some] == [2, 2]
     result.assert_clean()
@@ -163,7 +141,7 @@ async def test_five_hops_are_followed_and_the_sixth_is_not(sites: Sites) -> None
             with row((hops, many[0] is not many[1])):
                 [one] = resolved.of(many[0].url())
                 if hops <= 5:
-                    assert disallowed(result, many[0].url("/private"))
+                    assert result.disallowed(many[0].url("/private"))
                     assert (one["outcome"], one["hops"]) == (Outcome.RULES, hops)
                     assert one["url"] == many[-1].url(f"/hop{hops}")
                 else:
@@ -186,7 +164,7 @@ async def test_rules_belong_to_the_origin_first_asked(sites: Sites) -> None:
     some = (asked, delivering, plain, secure)
     urls = [site.url(path) for site in some for path in ("/private", "/public")]
     result = await crawl(urls)
-    assert [disallowed(result, url) for url in urls] == [
+    assert [result.disallowed(url) for url in urls] == [
         *[True, False, False, True],
         *[True, False] * 2,
     ]
@@ -282,7 +260,7 @@ async def test_usable_location_is_followed(sites: Sites) -> None:
     with every_row() as row:
         for name, site in table.items():
             with row(name):
-                assert disallowed(result, site.url("/private"))
+                assert result.disallowed(site.url("/private"))
                 assert not any(hit.header("Authorization") for hit in site.requests)
                 assert [hit.method for hit in site.requests] == ["GET", "GET"]
     result.assert_clean()
@@ -292,7 +270,7 @@ async def test_usable_location_is_followed(sites: Sites) -> None:
 async def test_a_location_in_latin_1(sites: Sites) -> None:
     site = sites.add(robots=redirect("/r\u00e8gles"), pages={"/r%E8gles": RULES})
     result = await crawl(site.url("/private"))
-    assert disallowed(result, site.url("/private"))
+    assert result.disallowed(site.url("/private"))
     result.assert_clean()
 
 
@@ -308,38 +286,31 @@ async def test_unreachable_behind_a_redirect(sites: Sites) -> None:
 
 
 @pytest.mark.download
-async def test_cookies_of_pages_and_of_robots_txt_do_not_mix(sites: Sites) -> None:
+async def test_cookies_and_logins_of_pages_and_of_robots_txt_do_not_mix(sites: Sites) -> None:
     setting = [("Set-Cookie", "robots=1; Path=/")]
     other = sites.add(pages={"/rules": answer(RULES, headers=setting)})
     site = sites.add(robots=answer(b"", 302, [("Location", other.url("/rules")), *setting]))
+    login = {"Authorization": "Bearer secret"}
     requests = [
-        Request(site.url("/x"), cookies={"session": "secret"}),
+        Request(site.url("/x"), cookies={"session": "secret"}, headers=login),
+        Request(site.url("/private"), headers=login),
         Request(site.url("/y"), headers={"Cookie": "raw=secret"}),
+        Request(site.url("/z"), meta={"http_user": "user", "http_pass": "secret"}),
         Request(other.url("/z"), cookies={"other": "secret"}),
     ]
     result = await crawl(requests, {"CONCURRENT_REQUESTS": 1})
-    assert len(result.responses) == 3
+    assert result.disallowed(site.url("/private"))
+    assert len(result.responses) == 4
     robots_hits = site.hits("/robots.txt") + other.hits("/rules") + other.hits("/robots.txt")
     assert len(robots_hits) == 3
-    assert [hit.header("Cookie") for hit in robots_hits] == [None, None, None]
-    assert site.hits("/x")[0].header("Cookie") == "session=secret"
+    for name in ("Cookie", "Authorization"):
+        assert [hit.header(name) for hit in robots_hits] == [None, None, None]
+    [page] = site.hits("/x")
+    assert (page.header("Cookie"), page.header("Authorization")) == (
+        "session=secret",
+        *login.values(),
+    )
     assert "robots=1" not in str([hit.headers for hit in site.requests + other.requests])
-    result.assert_clean()
-
-
-async def test_authorization_of_pages_stays_with_pages(sites: Sites) -> None:
-    other = sites.add(pages={"/rules": RULES})
-    site = sites.add(robots=redirect(other.url("/rules")))
-    requests = [
-        Request(site.url("/x"), headers={"Authorization": "Bearer secret"}),
-        Request(site.url("/private"), headers={"Authorization": "Bearer secret"}),
-        Request(site.url("/y"), meta={"http_user": "user", "http_pass": "secret"}),
-    ]
-    result = await crawl(requests, {"CONCURRENT_REQUESTS": 1})
-    assert disallowed(result, site.url("/private"))
-    assert site.hits("/x")[0].header("Authorization") == "Bearer secret"
-    assert site.hits("/robots.txt")[0].header("Authorization") is None
-    assert [hit.header("Authorization") for hit in other.requests] == [None]
     result.assert_clean()
 
 
@@ -359,7 +330,7 @@ async def test_http_auth_of_the_project_stays_in_its_domain(sites: Sites) -> Non
             http_user, http_pass, http_auth_domain = "user", "pass", domain
 
         result = await crawl(HttpAuthSpider, requests=urls)
-    assert disallowed(result, site.url("/private"))
+    assert result.disallowed(site.url("/private"))
     assert site.hits("/x")[0].header("Authorization") == "Basic dXNlcjpwYXNz"
     assert [hit.header("Authorization") for hit in other.requests] == [None]
     result.assert_clean()

@@ -1,13 +1,16 @@
-"""REP.md section 3, row by row: what the answer to the request for robots.txt means.
+"""REP.md section 3, row by row: what the answer to the request for robots.txt means, of web sites, and of a
+real FTP server (anonymous RETR).
 
-Each row is a site that answers so; a real crawl of all sites of a table asks each for /private,
-which RULES_BYTES forbid, and for /public.
+Each row is a site that answers so; a real crawl of all sites asks each for /private, which RULES_BYTES
+forbid, and for /public.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from scrapy import Request
@@ -28,7 +31,8 @@ from tests.helpers.behaviours import (
     reset,
     silence,
 )
-from tests.helpers.crawling import ONE_ATTEMPT, crawl
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
+from tests.helpers.ftp import FtpSite
 from tests.helpers.held import NEVER
 from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row, responses_of
@@ -46,138 +50,98 @@ def status(code: int, *headers: tuple[str, str]) -> Behaviour:
     return answer(b"" if code == 204 else RULES_BYTES, code, headers)
 
 
-@dataclass(frozen=True)
-class Row:
-    id: str
-    robots: Behaviour
-    status: int | None = None
+# What each means, and its status.
+Row = tuple[str, Behaviour, Outcome, int | None]
 
 
-RULES_ROWS = [
-    *[Row(f"{code}", status(code), code) for code in (200, 201, 202, 203, 206, 226)],
-    Row("200 chunked", chunked(RULES_BYTES[:9], RULES_BYTES[9:]), 200),
-    Row("200 of unknown length", raw(head(200) + RULES_BYTES), 200),
-    Row("200 in HTTP/1.0", raw(b"HTTP/1.0 200 OK\r\n\r\n" + RULES_BYTES), 200),
-    Row("200 image/png", answer(RULES_BYTES, type="image/png"), 200),
+def row(name: str, robots: Behaviour, code: int | None = None) -> Row:
+    return name, robots, Outcome.UNREACHABLE, code
+
+
+def rows(outcome: Outcome, *codes: int, suffix: str = "") -> list[Row]:
+    return [(f"{code}{suffix}", status(code), outcome, code) for code in codes]
+
+
+ROWS: list[Row] = [
+    *rows(Outcome.RULES, 200, 201, 202, 203, 206, 226),
+    ("200 chunked", chunked(RULES_BYTES[:9], RULES_BYTES[9:]), Outcome.RULES, 200),
+    ("200 of unknown length", raw(head(200) + RULES_BYTES), Outcome.RULES, 200),
+    ("200 in HTTP/1.0", raw(b"HTTP/1.0 200 OK\r\n\r\n" + RULES_BYTES), Outcome.RULES, 200),
+    ("200 image/png", answer(RULES_BYTES, type="image/png"), Outcome.RULES, 200),
+    *rows(Outcome.MISSING, 300, 301, 308, 399, suffix=" without Location"),
+    ("304", raw(head(304)), Outcome.MISSING, 304),
+    *rows(Outcome.MISSING, 400, 401, 403, 404, 407, 408, 410, 428, 430, 451, 499),
+    ("401 with a challenge", status(401, ("WWW-Authenticate", 'Basic realm="x"')), Outcome.MISSING, 401),
+    ("404 with Retry-After", status(404, ("Retry-After", "60")), Outcome.MISSING, 404),
+    *rows(Outcome.UNREACHABLE, 429, 500, 502, 503, 504, 511, 599, 999),
+    row("429 with Retry-After", status(429, ("Retry-After", "120")), 429),
+    row("429 with a date", status(429, ("Retry-After", "Wed, 21 Oct 2099 07:28:00 GMT")), 429),
+    row("429 with a bad Retry-After", status(429, ("Retry-After", "soon")), 429),
+    row("503 with Retry-After", status(503, ("Retry-After", "120")), 503),
+    row("reset", reset()),
+    row("closed without an answer", hang_up()),
+    row("not HTTP", raw(b"220 smtp.example.com ESMTP\r\n")),
+    row("bytes that are no text", raw(bytes(range(256)))),
+    row("a bad status line", raw(b"HTTP/1.1 abc OK\r\n\r\n" + RULES_BYTES)),
+    row("a bad Content-Length", raw(head(200, [("Content-Length", "many")]) + RULES_BYTES)),
+    row("cut within the headers", raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/pl")),
+    row("cut within the body", lying_length(RULES_BYTES, len(RULES_BYTES) + 100)),
+    row("reset within the body", raw(head(200, SIZED) + RULES_BYTES[:9], reset=True)),
+    row("chunks that do not end", chunked(RULES_BYTES, end=b"")),
+    row("a chunk cut short", raw(head(200, CHUNKED) + b"ff\r\n" + RULES_BYTES)),
+    row("a bad chunk size", chunked(RULES_BYTES, end=b"xyz\r\nabc\r\n0\r\n\r\n")),
+]  # fmt: skip
+SILENT = [
+    row("silence", silence()),
+    row("silence after the headers", silence(head(200, SIZED))),
+    row("silence within the body", silence(head(200, SIZED) + RULES_BYTES[:9])),
 ]
-
-MISSING_ROWS = [
-    *[Row(f"{code} without Location", status(code), code) for code in (300, 301, 308, 399)],
-    Row("304", raw(head(304)), 304),
-    *[Row(f"{code}", status(code), code) for code in (400, 401, 403, 404, 407, 408, 410, 428)],
-    *[Row(f"{code}", status(code), code) for code in (430, 451, 499)],
-    Row(
-        "401 with a challenge",
-        status(401, ("WWW-Authenticate", 'Basic realm="x"')),
-        401,
-    ),
-    Row("404 with Retry-After", status(404, ("Retry-After", "60")), 404),
-]
-
-UNREACHABLE_ROWS = [
-    Row("429", status(429), 429),
-    Row("429 with Retry-After", status(429, ("Retry-After", "120")), 429),
-    Row(
-        "429 with Retry-After as a date",
-        status(429, ("Retry-After", "Wed, 21 Oct 2099 07:28:00 GMT")),
-        429,
-    ),
-    Row("429 with a bad Retry-After", status(429, ("Retry-After", "soon")), 429),
-    *[Row(f"{code}", status(code), code) for code in (500, 502, 503, 504, 511, 599, 999)],
-    Row("503 with Retry-After", status(503, ("Retry-After", "120")), 503),
-    Row("reset", reset()),
-    Row("closed without an answer", hang_up()),
-    Row("not HTTP", raw(b"220 smtp.example.com ESMTP\r\n")),
-    Row("bytes that are no text", raw(bytes(range(256)))),
-    Row("a bad status line", raw(b"HTTP/1.1 abc OK\r\n\r\n" + RULES_BYTES)),
-    Row("a bad Content-Length", raw(head(200, [("Content-Length", "many")]) + RULES_BYTES)),
-    Row("cut within the headers", raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/pl")),
-    Row("cut within the body", lying_length(RULES_BYTES, len(RULES_BYTES) + 100)),
-    Row("reset within the body", raw(head(200, SIZED) + RULES_BYTES[:9], reset=True)),
-    Row("chunks that do not end", chunked(RULES_BYTES, end=b"")),
-    Row("a chunk cut short", raw(head(200, CHUNKED) + b"ff\r\n" + RULES_BYTES)),
-    Row("a bad chunk size", chunked(RULES_BYTES, end=b"xyz\r\nabc\r\n0\r\n\r\n")),
-]
-
-
-SILENT_ROWS = [
-    Row("silence", silence()),
-    Row("silence after the headers", silence(head(200, SIZED))),
-    Row("silence within the body", silence(head(200, SIZED) + RULES_BYTES[:9])),
-]
-
-
-def added(sites: Sites, rows: list[Row]) -> list[tuple[Row, Site]]:
-    return [(row, sites.add(robots=row.robots)) for row in rows]
-
-
-def urls_of(table: list[tuple[Row, Site]], *paths: str) -> list[str]:
-    return [site.url(path) for _, site in table for path in paths]
 
 
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_2xx_is_parsed(sites: Sites) -> None:
-    table, resolved = added(sites, RULES_ROWS), Resolved()
-    result = await crawl(urls_of(table, "/private", "/public"), signal_handlers=resolved.handlers)
+async def test_what_each_answer_means(sites: Sites) -> None:
     with every_row() as checking:
-        for row, site in table:
-            with checking(row.id):
-                error = result.failure(site.url("/private"))
-                assert isinstance(error, RobotsDisallowed)
-                assert str(error) == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
-                assert error.origin == Origin.from_url(site.url())
-                assert responses_of(result, site) == {site.url("/public"): 200}
-                assert site.count("/robots.txt") == 1
-                found = [(one["outcome"], one["status"]) for one in resolved.of(site.url())]
-                assert found == [(Outcome.RULES, row.status)]
-    statuses = Counter(row.status for row in RULES_ROWS)
-    prefix = "robotstxt/response_status_count/"
-    assert {code: result.stat(f"{prefix}{code}") for code in statuses} == statuses
-    assert result.stat("rep/outcome/rules") == len(resolved.all) == len(table)
-    result.assert_clean()
+        for some, settings in ((ROWS, ONE_ATTEMPT), (SILENT, IMPATIENT)):
+            table, resolved = [(one, sites.add(robots=one[1])) for one in some], Resolved()
+            urls = [site.url(path) for _, site in table for path in ("/private", "/public")]
+            result = await crawl(urls, settings, signal_handlers=resolved.handlers)
+            for (name, _, outcome, code), site in table:
+                with checking(name):
+                    check(result, site, outcome)
+                    [one] = resolved.of(site.url())
+                    told = (one["outcome"], one["status"], one["attempts"])
+                    assert told == (outcome, code, outcome is Outcome.UNREACHABLE)
+            outcomes = Counter(one[2] for one in some)
+            stats = {one: result.stat(f"rep/outcome/{one.value}") for one in outcomes}
+            assert stats == outcomes
+            assert result.stat("rep/unreachable/dropped") == 2 * outcomes[Outcome.UNREACHABLE]
+            codes = {
+                code: result.stat(f"robotstxt/response_status_count/{code}") for code in (200, 404)
+            }
+            assert some is SILENT or codes == {200: 5, 404: 2}
+            result.assert_clean()
 
 
-async def test_3xx_and_4xx_mean_no_restrictions(sites: Sites) -> None:
-    table, resolved = added(sites, MISSING_ROWS), Resolved()
-    result = await crawl(urls_of(table, "/private", "/public"), signal_handlers=resolved.handlers)
-    with every_row() as checking:
-        for row, site in table:
-            with checking(row.id):
-                wanted = {site.url("/private"): 200, site.url("/public"): 200}
-                assert responses_of(result, site) == wanted
-                assert site.count("/robots.txt") == 1
-                found = [(one["outcome"], one["status"]) for one in resolved.of(site.url())]
-                assert found == [(Outcome.MISSING, row.status)]
-    assert result.stat("rep/outcome/missing") == len(resolved.all) == len(table)
-    result.assert_clean()
-
-
-@pytest.mark.download
-async def test_unreachable_is_dropped(sites: Sites) -> None:
-    table, resolved = added(sites, [*UNREACHABLE_ROWS, *SILENT_ROWS]), Resolved()
-    result = await crawl(
-        urls_of(table, "/public", "/other"),
-        {**IMPATIENT, "REP_UNREACHABLE": "drop"},
-        signal_handlers=resolved.handlers,
-    )
-    with every_row() as checking:
-        for row, site in table:
-            with checking(row.id):
-                for path in ("/public", "/other"):
-                    error = result.failure(site.url(path))
-                    assert isinstance(error, RobotsUnreachable)
-                    assert (error.origin, error.decision) == (Origin.from_url(site.url()), None)
-                    assert error.reason
-                    assert error.attempts == 1
-                    assert site.count(path) == 0
-                assert site.tried_once("/robots.txt")
-                [one] = resolved.of(site.url())
-                found = (one["outcome"], one["status"], one["attempts"])
-                assert found == (Outcome.UNREACHABLE, row.status, 1)
-    assert result.stat("rep/unreachable/dropped") == 2 * len(table)
-    assert result.stat("rep/outcome/unreachable") == len(resolved.all) == len(table)
-    result.assert_clean()
+def check(result: CrawlResult, site: Site, outcome: Outcome) -> None:
+    """What became of the pages."""
+    private, public = site.url("/private"), site.url("/public")
+    errors = [result.failure(private), result.failure(public)]
+    assert site.count("/robots.txt") == 1 or outcome is Outcome.UNREACHABLE
+    if outcome is Outcome.MISSING:
+        assert responses_of(result, site) == {private: 200, public: 200}
+    elif outcome is Outcome.RULES:
+        assert responses_of(result, site) == {public: 200}
+        assert isinstance(errors[0], RobotsDisallowed)
+        assert errors[0].origin == Origin.from_url(site.url())
+        assert str(errors[0]) == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
+    else:
+        for error in errors:
+            assert isinstance(error, RobotsUnreachable)
+            assert (error.origin, error.decision) == (Origin.from_url(site.url()), None)
+            assert error.reason and error.attempts == 1
+        assert site.tried_once("/robots.txt")
+        assert site.pages_asked == []
 
 
 async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
@@ -190,5 +154,62 @@ async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
         for path in ("/private", "/public")
     ]
     result = await crawl(pages, {"DOWNLOAD_TIMEOUT": 0.3})
-    assert isinstance(result.failure(slow.url("/private")), RobotsDisallowed)
+    assert result.disallowed(slow.url("/private"))
     assert result.status(slow.url("/public")) == 200
+
+
+Ftp = Callable[..., FtpSite]
+needs_ftp = pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor")
+
+
+@pytest.fixture
+def ftp(tmp_path: Path, ftp_site: FtpSite) -> Ftp:
+    """`ftp(robots)` serves a public and a private file."""
+
+    def serve(robots: bytes | None, **kwargs: Any) -> FtpSite:
+        for name in ("public", "private"):
+            (tmp_path / name).write_text(name)
+        if robots is not None:
+            (tmp_path / "robots.txt").write_bytes(robots)
+        return ftp_site.serve(tmp_path, **kwargs)
+
+    return serve
+
+
+@needs_ftp
+@pytest.mark.scrapy_api
+@pytest.mark.loop
+@pytest.mark.parametrize("passive", [True, False])
+async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp, passive: bool) -> None:
+    """robots.txt is fetched as `anonymous`, whatever login pages need. Active mode is left to Scrapy's handler."""
+    site = ftp(RULES_BYTES)
+    login = {"ftp_user": "alice", "ftp_password": "secret"}
+    private = Request(site.url("/private"), meta=login)
+    own = {} if passive else {"FTP_USER": "bob", "FTP_PASSWORD": "secret"}
+    result = await crawl(
+        [private, site.url("/public")] if passive else [private],
+        {**own, "FTP_PASSIVE_MODE": passive},
+    )
+    assert next(name for command, name in site.commands if command == "USER") == "anonymous"
+    assert not {("PASS", "secret"), ("USER", "bob")} & set(site.commands)
+    assert ("PASV" if passive else "PORT") in dict(site.commands)
+    assert passive or "PASV" not in dict(site.commands)
+    assert result.disallowed(site.url("/private"))
+    assert result.responses == ({site.url("/public"): 200} if passive else {})
+    assert (site.count("/robots.txt"), site.count("/private")) == (1, 0)
+    assert result.stat("rep/outcome/rules") == 1
+    result.assert_clean()
+
+
+@needs_ftp
+@pytest.mark.parametrize("login", [True, False])
+async def test_a_missing_file_and_a_refused_login_of_ftp(ftp: Ftp, login: bool) -> None:
+    site = ftp(None) if login else ftp(RULES_BYTES, user=None)
+    result = await crawl(site.url("/private"))
+    assert result.responses == ({site.url("/private"): 200} if login else {})
+    assert isinstance(
+        result.failure(site.url("/private")), type(None) if login else RobotsUnreachable
+    )
+    assert site.count("/private") == login
+    assert result.stat(f"rep/outcome/{'missing' if login else 'unreachable'}") == 1
+    result.assert_clean()

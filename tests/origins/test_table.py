@@ -21,9 +21,9 @@ from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import Entry, MemoryStorage, base
+from scrapy_rep.storages import Entry, base
 from tests.helpers.held import a_while
-from tests.helpers.storing import NOW, missing, rules
+from tests.helpers.storing import NOW, rules
 
 ENOUGH = 1 << 30
 """Bytes."""
@@ -33,9 +33,13 @@ def origin(number: int) -> Origin:
     return Origin("http", f"{number}.example", 80)
 
 
-def of(number: int, version: int = 0) -> Any:
+def of(number: int, version: int = 0, size: int = 0) -> Any:
     """The entry of an origin; its body tells it from all others."""
-    return rules(str(origin(number)), b"Disallow: /%d/%d" % (number, version))
+    return rules(str(origin(number)), b"Disallow: /%d/%d\n" % (number, version) + noise(size))
+
+
+def noise(size: int) -> bytes:
+    return Random(size).randbytes(size)
 
 
 class World:
@@ -79,21 +83,19 @@ class Model:
 
     def __init__(self, max_origins: int) -> None:
         self.max = max_origins
-        self.used: OrderedDict[int, int] = OrderedDict()
-        self.pinned: dict[int, int] = {}
+        self.used: OrderedDict[int, Entry] = OrderedDict()
+        self.pinned: dict[int, Entry] = {}
 
-    def use(self, number: int) -> int | None:
-        if number in self.pinned:
-            return self.pinned[number]
+    def use(self, number: int) -> Entry | None:
         if number in self.used:
             self.used.move_to_end(number)
-        return self.used.get(number)
+        return self.pinned.get(number) or self.used.get(number)
 
-    def put(self, number: int, version: int) -> None:
+    def put(self, number: int, entry: Entry) -> None:
         if number in self.pinned:
-            self.pinned[number] = version
+            self.pinned[number] = entry
             return
-        self.used[number] = version
+        self.used[number] = entry
         self.used.move_to_end(number)
         if len(self.used) > self.max:
             self.used.popitem(last=False)
@@ -107,56 +109,72 @@ class Model:
             self.put(number, self.pinned.pop(number))
 
 
-numbers = st.integers(0, 11)
+WHAT = ["put"] * 5 + ["use"] * 3 + ["read", "pin", "unpin"]
+Step = tuple[str, int, int]
 steps = st.lists(
-    st.tuples(st.sampled_from(["use"] * 4 + ["put"] * 4 + ["pin", "unpin"]), numbers), max_size=60
+    st.tuples(st.sampled_from(WHAT), st.integers(0, 11), st.sampled_from([0, 500, 5_000, 60_000])),
+    max_size=60,
 )
 
 
 @pytest.mark.slow
-@given(steps, st.integers(1, 8), st.integers(1, 8))
-@settings(deadline=None, max_examples=100)
+@given(
+    steps,
+    st.integers(1, 8),
+    st.integers(1, 8),
+    st.sampled_from([ENOUGH, ENOUGH, 1, 20_000, 100_000]),
+)
+@settings(deadline=None, max_examples=160)
 def test_exactly_the_least_recently_used_leave(
-    done: list[tuple[str, int]], max_origins: int, parsed: int
+    done: list[Step], max_origins: int, parsed: int, max_bytes: int
 ) -> None:
+    """Or the large ones, if bytes are short."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PARSED", parsed)
-        world, model = World(max_origins), Model(max_origins)
-        for version, (step, number) in enumerate(done):
-            if step == "use":
-                found, expected = world.use(number), model.use(number)
-                assert (found is None) == (expected is None)
-                if found is not None and expected is not None:
-                    assert found.entry == of(number, expected)
-                    assert found.robots is not None
-                    assert found.standing is Standing.FRESH
-            elif step == "put":
-                put = world.cache._take(origin(number), of(number, version))
-                assert put.entry == of(number, version)
-                model.put(number, version)
-            elif step == "pin":
-                world.table.pin(origin(number))
-                model.pin(number)
-            else:
+        world, model, pinned = World(max_origins, max_bytes), Model(max_origins), set[int]()
+        for version, (step, number, size) in enumerate(done):
+            entry = of(number, version, size)
+            if step == "put":
+                assert world.cache._take(origin(number), entry).entry == entry
+                model.put(number, entry)
+            elif step == "unpin":
                 world.table.unpin(origin(number))
                 model.unpin(number)
-            assert world.in_memory() == {*model.used, *model.pinned}
-            assert len(world.table._parsed) <= min(parsed, max_origins)
-            for prefix, one in world.table.by_prefix.items():
+                pinned.discard(number)
+            else:
+                found, expected = world.use(number), model.use(number)
+                assert max_bytes < ENOUGH or (found and found.entry) == expected
+                assert found is None or (found.robots and found.standing is Standing.FRESH)
+                if step == "read" and found is not None and found.robots:
+                    found.robots.preload(b"Sitemap: /x\n" * (size // 100), "bot")
+                    world.table.weigh(found)
+                elif step == "pin" and found is not None:
+                    world.table.pin(origin(number))
+                    model.pin(number)
+                    pinned.add(number)
+            known, table = world.in_memory(), world.table
+            assert max_bytes < ENOUGH or known == {*model.used, *model.pinned}
+            assert pinned <= known
+            if number in known - pinned and step not in ("pin", "unpin"):
+                assert str(origin(number)) in table._parsed, "the last one is at hand"
+            assert len(table._parsed) <= min(parsed, max_origins)
+            for prefix, one in table.by_prefix.items():
                 assert prefix in one.prefixes
-                assert one in [*world.table._parsed.values(), *world.table._pinned.values()]
+                assert one in [*table._parsed.values(), *table._pinned.values()]
+            check_bytes(table, max_bytes, alone=len(known) == len(table._parsed) + len(pinned) + 1)
 
 
-def test_a_known_origin_that_is_kept_is_updated_in_place() -> None:
-    known = OriginTable(10, ENOUGH)
-    one = known.put(origin(1), of(1))
-    old = one.robots
-    assert known.put(origin(1), of(1, 2)) is one
-    assert one.entry == of(1, 2)
-    assert one.robots is not None
-    assert one.robots is not old
-    known.put(origin(1), missing(str(origin(1))))
-    assert one.robots is None
+def check_bytes(table: OriginTable, most: int, *, alone: bool) -> None:
+    """What is counted is the sum of what is there, and no more than *most*, beside the last one of those in use
+    and of the others. *alone*: there is one of these."""
+    sizes = [one.size for one in table._parsed.values()]
+    assert table._parsed_bytes == sum(sizes)
+    assert sum(sizes) - max(sizes, default=0) <= most // 2
+    if (storage := table._packed) is not None:
+        packed = storage._packed
+        assert storage._bytes == sum(base._BYTES + len(one) for one in packed.values())
+        assert {*storage._large} <= {*packed}
+        assert storage._bytes <= most - min(sum(sizes), most // 2) or alone
 
 
 def test_spellings_are_few_and_leave_with_their_origin() -> None:
@@ -203,90 +221,6 @@ def test_what_leaves_those_in_use_is_freed(monkeypatch: pytest.MonkeyPatch, size
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
     assert len(world.table.by_prefix) == parsed
     assert world.in_memory() == set(range(150 if size == 10 else 197, 200))
-
-
-def noise(size: int) -> bytes:
-    return Random(size).randbytes(size)
-
-
-def check_bytes(known: OriginTable) -> int:
-    """What is counted is the sum of what is there. Return the bytes of the packed ones."""
-    assert known._parsed_bytes == sum(one.size for one in known._parsed.values())
-    if (storage := known._packed) is None:
-        return 0
-    packed = storage._packed
-    assert storage._bytes == sum(base._BYTES + len(one) for one in packed.values())
-    assert {*storage._large} <= {*packed}
-    return storage._bytes
-
-
-byte_steps = st.lists(
-    st.tuples(
-        st.sampled_from(["put"] * 5 + ["use", "read", "pin", "unpin"]),
-        numbers,
-        st.sampled_from([0, 500, 5_000, 60_000]),
-    ),
-    max_size=60,
-)
-
-
-@pytest.mark.slow
-@given(byte_steps, st.integers(1, 8), st.integers(1, 8), st.sampled_from([1, 20_000, 100_000]))
-@settings(deadline=None, max_examples=60)
-def test_no_more_bytes_than_the_limit(
-    done: list[tuple[str, int, int]], max_origins: int, parsed: int, max_bytes: int
-) -> None:
-    """And one more, at the most: the last, of those in use and of the others."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_PARSED", parsed)
-        world = World(max_origins, max_bytes)
-        pinned: set[int] = set()
-        for step, number, size in done:
-            if step == "put":
-                entry = rules(str(origin(number)), noise(size))
-                assert world.cache._take(origin(number), entry).entry == entry
-            elif step == "use":
-                world.use(number)
-            elif step == "read" and (one := world.use(number)) and one.robots:
-                one.robots.preload(b"Sitemap: /x\n" * (size // 100), "bot")
-                world.table.weigh(one)
-            elif step == "pin" and world.use(number):
-                world.table.pin(origin(number))
-                pinned.add(number)
-            elif step == "unpin":
-                world.table.unpin(origin(number))
-                pinned.discard(number)
-            packed, in_use = check_bytes(world.table), world.table._parsed
-            if step in ("put", "use", "read") and number in world.in_memory() - pinned:
-                assert str(origin(number)) in in_use, "the last one is at hand"
-            assert world.table._parsed_bytes <= max_bytes // 2 or (
-                world.table._parsed_bytes - max(one.size for one in in_use.values())
-                <= max_bytes // 2
-            )
-            rest = max_bytes - min(world.table._parsed_bytes, max_bytes // 2)
-            assert packed <= rest or len(world.in_memory()) == len(in_use) + len(pinned) + 1
-            assert pinned <= world.in_memory()
-
-
-def test_the_memory_storage_evicts_by_use_and_large_ones_first() -> None:
-    storage = MemoryStorage(3, ENOUGH)
-    for name in ("a", "b", "c"):
-        storage.save(missing(name))
-    assert storage.load("a") is not None
-    storage.save(missing("b"))
-    storage.save(missing("d"))
-    assert [one.origin for one in storage.entries() if isinstance(one, Entry)] == ["a", "b", "d"]
-    storage = MemoryStorage(100, 300_000)
-    for name, size in (
-        ("a", 10),
-        ("large", 100_000),
-        ("b", 10),
-        ("larger", 150_000),
-        ("c", 90_000),
-    ):
-        storage.save(rules(name, noise(size)))
-    names = [one.origin for one in storage.entries() if isinstance(one, Entry)]
-    assert names == ["a", "b", "larger", "c"]
 
 
 @pytest.mark.loop

@@ -24,13 +24,14 @@ from scrapy.exceptions import (
 )
 from scrapy.http import Response
 
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.origins.answer import Answer, ProjectError, ProxyError, RedirectRefused
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import (
     RULES,
     answer,
@@ -43,11 +44,11 @@ from tests.helpers.behaviours import (
     silence,
 )
 from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
-from tests.helpers.held import DEFER, InlineSpider, Record, assert_clean
+from tests.helpers.held import DEFER, InlineSpider, Record, assert_clean, urls
 from tests.helpers.log import lines
 from tests.helpers.names import server_context
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Site, Sites
+from tests.helpers.servers import Always, Site, Sites
 
 
 class BuggyHandler:
@@ -83,10 +84,6 @@ class Buggy:
             raise ZeroDivisionError("division by zero")
 
 
-def urls(site: Site, count: int = 5) -> list[str]:
-    return [site.url(f"/page{number}") for number in range(count)]
-
-
 def reasons(result: CrawlResult, site: Site) -> set[str]:
     errors = [error for url, error in result.failures.items() if url.startswith(site.url(""))]
     assert errors
@@ -95,36 +92,33 @@ def reasons(result: CrawlResult, site: Site) -> set[str]:
 
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_middlewares_that_fail_are_the_users_to_mend(sites: Sites) -> None:
+async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> None:
     """At once: nothing is held, and robots.txt is not asked for again and again. But an error of the
     network is about the site."""
     table = {
-        Filter: "refused the request for robots.txt (IgnoreRequest: no HTML): make it ignore",
-        Buggy: "failed on the request for robots.txt (ZeroDivisionError: division by zero)",
-    }
-    some = [sites.add(robots=RULES), sites.add(robots=RULES, name="buggy.test")]
+        f"{Filter.__qualname__} refused the request for robots.txt (IgnoreRequest: no HTML): make it ignore": sites.add(robots=RULES),
+        f"{Buggy.__qualname__} failed on the request for robots.txt (ZeroDivisionError: division by zero)": sites.add(robots=RULES, name="buggy.test"),
+        f"the download handler {__name__}.{BuggyHandler.__qualname__} failed (KeyError": sites.add(name="handler.test", tls=True),
+    }  # fmt: skip
     lost = sites.add(robots=RULES, name="lost.test")
-    settings = {"DOWNLOADER_MIDDLEWARES": {Filter: 500, Buggy: 400}, "REP_DEFER_MAX_WAIT": 0.2}
+    settings = {
+        "DOWNLOADER_MIDDLEWARES": {Filter: 500, Buggy: 400},
+        "DOWNLOAD_HANDLERS": {"https": BuggyHandler},
+        "REP_DEFER_MAX_WAIT": 0.2,
+    }
     result = await crawl(
-        [url for site in (*some, lost) for url in urls(site)], {**DEFER, **settings}
+        [url for site in (*table.values(), lost) for url in urls(site, 5)], {**DEFER, **settings}
     )
-    for site, (kind, says) in zip(some, table.items(), strict=True):
+    for says, site in table.items():
         [reason] = reasons(result, site)
-        assert f"{kind.__module__}.{kind.__qualname__} {says}" in reason
+        assert says in reason and __name__ in reason
         assert len(lines(result, "Can't request the robots.txt", says, level="ERROR")) == 1
-    assert [site.robots_fetches for site in (*some, lost)] == [1, 0, 0]
+    assert [site.robots_fetches for site in (*table.values(), lost)] == [1, 0, 0, 0]
     for record in (one for one in result.records if one.levelname == "ERROR"):
         assert "Traceback" in record.exc_text and "test_whose_fault.py" in record.exc_text  # type: ignore[operator]
     for reason in reasons(result, lost):  # several, if some were held later than others
         assert "ConnectionResetError" in reason and "held for 0.2 s" in reason
     assert result.stat("rep/given_up") == result.stat("rep/deferred")
-
-
-async def test_a_download_handler_with_a_bug_is_not_a_site_that_is_down(sites: Sites) -> None:
-    site = sites.add(robots=RULES)
-    result = await crawl(urls(site, 1), {**DEFER, "DOWNLOAD_HANDLERS": {"http": BuggyHandler}})
-    [reason] = reasons(result, site)
-    assert "test_whose_fault.BuggyHandler failed (KeyError" in reason
 
 
 async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> None:
@@ -144,7 +138,7 @@ async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> N
 
     some = [sites.add(robots="#" * 50_000 + "\n" + RULES, name=name) for name in table]
     result = await crawl(
-        [url for site in some for url in urls(site)],
+        [url for site in some for url in urls(site, 5)],
         DEFER,
         signal_handlers={getattr(signals, name): stops(name) for name in both},
     )
@@ -156,8 +150,6 @@ async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> N
 
 
 # Proxies
-
-PROXIED = {**DEFER, "RETRY_ENABLED": False}
 
 
 def through(proxy: str, *urls: str, **meta: Any) -> list[Request]:
@@ -176,9 +168,9 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: s
         requests = through(url, *urls(site, 1), site.url("/private"))
         for one in requests:
             one.headers["Proxy-Authorization"] = login
-    result = await crawl(requests, PROXIED)
+    result = await crawl(requests, {**DEFER, "RETRY_ENABLED": False})
     assert site.requests == []
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+    assert result.disallowed(site.url("/private"))
     # Asked again for a request that is held.
     targets = [site.url(path) for path in ("/robots.txt", "/robots.txt", "/page0")]
     assert [hit.target for hit in proxy.requests] == targets
@@ -187,34 +179,26 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: s
     result.assert_clean()
 
 
-PROXIES_OWN = [
-    (answer("", 407, [("Proxy-Authenticate", "Basic")]), "the proxy requires a login"),
-    (
-        answer("<title>404 not found</title>", 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]),
-        "the proxy answered HTTP 503",
-    ),
-    (
-        answer("<title>404 not found</title>", 502, [("Proxy-Status", "p; error=http")]),
-        "the proxy answered HTTP 502",
-    ),
-]
+SOFT = "<title>404 not found</title>"
+PROXIES_OWN = {
+    "the proxy requires a login": answer("", 407, [("Proxy-Authenticate", "Basic")]),
+    "the proxy answered HTTP 503": answer(SOFT, 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]),
+    "the proxy answered HTTP 502": answer(SOFT, 502, [("Proxy-Status", "p; error=http")]),
+}
 
 
 async def test_what_a_proxy_answers_is_no_answer_of_the_site(sites: Sites) -> None:
-    table = [
-        (sites.add(), sites.add(robots=in_turn(one, RULES)), says) for one, says in PROXIES_OWN
-    ]
+    table = {says: sites.add() for says in PROXIES_OWN}
+    requests: list[Request] = []
+    for says, site in table.items():
+        proxy = sites.add(robots=in_turn(PROXIES_OWN[says], RULES))
+        requests += through(proxy.url(""), site.url("/private"), site.url("/a"))
     record = Record()
-    requests = [
-        one
-        for site, proxy, _ in table
-        for one in through(proxy.url(""), site.url("/private"), site.url("/a"))
-    ]
-    result = await crawl(requests, PROXIED, signal_handlers=record.handlers)
+    result = await record.crawl(requests, RETRY_ENABLED=False)
     told = {one["origin"].host: str(one["error"]) for one in reversed(record.resolved)}
-    for site, _, says in table:
+    for says, site in table.items():
         assert says in told[site.host]
-        assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
+        assert result.disallowed(site.url("/private"))
         assert result.status(site.url("/a")) == 200
     result.assert_clean()
 
@@ -300,7 +284,7 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
             **DEFER,
             "REP_RETRY_DELAY": 0.02,
             "REP_RETRY_MAX_DELAY": 0.05,
-            "RETRY_TIMES": 12,
+            "RETRY_TIMES": 12 if by == "middleware" else 0,
             "RETRY_HTTP_CODES": [407],
             "DOWNLOADER_MIDDLEWARES": {middleware: 600} if by == "middleware" else {},
         },
@@ -314,57 +298,46 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
 
 async def test_what_a_proxy_can_not_do_is_no_fault_of_the_site(sites: Sites) -> None:
     """It is dead, whose restart does not empty the crawl, or refuses a tunnel."""
-    requests = [Request(f"http://{sites.new_host()}/x", meta={"proxy": sites.refused()})]
-    for status in (403, 407, 502, 503):
-        proxy = sites.add()
-        proxy.pages = Always(answer("", status))
-        meta = {"proxy": proxy.url("")}
-        requests.append(Request(f"https://{sites.new_host()}/x", meta=meta))
-    result = await crawl(
-        requests, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 0.3}
-    )
-    for request in requests:
+    refusing = [sites.add() for _ in range(4)]
+    for proxy, status in zip(refusing, (403, 407, 502, 503), strict=True):
+        proxy.pages = Always(status)
+    dead = through(sites.refused(), f"http://{sites.new_host()}/x")
+    no_tunnel = [
+        request
+        for proxy in refusing
+        for request in through(proxy.url(""), f"https://{sites.new_host()}/x")
+    ]
+    settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 0.3}
+    result = await crawl([*dead, *no_tunnel], settings)
+    for request in (*dead, *no_tunnel):
         error = result.failure(request.url)
         assert isinstance(error, RobotsUnreachable)
-        how = (
-            "the proxy can't be reached"
-            if request is requests[0]
-            else "the proxy refused to connect"
-        )
-        assert f"ProxyError: {how}" in error.reason
+        how = "can't be reached" if request in dead else "refused to connect"
+        assert f"ProxyError: the proxy {how}" in error.reason
         assert "held for 0.3 s" in error.reason and "the host is down" not in error.reason
     result.assert_clean()
 
 
-class Always(dict[str, Any]):
-    """The pages of a site that answers everything alike."""
-
-    def __init__(self, behaviour: Any) -> None:
-        super().__init__()
-        self.behaviour = behaviour
-
-    def get(self, *_: Any) -> Any:
-        return self.behaviour
-
-
-def pauses(errors: list[Exception | None], **settings: Any) -> list[float]:
-    """After each of these failures in a row (None: HTTP 503), without jitter."""
+def entries(errors: list[Exception | None], **settings: Any) -> list[Entry]:
+    """After each of these failures in a row (None: HTTP 503), each when it is due."""
     now = [1_800_000_000.0]
     origin = Origin.from_url("http://a.example/")
-    chosen = RepSettings(**settings)
     table = OriginTable(10, 10**6, lambda: now[0])
-    cache = RobotsCache(chosen, table, None, lambda: now[0])  # type: ignore[arg-type]
+    cache = RobotsCache(RepSettings(**settings), table, None, lambda: now[0])  # type: ignore[arg-type]
     found = []
     for error in errors:
         status = 503 if error is None else None
         reply = Answer(Outcome.UNREACHABLE, origin.robots_url, 0, status, error=error)
-        entry = cache._learn(origin, reply).entry
-        found.append(entry.next_attempt_at - now[0])
-        now[0] = entry.next_attempt_at
+        found.append(cache._learn(origin, reply).entry)
+        now[0] = found[-1].next_attempt_at
     return found
 
 
-PROXY, HTTP = ProxyError("it is down"), None
+def pauses(errors: list[Exception | None], **settings: Any) -> list[float]:
+    return [one.next_attempt_at - one.updated_at for one in entries(errors, **settings)]
+
+
+PROXY, HTTP, DEAD = ProxyError("it is down"), None, DownloadConnectionRefusedError("no")
 
 
 def test_proxies_and_sites_back_off_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,6 +349,11 @@ def test_proxies_and_sites_back_off_apart(monkeypatch: pytest.MonkeyPatch) -> No
     ]:
         assert pauses(errors) == pytest.approx(expected)
     assert max(pauses([PROXY], retry_delay=0.1)) <= 0.1, "never longer than sites"
+    # What counts for a host that is down for good; a proxy's failure says nothing about that.
+    dead = [one.dead_attempts for one in entries([DEAD, DEAD, PROXY, DEAD, HTTP, DEAD])]
+    assert dead == [1, 2, 2, 3, 0, 1]
+    monkeypatch.setattr("random.random", lambda: 1.0)
+    assert pauses([HTTP]) == pytest.approx([3.75])
 
 
 class Refusing:

@@ -111,7 +111,7 @@ async def test_they_belong_to_no_group_of_rules(sites: Sites) -> None:
 
 
 # The value of a `sitemap` line ({} is the site's host and port), and the path that is meant: one that is
-# relative, one that is not percent-encoded. `tests/engine/test_sitemap_urls.py` has more.
+# relative, one that is not percent-encoded. `tests/origins/test_urls.py` has more.
 RELATIVE = {"sub/map.xml?x=1": "/sub/map.xml?x=1", "//{}/map.xml": "/map.xml"}
 LENIENT = {"http://{}/k\u00e4se map.xml": "/k%C3%A4se%20map.xml"}
 NONSENSE = ["javascript:" + "x" * 5000, "file:///etc/passwd", "http://[::1"]

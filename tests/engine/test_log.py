@@ -1,18 +1,20 @@
-"""What the log has of very many origins, and of a crawl that waits."""
+"""What the log has of very many origins, and of a crawl that waits; what was met of late is remembered, and no
+more than that."""
 
 from __future__ import annotations
 
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
 from types import SimpleNamespace
 
 import pytest
-from scrapy import Request
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine import log
+from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.text import counted, duration
 from scrapy_rep.holding import deferral, held_origins
 from scrapy_rep.holding.hold import HeldOrigin
@@ -23,16 +25,14 @@ from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.held import (
     DEFER,
-    NEVER,
     Gate,
-    Record,
     held,
     origin_of,
     silent_until_open,
     urls,
     when_open,
 )
-from tests.helpers.log import lines, summary
+from tests.helpers.log import at_line, lines, summary
 from tests.helpers.recorded import context_of
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
@@ -87,28 +87,6 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     assert "12 given up" in summary(result)[1]
 
 
-@contextmanager
-def at_line(name: str, words: str, then: Callable[[], object]) -> Iterator[list[str]]:
-    """Call *then* when the logger *name* says *words*.
-
-    :returns: the lines that did
-    """
-    seen: list[str] = []
-
-    def look(record: logging.LogRecord) -> bool:
-        if words in record.getMessage():
-            seen.append(record.getMessage())
-            then()
-        return True
-
-    logger = logging.getLogger(name)
-    logger.addFilter(look)
-    try:
-        yield seen
-    finally:
-        logger.removeFilter(look)
-
-
 async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
     gate = Gate(503, RULES)
     site = sites.add(robots=gate)
@@ -123,9 +101,10 @@ async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
     )
 
 
-def hold_in(table: held_origins.HeldOrigins, origin: Origin, request: Request) -> HeldOrigin:
-    held_origin = table.wait(origin, request, None)
-    table.settle(held_origin)
+def hold_some(table: held_origins.HeldOrigins, origin: Origin, count: int) -> HeldOrigin:
+    for number in range(count):
+        held_origin = table.wait(origin, held(number).request, None)
+        table.settle(held_origin)
     return held_origin
 
 
@@ -134,12 +113,10 @@ def test_waiting_is_not_told_at_every_turn(
 ) -> None:
     caplog.set_level("INFO", "scrapy_rep.holding")
     now = 0.0
-    clock = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr(held_origins, "time", clock)
+    monkeypatch.setattr(held_origins, "time", SimpleNamespace(monotonic=lambda: now))
     context = context_of()
     table = held_origins.HeldOrigins(context, Origins(context))
-    for number in range(50):
-        held_origin = hold_in(table, Origin.from_url("http://a.test/"), held(number).request)
+    held_origin = hold_some(table, Origin.from_url("http://a.test/"), 50)
     told = []
     for now in map(float, range(21)):
         table.tell(math.inf, math.inf, idle=True)
@@ -159,8 +136,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
         if name in errors:
             entry = Entry(str(origin), unreachable_since=1.0, attempts=1, error=errors[name])
             origins.table.put(origin, entry)
-        for number in range(count):
-            hold_in(table, origin, held(number).request)
+        hold_some(table, origin, count)
     caplog.clear()
     table.tell(1, 2)
     odd = errors["b"][:60]
@@ -209,23 +185,11 @@ async def test_a_line_a_minute_tells_what_is_held(
     assert len(result.responses) == 4
 
 
-async def test_the_reason_counts_by_scrapys_name_for_it(sites: Sites) -> None:
-    result = await crawl(
-        ["http://unknown.test/a", "http://unknown.test/b"],
-        {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1},
-    )
-    name = "downloader/exception_type_count/scrapy.exceptions.CannotResolveHostError"
-    robots = result.stat(
-        "robotstxt/exception_count/<class 'scrapy.exceptions.CannotResolveHostError'>"
-    )
-    assert result.stat(name) == 2 + robots
-
-
-async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
+async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None:
     pytest.importorskip("redis", reason="needs redis, from PyPI")
     site = sites.refused()
     result = await crawl(
-        [f"{site}/a"],
+        [f"{site}/a", "http://unknown.test/a", "http://unknown.test/b"],
         {
             **DEFER,
             "REP_DEFER_DEAD_HOST_TRIES": 1,
@@ -233,29 +197,40 @@ async def test_reasons_end_without_a_full_stop(sites: Sites) -> None:
             "REP_CACHE_REDIS_URL": f"redis{site.removeprefix('http')}",
         },
     )
+    kind = "scrapy.exceptions.CannotResolveHostError"
+    robots = result.stat(f"robotstxt/exception_count/<class '{kind}'>")
+    assert result.stat(f"downloader/exception_type_count/{kind}") == 2 + robots
     assert lines(result, "is unreachable (DownloadConnectionRefusedError: ")
     assert lines(result, "Connection refused. The crawl goes on", level="WARNING")
     ours = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
     assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
 
 
-async def test_silence_is_told_apart_from_an_answer_that_is_no_use(sites: Sites) -> None:
-    robots, record = silent_until_open(503), Record()
-    site = sites.add(robots=robots)
-    with (
-        at_line("scrapy_rep.holding", "its robots.txt has not answered yet", robots.open) as silent,
-        at_line("scrapy_rep.holding", "its robots.txt can be fetched", record.close) as unreachable,
-    ):
-        result = await crawl(
-            urls(site, 2),
-            {
-                **DEFER,
-                "REP_DEFER_GRACE": 0.01,
-                "REP_RETRY_DELAY": NEVER,
-                "REP_RETRY_MAX_DELAY": NEVER,
-            },
-            signal_handlers=record.handlers,
-        )
-    assert len(silent) == len(unreachable) == 1
-    assert result.stat("rep/deferred/unreachable") == 2
-    assert "2 held (2 given up)" in summary(result)[1]
+def test_what_is_remembered_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth here of what it is in a crawl: of the 100,000 that are remembered, and of 2 MB."""
+    monkeypatch.setattr(log, "_REMEMBERED", log._REMEMBERED // 10)
+    monkeypatch.setattr(log, "_UNSORTED", log._UNSORTED // 10)
+    some = BoundedSet()
+    assert all(some.add(f"http://{number}.example") for number in range(40_000))
+    hashes = [*some._latest, *some._new, *some._old]
+    assert len(hashes) == len(set(hashes)) == len(some) <= 20_000
+    parts = [some._latest, some._new, some._old, *some._latest]
+    assert sum(map(sys.getsizeof, parts)) < 250_000
+    assert not any(some.add(f"http://{number}.example") for number in range(30_000, 40_000))
+    assert some.add("http://0.example")
+
+
+@given(st.lists(st.integers(0, 20)), st.integers(1, 5), st.integers(1, 5))
+def test_the_last_ones_are_remembered(values: list[int], most: int, unsorted: int) -> None:
+    """So many different ones at least, and at most twice as many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "_REMEMBERED", most)
+        patch.setattr(log, "_UNSORTED", unsorted)
+        some = BoundedSet()
+        for at, value in enumerate(values):
+            before = list(dict.fromkeys(reversed(values[:at])))
+            latest, oldest = before[:most], before[2 * most :]
+            assert all(one in some for one in latest)
+            assert not any(one in some for one in oldest)
+            assert some.add(value) is (value not in latest) or value not in latest
+            assert value in some
