@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from scrapy.settings import Settings
 
-from scrapy_rep.commands import decide
-from scrapy_rep.commands.ending import Status, gravest
-from scrapy_rep.commands.output import Output
+from scrapy_rep.commands.output import Output, Status
 from scrapy_rep.commands.robots import RobotsCommand
+from scrapy_rep.commands.task import Task
+from scrapy_rep.commands.verdicts import decide
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE
 from tests.protocol.golden import FOLDER, SAMPLE, Record, whole_file
 
@@ -38,11 +38,11 @@ class Command:
         opts, args = self._parser.parse_known_args([*given, *urls])
         self._command.process_options(args, opts)
         printed = io.StringIO()
-        output = Output(printed)
-        decide.run(self._command, args, opts, output)
+        task = Task(self._command, args, opts, Output(printed))
+        decide(task)
         lines = [json.loads(line) for line in printed.getvalue().splitlines()]
         allowed = all(allowed for _, allowed, _ in record["cases"])
-        assert gravest(*output.statuses) == (Status.GOOD if allowed else Status.FOUND)
+        assert task.statuses == (set() if allowed else {Status.FOUND})
         return differences(record, lines)
 
 

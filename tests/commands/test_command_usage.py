@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.commands import usage as usage_command
+from scrapy_rep.commands import pages
 from tests.helpers.behaviours import answer, redirect
 from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.servers import Site, Sites
@@ -83,7 +83,7 @@ async def test_json_is_that_of_the_record(tmp_path: Path, site: Site) -> None:
 
 
 def test_the_extra_is_named_where_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_command, "find_spec", lambda name: None)
+    monkeypatch.setattr(pages, "find_spec", lambda name: None)
     done = robots_here(tmp_path, "--usage", "http://a.example/")
     assert (done.status, done.out) == (2, "")
     assert done.errors == ["scrapy robots: --usage needs http-sf: pip install 'scrapy-rep[usage]'"]

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.commands.ending import CommandError, Status
-from scrapy_rep.commands.output import Output, Progress
+from scrapy_rep.commands.output import Ending, Output, Progress, Status
 
 
 class Terminal(io.StringIO):
@@ -84,6 +83,6 @@ def test_a_reader_that_has_seen_enough_is_no_error(
             def flush(self) -> None:
                 raise OSError(error, os.strerror(error))
 
-        with pytest.raises(CommandError, match=f"^{message}$") as raised:
+        with pytest.raises(Ending, match=f"^{message}$") as raised:
             Output(Pipe()).flush()
     assert raised.value.status is status
