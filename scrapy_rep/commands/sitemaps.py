@@ -58,7 +58,6 @@ class Forbidding(NamedTuple):
 # http(s) URL, and those whose URL is damaged.
 _COUNTED = ("urls", "forbidden", "unjudged", "invalid", "broken")
 
-
 # How many of the rules that forbid something are named.
 _RULES = 10
 
@@ -85,10 +84,8 @@ class Sitemap:
     by_rule: Counter[Forbidding] = field(default_factory=Counter)
     problem: str | None = None
     """Why it could not be read, or not to its end."""
-    repeated: bool = False
-    """It is in the tree already."""
-    forbidden: bool = False
-    """robots.txt forbids it; :attr:`problem` names the line."""
+    unread: Status | None = None
+    """If it was not read: ``FOUND`` if robots.txt forbids it, ``GOOD`` if it is in the tree already."""
 
 
 def sitemaps(task: Task) -> None:
@@ -171,19 +168,22 @@ class _Site:
         far = f"{counted(self._files, 'sitemap')}, {counted(urls, 'URL')}"
         self._progress.tell(f"{far}; {doing} {one.url}")
 
-    async def _settle(self, one: Sitemap, fetching: Deferred[bytes | None]) -> None:
+    async def _settle(self, one: Sitemap, fetching: Deferred[bytes]) -> None:
         """Wait for its body, read and count it, and let go of the body."""
-        body = await maybe_deferred_to_future(fetching)
-        if body is not None:
-            await self._read(one, body)
+        statuses = self._task.statuses
+        try:
+            await self._read(one, await maybe_deferred_to_future(fetching))
+        except CommandError as error:
+            one.problem, one.unread = str(error), error.status
+            statuses.add(error.status)
+            return
         self._files += one.kind is not None
         self._total.update(one.tally)
         self._by_rule.update(one.by_rule)
-        if one.forbidden or one.tally["forbidden"]:
-            self._task.statuses.add(Status.FOUND)
-        missing = one.kind is None and not one.forbidden and not one.repeated
-        if missing or one.tally["unjudged"]:
-            self._task.statuses.add(Status.UNREACHABLE)
+        if one.tally["forbidden"]:
+            statuses.add(Status.FOUND)
+        if one.kind is None or one.tally["unjudged"]:
+            statuses.add(Status.UNREACHABLE)
 
     async def _read(self, one: Sitemap, body: bytes) -> None:
         """Count what is in it."""
@@ -214,20 +214,18 @@ class _Site:
             one.problem = f"{sitemaps} not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
             one.children = []
 
-    async def _fetch(self, one: Sitemap) -> bytes | None:
-        """Return the body of a sitemap; None if there is a problem."""
+    async def _fetch(self, one: Sitemap) -> bytes:
+        """Return the body of a sitemap, or raise ``CommandError``."""
         settings = self._lookup.settings
         if one.url in self._seen:
-            one.repeated = True
-            one.problem = "listed above"
-            return None
+            raise CommandError("listed above", Status.GOOD)
         if len(self._seen) >= settings.sitemap_max_files:
-            one.problem = "not read: more than REP_SITEMAP_MAX_FILES"
-            return None
+            raise CommandError("not read: more than REP_SITEMAP_MAX_FILES", Status.UNREACHABLE)
         self._seen.add(one.url)
 
         async def get(request: Request) -> Response:
-            await self._check(request)
+            await self._file(origin_of(request))
+            await self._lookup.check(request, self._chain)
             if request.url != one.url:
                 one.final_url = request.url
             limit = settings.sitemap_max_bytes
@@ -238,14 +236,11 @@ class _Site:
 
         try:
             response = await follow(self._lookup, Request(resolve_sitemap(one.url).url), get)
-        except (CommandError, ValueError) as error:
-            one.problem = str(error)
-            one.forbidden = isinstance(error, CommandError) and error.status is Status.FOUND
-            return None
-        if 200 <= response.status < 300:
-            return response.body
-        one.problem = f"HTTP {response.status}"
-        return None
+        except ValueError as error:
+            raise CommandError(str(error), Status.UNREACHABLE) from None
+        if not 200 <= response.status < 300:
+            raise CommandError(f"HTTP {response.status}", Status.UNREACHABLE)
+        return response.body
 
     async def _file(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*; ``CommandError`` if nothing may lead us there."""
@@ -257,11 +252,6 @@ class _Site:
                 raise CommandError(problem, Status.UNREACHABLE)
             self._origins.add(origin)
         return await self._lookup.get(origin)
-
-    async def _check(self, request: Request) -> None:
-        """Raise ``CommandError`` unless *request* may be made."""
-        await self._file(origin_of(request))
-        await self._lookup.check(request, self._chain)
 
     async def _count(self, one: Sitemap, spelling: str, path: str) -> None:
         """Count a URL, as a crawl does: what it begins with (scheme, host, port), and its path. Raises
@@ -345,7 +335,7 @@ class _Tree:
 
         :param last: for each level of the tree, whether it ends there
         """
-        self._count += not one.repeated
+        self._count += one.unread is not Status.GOOD
         fork, corner, line = self._signs
         branch = "".join("    " if end else line for end in last[:-1])
         branch += corner if last[-1] else fork
@@ -362,7 +352,7 @@ class _Tree:
             tally["broken"] and f"{entries['broken']} with a damaged URL",
             one.problem,
         ]
-        shade = RED if one.forbidden else YELLOW if one.problem else DIM
+        shade = RED if one.unread is Status.FOUND else YELLOW if one.problem else DIM
         colour = RED if tally["forbidden"] else ""
         told = "; ".join(note for note in notes if note)
         self._row(urls, forbidden, branch + one.url, colour, told, shade)
