@@ -39,9 +39,8 @@ def test_preferences_as_the_vocabulary_has_them(value: bytes, says: dict[str, st
 # RFC 9651, 3.2 and 4.2.2. The rest is the business of the library that parses it.
 def test_unknown_keys_of_a_dictionary_mean_nothing() -> None:
     value = b'  en="Applepie", rating=1.5;x, feelings=(joy sadness) ,\t a=1, a=2, b=?0'
-    members = read_preferences(value)
-    keys = ("en", "rating", "feelings", "a", "b")
-    assert (members.says, members.unknown, members.wrong) == ({}, keys, ())
+    assert list(read_preferences(value)) == ["en", "rating", "feelings", "a", "b"]
+    assert preferences(value) == {}
     assert preferences(value + b", train-ai=n") == {"train-ai": "n"}
 
 
