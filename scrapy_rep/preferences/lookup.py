@@ -3,7 +3,7 @@ headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeVar
@@ -288,20 +288,17 @@ class TdmFiles:
         if self._cache.get(file) is not None:
             return
         flight = self._flights.to(file, request)
+        self._waiting += 1
+        spare = self._waiting <= self._most
         try:
-            with ExitStack() as slot:
-                if self._waiting < self._most:
-                    slot.enter_context(self._context.engine.extra_slot())
-                self._waiting += 1
-                slot.callback(self._leave)
+            with self._context.engine.extra_slot() if spare else nullcontext():
                 await flight.wait(flight.left_of(self._context.settings.download_timeout))
         except CancelledError:
             raise
         except Exception:  # noqa: BLE001, S110 (too late, the crawl is ending, or a bug, which is logged)
             pass
-
-    def _leave(self) -> None:
-        self._waiting -= 1
+        finally:
+            self._waiting -= 1
 
     async def _ask(self, flight: Flight) -> OriginState:
         state, _ = await self._cache.ask(flight)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.preferences import PURPOSES, Statement, Usage
-from scrapy_rep.preferences.options import actions, tokens
+from scrapy_rep.preferences.middlewares import actions, tokens
 from scrapy_rep.preferences.sources import (
     MAX_LICENSES,
     link_licenses,
