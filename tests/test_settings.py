@@ -43,15 +43,9 @@ def read(**settings: Any) -> dict[str, Any]:
 
 
 def test_settings_have_their_documented_defaults() -> None:
-    assert read() == DEFAULTS
-    assert {name: type(value) for name, value in read().items()} == {
-        name: type(value) for name, value in DEFAULTS.items()
-    }
-
-
-def test_none_is_the_default() -> None:
-    """As everywhere in Scrapy: a project takes a setting back so."""
-    assert read(**dict.fromkeys(DEFAULTS)) == DEFAULTS
+    """None is the default: a project takes a setting back so, as everywhere in Scrapy."""
+    assert read() == read(**dict.fromkeys(DEFAULTS)) == DEFAULTS
+    assert [type(value) for value in read().values()] == [type(one) for one in DEFAULTS.values()]
 
 
 def wrong_values() -> Iterator[tuple[str, Any, str]]:
@@ -213,12 +207,8 @@ def test_the_lower_of_two_settings_is_not_above_the_higher() -> None:
         read(REP_RETRY_DELAY=601)
 
 
-def warnings_of(caplog: pytest.LogCaptureFixture, **settings: Any) -> list[str]:
-    warn_of_unknown(Settings(settings))
-    return [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-
-
 def test_unknown_settings_are_warned_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_unknown(Settings(DEFAULTS))
     misspelt = {
         "REP_UNREACHEABLE": "REP_UNREACHABLE",
         "REP_DEFFER_GRACE": "REP_DEFER_GRACE",
@@ -226,15 +216,11 @@ def test_unknown_settings_are_warned_of_at_once(caplog: pytest.LogCaptureFixture
         "REP_SITEMAP": "REP_SITEMAPS",
     }
     told = sorted(f"{name} (did you mean {meant}?)" for name, meant in misspelt.items())
-    told = ["REP_COLOUR", *told]
-    settings = dict.fromkeys([*misspelt, "REP_COLOUR", "REP_CACHE_TTL", "RE_P"], 1)
-    assert warnings_of(caplog, **settings) == [
-        f"Unknown settings, which have no effect: {', '.join(told)}"
+    names = [*misspelt, "REP_COLOUR", "REP_CACHE_TTL", "RE_P"]
+    warn_of_unknown(Settings(dict.fromkeys(names, 1)))
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
+        f"Unknown settings, which have no effect: {', '.join(['REP_COLOUR', *told])}"
     ]
-
-
-def test_known_settings_are_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:
-    assert warnings_of(caplog, **DEFAULTS) == []
 
 
 def test_defaults_are_in_the_settings_below_what_the_project_sets() -> None:

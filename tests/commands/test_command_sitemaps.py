@@ -211,6 +211,8 @@ async def test_no_sitemaps_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     done = await robots_crawls(tmp_path, "--sitemaps", none.url("/"), gone.url("/"))
     assert (done.status, done.err) == (0, "")
     assert f"{none.url('/robots.txt')}: 0 sitemaps\n" in done.out
+    wrong = sites.add(robots="Sitemap: /robots.txt\n")
+    assert (await robots_crawls(tmp_path, "--sitemaps", wrong.url("/"))).status == 3
     done = await robots_crawls(tmp_path, "--sitemaps", down.url("/"))
     assert (done.status, done.out) == (3, "")
     assert done.errors == [f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"]
