@@ -254,8 +254,7 @@ class _Site:
         return await self._lookup.get(origin)
 
     async def _count(self, one: Sitemap, spelling: str, path: str) -> None:
-        """Count a URL, as a crawl does: what it begins with (scheme, host, port), and its path. Raises
-        ``ValueError`` if it is no web page."""
+        """Count a URL, as a crawl does: what it begins with (scheme, host, port), and its path."""
         judge = await self._judge(spelling)
         one.tally["urls"] += 1
         if judge is None:
@@ -271,16 +270,12 @@ class _Site:
             one.by_rule[Forbidding(url, rule.line, str(rule))] += 1
 
     async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
-        """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
-        if they are not web pages."""
+        """Return what decides about URLs that begin like this; None if nothing can."""
         if spelling in self._judges:
             return self._judges[spelling]
-        origin = Origin.from_url(spelling)
-        if origin.scheme not in ("http", "https"):
-            raise ValueError(spelling)
         judge = None
         with suppress(CommandError):
-            robots = await self._file(origin)
+            robots = await self._file(Origin.from_url(spelling))
             if robots.outcome is Outcome.RULES:
                 obey_global = self._lookup.settings.obey_global_group
                 judge = robots, robots.parsed.rules(self._chain, obey_global)[1]

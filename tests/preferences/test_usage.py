@@ -12,8 +12,8 @@ from scrapy.http import HtmlResponse, Response
 
 from scrapy_rep import usage
 from scrapy_rep.preferences import PURPOSES, Usage
-from tests.helpers.behaviours import Behaviour, answer
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.behaviours import Behaviour, after, answer
+from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.servers import Site, Sites
 
 ROBOTS = """\
@@ -52,30 +52,27 @@ def page(html: str = "<p>", *headers: tuple[str, str]) -> Behaviour:
     return answer(html, headers=list(headers), type="text/html")
 
 
-async def usages(
-    site: Site, *paths: str, **settings: Any
-) -> tuple[CrawlResult, dict[str, dict[str, str]]]:
-    """The crawl, and for each path the verdicts that are not None."""
-    urls = [site.url(path) for path in paths]
-    result = await crawl(UsageSpider, settings, requests=urls)
+def said(usage: Usage) -> dict[str, str]:
+    """The verdicts that are not None."""
+    return {purpose: said for purpose, said in usage.verdicts.items() if said is not None}
+
+
+async def usages(site: Site, *paths: str, **settings: Any) -> dict[str, Usage]:
+    """By path."""
+    requests = [site.url(path) for path in paths]
+    result = await crawl(UsageSpider, settings, requests=requests)
     result.assert_clean()
-    found = {path: result.spider.usages[site.url(path)].verdicts for path in paths}  # type: ignore[attr-defined]
-    return result, {
-        path: {purpose: said for purpose, said in verdicts.items() if said is not None}
-        for path, verdicts in found.items()
-    }
+    return {path: result.spider.usages[site.url(path)] for path in paths}
 
 
 @pytest.mark.scrapy_api
 async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
     site = sites.add(robots=ROBOTS)
-    result, verdicts = await usages(site, "/", "/open/page")
+    pages = await usages(site, "/", "/open/page")
     # Content-Usage of the longest path; signals of everybody and of the group. Any n wins.
-    assert verdicts == {
-        "/": {"train-ai": "n", "search": "y", "ai-input": "n"},
-        "/open/page": {"train-ai": "n", "search": "y", "ai-input": "n"},
-    }
-    found = result.spider.usages[site.url("/open/page")]  # type: ignore[attr-defined]
+    verdicts = {"train-ai": "n", "search": "y", "ai-input": "n"}
+    assert [said(one) for one in pages.values()] == [verdicts] * 2
+    found = pages["/open/page"]
     assert [str(one) for one in found.statements] == [
         "robots.txt, line 7: Content-Usage: /open/ train-ai=y",
         "robots.txt, line 2: Content-Signal: ai-input=no",
@@ -95,9 +92,12 @@ async def test_policy_tokens_that_the_user_names(sites: Sites) -> None:
     robots = ROBOTS.replace("Content-", "X-")
     site = sites.add(robots=robots)
     tokens = {"Google-Extended": ["train-ai", "ai-input"], "CCBot": "train-ai", "NoBot": "search"}
-    result, verdicts = await usages(site, "/secret", "/x", REP_USAGE_TOKENS=tokens)
-    assert verdicts == {"/secret": {"train-ai": "n", "ai-input": "n"}, "/x": {"train-ai": "y"}}
-    found = result.spider.usages[site.url("/secret")]  # type: ignore[attr-defined]
+    pages = await usages(site, "/secret", "/x", REP_USAGE_TOKENS=tokens)
+    found = pages["/secret"]
+    assert (said(found), said(pages["/x"])) == (
+        {"train-ai": "n", "ai-input": "n"},
+        {"train-ai": "y"},
+    )
     assert [str(one) for one in found.statements] == [
         "robots.txt for Google-Extended, line 11: Disallow: /secret",
         "robots.txt for CCBot, line 14: Allow: /",
@@ -137,9 +137,10 @@ PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
 
 async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
     site = sites.add(pages={path: row[0] for path, row in PAGES.items()})
-    result, verdicts = await usages(site, *PAGES)
-    found = {path: result.spider.usages[site.url(path)] for path in PAGES}  # type: ignore[attr-defined]
-    assert verdicts == {path: row[1] for path, row in PAGES.items()}
+    found = await usages(site, *PAGES)
+    assert {path: said(one) for path, one in found.items()} == {
+        path: row[1] for path, row in PAGES.items()
+    }
     statements = {path: [*map(str, one.statements)] for path, one in found.items()}
     assert statements == {path: row[2] for path, row in PAGES.items()}
     assert found["/tdm"].tdm_policy == "https://a.example/p"
@@ -153,7 +154,8 @@ async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:
         "User-agent: *\nContent-Usage: train-ai=n\nContent-Signal: ai-input=no\nDisallow: /private\n"
         "User-agent: shopbot\nContent-Usage: search=n"
     )
-    site = sites.add(robots=robots)
+    # It doesn't wait for robots.txt.
+    site = sites.add(robots=robots, pages={"/private": after(0.3, "x")})
     requests = [
         Request(site.url("/"), callback=None),
         Request(site.url("/named"), meta={"rep_user_agent": "ShopBot"}),
@@ -161,12 +163,8 @@ async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:
         Request(site.url("/private"), meta={"dont_obey_robotstxt": True}),
     ]
     result = await crawl(UsageSpider, requests=requests)
-    found = result.spider.usages  # type: ignore[attr-defined]
-    said = [
-        {purpose: word for purpose, word in found[one.url].verdicts.items() if word}
-        for one in requests
-    ]
-    assert said == [
+    found = result.spider.usages
+    assert [said(found[one.url]) for one in requests] == [
         {"train-ai": "n", "ai-input": "n"}, {"search": "n"}, {"search": "n"}, {"ai-input": "n"}
     ]  # fmt: skip
 
@@ -176,7 +174,7 @@ async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> N
     settings = {"ROBOTSTXT_OBEY": False, "REP_USAGE": {"train-ai": "drop-items"}}
     result = await crawl(UsageSpider, settings, requests=[site.url("/")])
     result.assert_clean()
-    found = result.spider.usages[site.url("/")]  # type: ignore[attr-defined]
+    found = result.spider.usages[site.url("/")]
     assert [one.source for one in found.statements] == ["X-Robots-Tag 1"]
     assert len(result.spider.items) == 1
     assert site.robots_fetches == 0
