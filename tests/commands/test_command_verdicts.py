@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import hashlib
 import io
 import os
 import re
@@ -19,6 +20,7 @@ from scrapy.settings import Settings
 
 from scrapy_rep.commands.output import Ending, Output, Progress, Status
 from scrapy_rep.commands.robots import RobotsCommand
+from scrapy_rep.protocol.syntax import cut
 from tests.helpers.robots_command import Stream, robots_here
 from tests.helpers.scrapy_process import Done
 
@@ -126,6 +128,10 @@ def test_what_changes_from_one_file_to_another(folder: Path) -> None:
     line, *_ = compare(folder, "--json", new=new).json
     place = {"source": "r.txt", "line": 7, "text": "User-agent: GPTBot", "group": "GPTBot"}
     assert line == {"change": "removed", **place}
+    # Of a long file, what counts.
+    long = "User-agent: GPTBot\n" + "#\n" * 300_000
+    (data,) = compare(folder, "/cart/help", "--json", "--agent", "GPTBot", new=long).json
+    assert data["new"]["sha256"] == hashlib.sha256(cut(long.encode())).hexdigest()
 
 
 def test_what_means_the_same_is_no_change(folder: Path) -> None:
