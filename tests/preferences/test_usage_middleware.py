@@ -57,56 +57,44 @@ def kept(result: CrawlResult) -> list[str]:
 EVERY = ["no/1", "noai", "plain", "yes/1"]
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
 @pytest.mark.parametrize(
-    ("action", "items", "requests", "usages"),
+    ("action", "items", "requests"),
     [
-        (None, [], [], []),
-        ("record", [], [], EVERY),
-        ("drop-items", ["no/1", "noai"], [], EVERY),
-        ("drop-requests", ["noai"], ["no/1"], ["noai", "plain", "yes/1"]),
+        (None, [], []),
+        ("record", [], []),
+        ("drop-items", ["no/1", "noai"], []),
+        ("drop-requests", ["noai"], ["no/1"]),
     ],
 )
 async def test_what_is_dropped_because_of_a_no(
-    site: Site, tmp_path: Path, action: str | None, items: Any, requests: Any, usages: Any
+    site: Site, tmp_path: Path, dry_run: bool, action: str | None, items: Any, requests: Any
 ) -> None:
-    """*items* and *requests* are; *usages* are on record."""
+    """Or would be. All is on record, except pages that were not fetched."""
     path = tmp_path / "decisions.jsonl"
-    settings = {"REP_USAGE": {"train-ai": action} if action else None, "REP_DECISIONS": str(path)}
+    usage = {"train-ai": action} if action else None
+    settings = {"REP_USAGE": usage, "REP_DECISIONS": str(path), "REP_DRY_RUN": dry_run}
     result = await crawl(ItemSpider, settings, requests=urls_of(site))
     result.assert_clean()
-    assert kept(result) == [one for one in EVERY if one not in [*items, *requests]]
-    assert len(site.pages_asked) == len(EVERY) - len(requests)
-    assert by_verdict(path, False) == {
-        "usage": usages, "usage_request": requests, "usage_item": items
-    }  # fmt: skip
-    names = ("pages", "items", "requests", "y/train-ai")
-    counts = [result.stat(f"rep/usage/{name}") for name in names]
-    assert counts == [len(usages), len(items), len(requests), int(bool(action))]
-
-
-def by_verdict(path: Path, dry_run: bool) -> dict[str, list[str]]:
-    """The paths of what is on record, sorted: those that waited for robots.txt may come after others."""
+    dropped = [] if dry_run else [*items, *requests]
+    assert kept(result) == [one for one in EVERY if one not in dropped]
+    fetched = [one for one in EVERY if dry_run or one not in requests]
+    assert len(site.pages_asked) == len(fetched)
+    items = sorted({*items, *requests}) if dry_run else items
+    usages = fetched if action else []
     told = decisions(path) if path.exists() else []
     assert {one["dry_run"] for one in told if one["verdict"] != "usage"} <= {dry_run}
-    return {
+    # Those that waited for robots.txt may come after others.
+    found = {
         verdict: sorted(one["url"].split("/", 3)[3] for one in told if one["verdict"] == verdict)
         for verdict in ("usage", "usage_request", "usage_item")
     }
-
-
-async def test_what_would_be_dropped_is_told_in_a_dry_run(site: Site, tmp_path: Path) -> None:
-    path = tmp_path / "decisions.jsonl"
-    settings = {
-        "REP_USAGE": {"train-ai": "drop-requests"},
-        "REP_DECISIONS": str(path),
-        "REP_DRY_RUN": True,
-    }
-    result = await crawl(ItemSpider, settings, requests=urls_of(site))
-    assert kept(result) == EVERY
-    assert by_verdict(path, True) == {
-        "usage": EVERY, "usage_request": ["no/1"], "usage_item": ["no/1", "noai"]
-    }  # fmt: skip
-    assert len(lines(result, "Would drop ", level=None)) == 3
+    assert found == {"usage": usages, "usage_request": requests, "usage_item": items}
+    names = ("pages", "items", "requests", "y/train-ai")
+    counts = [result.stat(f"rep/usage/{name}") for name in names]
+    assert counts == [len(usages), len(items), len(requests), int(bool(action))]
+    said = [len(lines(result, f"{word} ", level=None)) for word in ("Would drop", "Dropping")]
+    assert said == [0, len(items + requests)][:: -1 if dry_run else 1]
 
 
 @pytest.mark.scrapy_api
