@@ -3,6 +3,7 @@ prints is shown by the examples of docs/command.md, which are tests."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import pty
@@ -32,7 +33,7 @@ from tests.helpers.robots_command import (
 )
 from tests.helpers.rows import every_row
 from tests.helpers.scrapy_process import ScrapyProcess
-from tests.helpers.servers import Sites
+from tests.helpers.servers import Connection, Hit, Sites
 
 RULES = """\
 User-agent: *
@@ -537,11 +538,12 @@ def test_without_standard_output_or_input(file: Path) -> None:
 @pytest.mark.process
 @on_every_reactor
 def test_ctrl_c_ends_the_command_with_one_line(sites: Sites, project: Path, reactor: str) -> None:
-    """While the site says nothing."""
+    """While the site says nothing, for longer than this test may take."""
+    settings = {"REP_DOWNLOAD_TIMEOUT": 600, **REACTORS[reactor]}
     option = "--lint" if reactor == "asyncio" else "--sitemaps"
     site, out, err = sites.add(robots=silence()), project / "out", project / "err"
     process = ScrapyProcess(
-        arguments_of("robots", site.url("/x"), option, settings=REACTORS[reactor]),
+        arguments_of("robots", site.url("/x"), option, settings=settings),
         cwd=project,
         variables=environment(),
         output=out,
@@ -582,10 +584,18 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
 
 
 async def test_verdicts_keep_the_order_of_the_urls(sites: Sites, tmp_path: Path) -> None:
-    """The first origin answers after the others."""
-    slow, fast = sites.add(robots=after(0.1, RULES)), sites.add(robots=RULES)
-    urls = [slow.url("/a"), fast.url("/b"), slow.url("/c"), fast.url("/d")]
+    """The first origin answers when the others have been asked."""
+    fast = sites.add(robots=RULES)
+
+    async def at_last(hit: Hit, connection: Connection) -> None:
+        while not fast.requests:
+            await asyncio.sleep(0.01)
+        await answer(RULES)(hit, connection)
+
     for form in ("--json", "--csv", "--agent=*"):
+        fast.requests.clear()
+        slow = sites.add(robots=at_last)
+        urls = [slow.url("/a"), fast.url("/b"), slow.url("/c"), fast.url("/d")]
         done = await robots_crawls(tmp_path, *urls, form)
         texts = [re.search('http[^", ]+', line) for line in done.out.splitlines()]
         assert [one[0] for one in texts if one][:4] == urls
@@ -598,12 +608,13 @@ async def test_it_is_said_what_is_waited_for(
     monkeypatch.setattr("scrapy_rep.commands.lookup._SILENT", 0.02)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    urls = [sites.add(robots=silence()).url("/"), sites.add(robots=RULES).url("/")]
+    urls = [sites.add(robots=one).url("/") for one in (silence(), RULES, after(0.6, RULES))]
     waiting = f"waiting for {urls[0]}robots.txt"
     settings = {"REP_DOWNLOAD_TIMEOUT": 0.5}
     err = Stream(terminal=True)
     await robots_crawls(tmp_path, *urls, settings=settings, stderr=err)
     assert f"\r\x1b[K{waiting}" in err.text
     assert err.text.endswith("\r\x1b[K")
+    assert "scrapy robots:" not in err.text
     done = await robots_crawls(tmp_path, *urls, settings=settings)
     assert done.errors == [f"scrapy robots: {waiting}"]
