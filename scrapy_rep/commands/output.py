@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
 
-_IN_ASCII = str.maketrans("├└│─", "|`|-")
-
 # Errors of a pipe that nobody reads any more. Windows has none of its own for that.
 _READER_GONE = {errno.EPIPE, *([errno.EINVAL] if os.name == "nt" else [])}
 
@@ -194,14 +192,6 @@ class Output:
         for label, text, *colours in rows:
             painted = self.paint(text, *colours)
             self.line(f"  {self.paint(label.ljust(columns), DIM)}  {painted}".rstrip())
-
-    def signs(self, *signs: str) -> tuple[str, ...]:
-        """Return *signs*, in ASCII if the encoding lacks one."""
-        try:
-            "".join(signs).encode(getattr(self._stream, "encoding", None) or "ascii")
-        except UnicodeEncodeError:
-            return tuple(sign.translate(_IN_ASCII) for sign in signs)
-        return signs
 
     def flush(self) -> None:
         """Write what is still in the buffer."""

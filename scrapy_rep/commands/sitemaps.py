@@ -317,7 +317,6 @@ class _Tree:
         self._output = output
         self._who = in_words(chain)
         self._count = 0
-        self._signs = output.signs("├── ", "└── ", "│   ")
 
     def begin(self, robots_url: str, count: int) -> None:
         """Print the root of the tree, which lists *count* sitemaps."""
@@ -331,9 +330,8 @@ class _Tree:
         :param last: for each level of the tree, whether it ends there
         """
         self._count += one.unread is not Status.GOOD
-        fork, corner, line = self._signs
-        branch = "".join("    " if end else line for end in last[:-1])
-        branch += corner if last[-1] else fork
+        branch = "".join("    " if end else "│   " for end in last[:-1])
+        branch += "└── " if last[-1] else "├── "
         tally = one.tally
         urls = forbidden = ""
         if one.kind is not None and one.kind is not Kind.INDEX:

@@ -599,6 +599,7 @@ async def test_verdicts_keep_the_order_of_the_urls(sites: Sites, tmp_path: Path)
         done = await robots_crawls(tmp_path, *urls, form)
         texts = [re.search('http[^", ]+', line) for line in done.out.splitlines()]
         assert [one[0] for one in texts if one][:4] == urls
+        assert "unreachable" not in done.out
 
 
 async def test_it_is_said_what_is_waited_for(
@@ -608,13 +609,13 @@ async def test_it_is_said_what_is_waited_for(
     monkeypatch.setattr("scrapy_rep.commands.lookup._SILENT", 0.02)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    urls = [sites.add(robots=one).url("/") for one in (silence(), RULES, after(0.6, RULES))]
+    robots_txt = after(0.2, RULES), RULES, after(0.6, RULES)
+    urls = [sites.add(robots=one).url("/") for one in robots_txt]
     waiting = f"waiting for {urls[0]}robots.txt"
-    settings = {"REP_DOWNLOAD_TIMEOUT": 0.5}
     err = Stream(terminal=True)
-    await robots_crawls(tmp_path, *urls, settings=settings, stderr=err)
+    await robots_crawls(tmp_path, *urls, stderr=err)
     assert f"\r\x1b[K{waiting}" in err.text
     assert err.text.endswith("\r\x1b[K")
     assert "scrapy robots:" not in err.text
-    done = await robots_crawls(tmp_path, *urls, settings=settings)
+    done = await robots_crawls(tmp_path, *urls)
     assert done.errors == [f"scrapy robots: {waiting}"]

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 import scrapy
 from scrapy import Request
+from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep import RepMiddleware
+from scrapy_rep import RepMiddleware, UsageMiddleware
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.preferences.lookup import lookup_of
 from tests.helpers.behaviours import answer
-from tests.helpers.crawling import CrawlResult, ListSpider, assert_ended_at_start, crawl
+from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, assert_ended_at_start, crawl
 from tests.helpers.log import lines
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
@@ -83,7 +84,7 @@ async def test_what_is_dropped_because_of_a_no(
     items = sorted({*items, *requests}) if dry_run else items
     usages = fetched if action else []
     told = decisions(path) if path.exists() else []
-    assert {one["dry_run"] for one in told if one["verdict"] != "usage"} <= {dry_run}
+    assert all(one["dry_run"] is (dry_run and one["verdict"] != "usage") for one in told)
     # Those that waited for robots.txt may come after others.
     found = {
         verdict: sorted(one["url"].split("/", 3)[3] for one in told if one["verdict"] == verdict)
@@ -101,8 +102,11 @@ async def test_what_is_dropped_because_of_a_no(
 async def test_a_request_that_is_dropped_fails(site: Site) -> None:
     settings = {"REP_USAGE": {"train-ai": "drop-requests"}}
     forced = Request(site.url("/no/2"), meta={"dont_obey_robotstxt": True})
-    result = await crawl(ItemSpider, settings, requests=[*urls_of(site), forced])
-    assert kept(result) == ["no/2", "plain", "yes/1"]
+    result = await crawl(StepSpider, settings, steps=[*urls_of(site), forced])
+    assert result.spider.outcomes == ["UsageDisallowed", "ok", "ok", "ok", "ok"]
+    result = await crawl(ItemSpider, settings, requests=[site.url("/noai"), forced])
+    assert kept(result) == ["no/2"]
+    result = await crawl(ItemSpider, settings, requests=urls_of(site))
     error = result.failure(site.url("/no/1"))
     assert isinstance(error, UsageDisallowed)
     assert str(error) == (
@@ -146,6 +150,7 @@ async def test_items_are_told_how_their_page_may_be_used(site: Site) -> None:
         found = [usage for page, usage in usages if page == url]
         assert [(one["train-ai"], one["search"]) for one in found] == [(said, None)] * 3
         assert {one["statements"][0]["line"] for one in found} == {line}
+    assert result.stat("rep/usage/pages") == 0
     # Items that have no such field are left alone.
     assert len(result.spider.items) == 8
     [warning] = [one for one in result.records if "REP_USAGE_FIELD" in one.getMessage()]
@@ -206,6 +211,8 @@ async def test_nothing_is_looked_at_without_a_setting(
 async def test_the_parser_of_fields_is_an_extra(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with pytest.raises(NotConfigured):  # nothing asks for it
+        UsageMiddleware.from_crawler(get_crawler(settings_dict={"ROBOTSTXT_OBEY": True}))
     monkeypatch.setattr("scrapy_rep.preferences.middlewares.find_spec", lambda name: None)
     result = await crawl(ItemSpider, {"REP_TDMREP": True}, requests=urls_of(site))
     assert_ended_at_start(
