@@ -119,17 +119,8 @@ DROPPED = [
     *("/private\x00", "/private%", "/private%zz%e4", "/private/" + HUGE),
 ]
 PASSED = [
-    *(
-        "",
-        "?x=1",
-        "#x",
-        "#/private",
-        "/#",
-        "//private",
-        "/a/../private",
-        "/privat\u00e4",
-        "/%70rivate",
-    ),
+    *("", "?x=1", "#x", "#/private", "/#", "//private", "/a/../private"),
+    *("/privat\u00e4", "/%70rivate"),
     *("/ok\\x", "/ok x", '/ok|^`{}"<>', "/ok%e4%zz", "/ok;x=1;y?z", "/ok/" + HUGE[:50_000]),
 ]
 
