@@ -107,11 +107,17 @@ class RobotsSpider(Spider):
         """Run the job. If the spider is closed, stop it without waiting for answers."""
         try:
             lookup = Lookup(self.crawler)
-            EngineAccess(self.crawler).before_closing(Stage.COMMAND, lookup.end)
-            await self.job(lookup)
+            running: Deferred[None] = deferred_from_coro(self.job(lookup))
+
+            async def stop() -> None:
+                lookup.end()
+                running.cancel()
+
+            EngineAccess(self.crawler).before_closing(Stage.COMMAND, stop)
+            await maybe_deferred_to_future(running)
             self.error = None
         except (CancelledError, asyncio.CancelledError, CrawlEnding):
-            pass  # the spider is closing
+            pass  # by `stop`, or, if the crawl is stopped, by the engine
         except Exception as error:  # noqa: BLE001
             self.error = error  # Scrapy would only log it
         return
@@ -209,7 +215,7 @@ class Lookup:
         self._flights = Flights(crawler, self._ask)
         self._files: dict[Origin, RobotsFile] = {}
 
-    async def end(self) -> None:
+    def end(self) -> None:
         """Stop waiting for answers: those who wait get ``CrawlEnding``."""
         self._flights.end()
 
