@@ -276,9 +276,9 @@ class RepSettings:
     noindex: str | bool = _setting(
         False, _switch(None, "drop", "count"), "one of False, 'drop', 'count'"
     )
-    usage: dict[str, str] | None = _checked_in("preferences.options.actions")  # noqa: RUF009
+    usage: dict[str, str] | None = _checked_in("preferences.middlewares.actions")  # noqa: RUF009
     usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in(  # noqa: RUF009
-        "preferences.options.tokens"
+        "preferences.middlewares.tokens"
     )
     usage_field: str | None = _setting(None, _optional(_text), "the name of a field of items")
     tdmrep: bool = _setting(False, _flag, _FLAG)

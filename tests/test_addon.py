@@ -121,38 +121,30 @@ def test_preferences_are_looked_at_behind_ours() -> None:
                 assert settings["SPIDER_MIDDLEWARES"][UsageItemMiddleware] == 950
 
 
-def test_updating_twice_changes_nothing() -> None:
-    settings = with_addon()
-    Addon().update_settings(settings)
-    assert components(settings) == REPLACED
-
-
 def test_the_addon_turns_obeying_on_unless_the_project_says_otherwise() -> None:
     assert Settings().getbool("ROBOTSTXT_OBEY") is False
     assert with_addon().getbool("ROBOTSTXT_OBEY") is True
-    assert with_addon(ROBOTSTXT_OBEY=True).getbool("ROBOTSTXT_OBEY") is True
     assert with_addon(ROBOTSTXT_OBEY=False).getbool("ROBOTSTXT_OBEY") is False
+    settings = with_addon()
+    Addon().update_settings(settings)  # again, which changes nothing
+    assert components(settings) == REPLACED
 
 
 SCRAPYS_QUEUE = "scrapy.pqueues.DownloaderAwarePriorityQueue"
 
 
 @pytest.mark.scrapy_api
-def test_scrapys_default_queue_is_replaced() -> None:
+def test_scrapys_default_queue_is_replaced_but_none_that_was_chosen() -> None:
     """On both ends of the versions: tests/engine/test_pqueue.py says what that relies on."""
     assert Settings()[QUEUE] == SCRAPYS_QUEUE
     assert load_object(with_addon()[QUEUE]) is BroadPriorityQueue
-
-
-def test_a_queue_that_somebody_else_has_chosen_stays() -> None:
-    for queue in (SCRAPYS_QUEUE, "scrapy.pqueues.ScrapyPriorityQueue"):
-        assert with_addon(**{QUEUE: queue})[QUEUE] == queue
+    assert with_addon(ROBOTSTXT_OBEY=False)[QUEUE] == SCRAPYS_QUEUE
+    # By the project, by another add-on; another default of Scrapy's.
+    for queue, priority in product((SCRAPYS_QUEUE, ScrapyPriorityQueue), ("project", "addon")):
         settings = Settings()
-        settings.set(QUEUE, queue, "addon")  # by another add-on
+        settings.set(QUEUE, queue, priority)
         Addon().update_settings(settings)
         assert settings[QUEUE] == queue
-    assert with_addon(ROBOTSTXT_OBEY=False)[QUEUE] == SCRAPYS_QUEUE
-    # Another default of Scrapy's.
     settings = Settings()
     settings.set(QUEUE, ScrapyPriorityQueue, "default")
     Addon().update_settings(settings)
@@ -186,32 +178,31 @@ async def crawl_with(sites: Sites, settings: dict[str, Any]) -> tuple[CrawlResul
     return result, site.count("/robots.txt")
 
 
+BY_HAND = {"ADDONS": {}, "DOWNLOADER_MIDDLEWARES": {BUILT_IN: None, OURS: 100}}
+
+
 @pytest.mark.scrapy_api
-async def test_with_the_addon(sites: Sites) -> None:
-    middlewares = {"DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: 543}}
-    result, asked = await crawl_with(sites, middlewares)
-    assert result.spider.at_work == (True, False)
-    assert asked == 1
-    assert result.stat("robotstxt/forbidden") == 1
-    assert result.stat("robotstxt/request_count") == 1
-
-
-async def test_project_that_does_not_obey(sites: Sites) -> None:
-    result, asked = await crawl_with(sites, {"ROBOTSTXT_OBEY": "False"})
-    assert result.spider.at_work == (False, False)
-    assert asked == 0
-    assert not [name for name in result.stats if name.startswith(("rep/", "robotstxt/"))]
-
-
-async def test_the_middleware_can_be_set_by_hand_without_the_addon(sites: Sites) -> None:
-    settings = {"ADDONS": {}, "DOWNLOADER_MIDDLEWARES": {BUILT_IN: None, OURS: 100}}
-    result, asked = await crawl_with(sites, {**settings, "ROBOTSTXT_OBEY": True})
-    assert (result.spider.at_work, asked) == ((True, False), 1)
-    assert result.stat("robotstxt/forbidden") == 1
-
-    # By hand the master switch is by hand too, and Scrapy's default is off.
+@pytest.mark.parametrize(
+    ("settings", "obeys"),
+    [
+        ({"DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: 543}}, True),
+        ({"ROBOTSTXT_OBEY": "False"}, False),
+        ({**BY_HAND, "ROBOTSTXT_OBEY": True}, True),
+        # By hand the master switch is by hand too, and Scrapy's default is off.
+        (BY_HAND, False),
+    ],
+)
+async def test_one_middleware_at_most_is_at_work(
+    sites: Sites, settings: dict[str, Any], obeys: bool
+) -> None:
+    """With the add-on, and by hand."""
     result, asked = await crawl_with(sites, settings)
-    assert (result.spider.at_work, asked) == ((False, False), 0)
+    assert result.spider.at_work == (obeys, False)
+    assert asked == obeys
+    ours = [name for name in result.stats if name.startswith(("rep/", "robotstxt/"))]
+    assert bool(ours) is obeys
+    if obeys:
+        assert result.stat("robotstxt/forbidden") == result.stat("robotstxt/request_count") == 1
 
 
 async def test_switches_of_a_spider_and_of_a_request(sites: Sites) -> None:

@@ -26,9 +26,9 @@ def assert_all_fetched(result: CrawlResult, wanted: list[str]) -> None:
     assert_clean(result)
 
 
-def verdicts(path: Path) -> list[tuple[str, bool]]:
-    records = decisions(path)
-    return [(one["verdict"], one["dry_run"]) for one in records]
+def assert_recorded(folder: Path, verdict: str, count: int) -> None:
+    records = decisions(folder / "d.jsonl")
+    assert [(one["verdict"], one["dry_run"]) for one in records] == [(verdict, True)] * count
 
 
 async def test_what_is_forbidden_passes(sites: Sites, tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ async def test_what_is_forbidden_passes(sites: Sites, tmp_path: Path) -> None:
     assert len(lines(result, "forbids")) == 1
     assert len(lines(result, "REP_DRY_RUN is on", level="WARNING")) == 1
     assert summary(result)[1] == "Requests, had this not been a dry run: 2 allowed, 3 forbidden"
-    assert verdicts(tmp_path / "d.jsonl") == [("disallowed", True)] * 3
+    assert_recorded(tmp_path, "disallowed", 3)
 
 
 async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
@@ -60,22 +60,19 @@ async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
     assert result.stat("rep/deferred") == 20
     assert "rep/held" not in result.stats
     assert len(lines(result, f"Would hold requests to {origin_of(site)} until")) == 1
-    assert verdicts(tmp_path / "d.jsonl") == [("held", True)] * 20
+    assert_recorded(tmp_path, "held", 20)
     would = "Requests, had this not been a dry run: 0 allowed, 0 forbidden, 20 held"
     assert summary(result)[1] == would
 
 
 async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
-    site = sites.add(robots=silence())
-    wanted = urls(site, 20)
+    """In place, as none can be held: also those beyond half of the slots."""
+    silent = sites.add(robots=silence())
+    wanted = urls(silent, 20)
     result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": 0.5})
     assert_all_fetched(result, wanted)
     assert result.stat("rep/deferred") == 20
     assert len(lines(result, "(no answer yet)")) == 1
-
-
-async def test_all_that_must_wait_for_an_answer_do(sites: Sites) -> None:
-    """In place, as none can be held: also those beyond half of the slots."""
     several = [sites.add(robots=after(0.3, RULES)) for _ in range(4)]
     wanted = [url for site in several for url in urls(site, 4, "/private/")]
     result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": NEVER, "CONCURRENT_REQUESTS": 2})
@@ -105,7 +102,7 @@ async def test_the_clock_of_an_unreachable_origin_goes_on(sites: Sites) -> None:
     assert site.count("/robots.txt") == 2
 
 
-async def test_every_start_request_would_be_refused(sites: Sites) -> None:
+async def test_what_is_said_of_start_requests_and_bad_urls(sites: Sites) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /")
     result = await crawl(urls(site, 3), DRY)
     assert len(result.responses) == 3
@@ -114,9 +111,7 @@ async def test_every_start_request_would_be_refused(sites: Sites) -> None:
         "robots.txt would have refused every start request (3). A crawl that obeys it may "
         "find nothing."
     )
-
-
-async def test_a_url_without_an_origin_comes_as_far_as_without_us(sites: Sites) -> None:
+    # A URL without an origin comes as far as without us.
     result = await crawl("http://:80/x", DRY)
     theirs = await crawl("http://:80/x", {"ROBOTSTXT_OBEY": False})
     assert [*map(type, result.failures.values())] == [*map(type, theirs.failures.values())]

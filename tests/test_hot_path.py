@@ -75,15 +75,13 @@ def forbid_the_long_way(patch: pytest.MonkeyPatch) -> None:
                     patch.setattr(module, function, raiser)
 
 
-async def answers(
-    warm: list[str | Request], asked: list[str | Request], settings: dict[str, Any] | None = None
-) -> list[Any]:
+async def answers(warm: list[str | Request], asked: list[str | Request]) -> list[Any]:
     requests = [
         [Request(one) if isinstance(one, str) else one for one in some] for some in (warm, asked)
     ]
+    settings = {"CONCURRENT_REQUESTS": 1}
     result = await crawl(Probe, settings, warm=requests[0], asked=requests[1])
     result.assert_clean()
-    assert isinstance(result.spider, Probe)
     assert len(result.spider.answers) == len(asked)
     return result.spider.answers
 
@@ -94,27 +92,20 @@ async def test_known_and_fresh(sites: Sites) -> None:
     header = {"User-Agent": "foobot/1.0"}
     # The long way is taken once for each spelling of an origin, to learn it.
     warm = [site.url(f"/{number}") for number in range(2) for site in (rules, missing, busy)]
-    got = await answers(
-        warm,
-        [
-            rules.url("/x"),
-            rules.url("/"),
-            rules.url("/x?y=1#z"),
-            rules.url("/k\u00e4se%2f"),
-            Request(rules.url("/x"), headers=header, meta={"x": 1}),
+    asked: list[str | Request] = [
+        *map(rules.url, ("/x", "/", "/x?y=1#z", "/k\u00e4se%2f")),
+        Request(rules.url("/x"), headers=header, meta={"x": 1}),
+        *(
             rules.url("/private/1"),
             rules.url("/x?secret=1"),
             missing.url("/private"),
             busy.url("/x"),
-            # The protocol does not concern these.
-            Request(rules.url("/private/1"), meta={"dont_obey_robotstxt": True}),
-            "data:text/plain,x",
-            "file:///etc/hostname",
-            "s3://bucket/key",
-            "about:blank",
-        ],
-        {"CONCURRENT_REQUESTS": 1},
-    )
+        ),
+        # The protocol does not concern these.
+        Request(rules.url("/private/1"), meta={"dont_obey_robotstxt": True}),
+        *("data:text/plain,x", "file:///etc/hostname", "s3://bucket/key", "about:blank"),
+    ]
+    got = await answers([*warm], asked)
     assert got == [None] * 5 + [RobotsDisallowed] * 2 + [None, RobotsUnreachable] + [None] * 5
 
 
@@ -145,7 +136,6 @@ async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites) -> 
     got = await answers(
         [Request(site.url(f"/{number}"), **named[0]) for number in range(2)],
         [Request(site.url(path), **one) for one in who for path in ("/all", "/x", "/foo")],
-        {"CONCURRENT_REQUESTS": 1},
     )
     for number, one in enumerate(who):
         by_name = [None, None, RobotsDisallowed]
@@ -164,16 +154,11 @@ async def test_rules_at_hand_are_those_of_now(
     steps: list[Step] = [*urls[:3], lambda: site.set("/robots.txt", after), 86401, *urls[3:]]
     result = await crawl(StepSpider, {"REP_UNREACHABLE": "drop"}, steps=steps, clock=clock)
     result.assert_clean()
-    assert isinstance(result.spider, StepSpider)
-    if after != 503:
-        expected = ["RobotsDisallowed"] * 3
-    elif before == RULES:
-        # The older copy goes on being applied, and each time that is counted.
-        expected = ["ok"] * 3
-        assert result.stat("rep/cache/stale") == 3
-    else:
-        expected = ["RobotsUnreachable"] * 3
-    assert result.spider.outcomes == ["ok"] * 3 + expected
+    stale = (before, after) == (RULES, 503)
+    refused = "RobotsUnreachable" if after == 503 else "RobotsDisallowed"
+    # An older copy goes on being applied, and each time that is counted.
+    assert result.spider.outcomes == ["ok"] * 3 + ["ok" if stale else refused] * 3
+    assert result.stat("rep/cache/stale") == 3 * stale
     assert site.count("/robots.txt") == 2
 
 

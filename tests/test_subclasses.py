@@ -52,8 +52,17 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
     site = sites.add(robots=RULES)
     licensed, closed = site.url("/private/licensed/a"), site.url("/private/b")
     trail = tmp_path / "decisions.jsonl"
-    result = await crawl([licensed, closed], {**enabled(Overruling), "REP_DECISIONS": str(trail)})
+
+    class Asking(ListSpider):
+        async def parse(self, response: Any, **kwargs: Any) -> None:
+            super().parse(response)
+            self.may = [await may_fetch(self.crawler, url) for url in (licensed, closed)]
+
+    result = await crawl(
+        Asking, {**enabled(Overruling), "REP_DECISIONS": str(trail)}, requests=[licensed, closed]
+    )
     assert result.responses == {licensed: 200}
+    assert result.spider.may == [True, False]
     assert isinstance(result.failure(closed), RobotsDisallowed)
     assert result.stat("robotstxt/forbidden") == 1
     # The add-on does not add another one.
@@ -63,18 +72,6 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
     assert told["line"] == 2
     assert told["reason"] == "RepMiddleware.overrules()"
     result.assert_clean()
-
-
-async def test_may_fetch_asks_the_subclass_too(sites: Sites) -> None:
-    site = sites.add(robots=RULES)
-
-    class Asking(ListSpider):
-        async def parse(self, response: Any, **kwargs: Any) -> None:
-            paths = ("/private/licensed/a", "/private/b")
-            self.may = [await may_fetch(self.crawler, site.url(path)) for path in paths]
-
-    result = await crawl(Asking, enabled(Overruling), requests=[site.url("/x")])
-    assert result.spider.may == [True, False]
 
 
 async def test_process_request_of_a_subclass_may_be_a_coroutine(sites: Sites) -> None:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing, suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http.request import NO_CALLBACK
-from scrapy.utils.asyncio import create_looping_call
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, Deferred, DeferredQueue
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.commands.ending import CommandError, Status
+from scrapy_rep.commands.output import CommandError, Progress, Status, complain
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.text import text_of
@@ -41,12 +43,11 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.client import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings, Settings
+    from scrapy.settings import BaseSettings
 
-    from scrapy_rep.commands.inputs import Chain
     from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
@@ -56,8 +57,8 @@ if TYPE_CHECKING:
 # How many origins are asked at once.
 _AHEAD = 256
 
-# Seconds between wake-ups while answers are awaited.
-_TICK = 1.0
+# Seconds without a word before a line says what the command waits for, where no progress line can be shown.
+_SILENT = 10.0
 
 # Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
 _OVERRIDES: dict[str, Any] = {
@@ -77,7 +78,12 @@ _OVERRIDES: dict[str, Any] = {
     "CLOSESPIDER_ERRORCOUNT": 0,
 }
 
+Chain = tuple[str, ...]
+"""The product tokens of a crawler, most specific first."""
+
 Job = Callable[["Lookup"], Awaitable[None]]
+T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 
 class RobotsSpider(Spider):
@@ -111,7 +117,7 @@ class RobotsSpider(Spider):
             await maybe_deferred_to_future(running)
             self.error = None
         except (CancelledError, asyncio.CancelledError, CrawlEnding):
-            pass  # by `stop`, or by the engine
+            pass  # by `stop`, or, if the crawl is stopped, by the engine
         except Exception as error:  # noqa: BLE001
             self.error = error  # Scrapy would only log it
         return
@@ -143,14 +149,23 @@ def run_crawl(command: RobotsCommand, job: Job) -> None:
         raise problem
 
 
-def usual_chain(agents: Agents) -> Chain:
-    """Return the tokens that the project's crawls go by."""
-    return agents.chain_of(Request("http://agent.invalid/"))
-
-
-def chain_of_project(settings: Settings) -> Chain:
-    """Return the same without a crawl."""
-    return usual_chain(Agents(Crawler(Spider, settings), RepSettings.from_settings(settings)))
+async def ahead(
+    items: Iterable[T], fetch: Callable[[T], Awaitable[ResultT]], count: int
+) -> AsyncGenerator[tuple[T, Deferred[ResultT]], None]:
+    """Yield items in order, each with what is fetched for it. Up to *count* are fetched meanwhile."""
+    coming = iter(items)
+    running: deque[tuple[T, Deferred[ResultT]]] = deque()
+    try:
+        while True:
+            for item in islice(coming, count - len(running)):
+                running.append((item, deferred_from_coro(fetch(item))))
+            if not running:
+                return
+            yield running.popleft()
+    finally:
+        for _, fetching in running:
+            fetching.addErrback(lambda _: None)
+            fetching.cancel()
 
 
 async def follow(
@@ -204,32 +219,28 @@ class Lookup:
         """Stop waiting for answers: those who wait get ``CrawlEnding``."""
         self._flights.end()
 
-    async def each(
-        self, origins: Iterable[Origin]
-    ) -> AsyncIterator[tuple[Origin, RobotsFile] | None]:
-        """Yield the robots.txt of each origin as it comes, and None each second while some are
-        waited for."""
-        landed: DeferredQueue[tuple[Origin, Any] | None] = DeferredQueue()
-        coming, waited_for = iter(origins), 0
-        tick = create_looping_call(landed.put, None)
-        tick.start(_TICK, now=False)
-        try:
-            while True:
-                while waited_for < _AHEAD and (origin := next(coming, None)) is not None:
-                    waited_for += 1
-                    landing = deferred_from_coro(self.get(origin))
-                    landing.addBoth(lambda file, origin: landed.put((origin, file)), origin)
-                if not waited_for:
-                    return
-                if one := await maybe_deferred_to_future(landed.get()):
-                    waited_for -= 1
-                    origin, file = one
-                    if isinstance(file, Failure):
-                        file.raiseException()
-                    del self._files[origin]
-                yield one
-        finally:
-            tick.stop()
+    async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
+        """Yield the robots.txt of each origin, in order. Says what is waited for."""
+        progress, told = Progress(), list[str]()
+
+        def tell(waiting: str) -> None:
+            if not (progress.on or told):
+                told.append(waiting)
+                complain(waiting)
+
+        async with aclosing(ahead(origins, self.get, _AHEAD)) as coming:
+            async for origin, fetching in coming:
+                waiting = f"waiting for {origin.robots_url}"
+                timer = call_later(_SILENT, tell, waiting)
+                if not fetching.called:
+                    progress.tell(waiting)
+                try:
+                    robots = await maybe_deferred_to_future(fetching)
+                finally:
+                    timer.cancel()
+                    progress.clear()
+                del self._files[origin]
+                yield origin, robots
 
     async def get(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*, and keep it for the next caller."""
@@ -240,7 +251,7 @@ class Lookup:
 
     async def now(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin* as it is now, past the cache: its owner may have just
-        changed it. The body may be longer than what counts.
+        changed it. It is named like a file, and its body may be longer than what counts.
 
         :raises CommandError: if it is unreachable
         """
@@ -251,7 +262,8 @@ class Lookup:
         if answer.outcome is Outcome.UNREACHABLE:
             why = noted(answer.reason, answer.note)
             raise CommandError(f"unreachable: {why}", Status.UNREACHABLE)
-        facts = Facts(str(origin), origin.robots_url, status=answer.status, hops=answer.hops)
+        url, status, hops = origin.robots_url, answer.status, answer.hops
+        facts = Facts(str(origin), url, file=url, status=status, hops=hops)
         return RobotsFile(answer.outcome, answer.body, facts, note=answer.note)
 
     async def check(self, request: Request, chain: Chain) -> None:

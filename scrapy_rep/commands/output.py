@@ -1,5 +1,5 @@
-"""Standard output and the progress line. A line is as long as what it says: terminals wrap it, and
-``grep`` finds it whole."""
+"""What ``scrapy robots`` prints, and how it ends: an exit status, and one line for each error, without a
+traceback. A line is as long as what it says: terminals wrap it, and ``grep`` finds it whole."""
 
 from __future__ import annotations
 
@@ -7,24 +7,92 @@ import csv
 import errno
 import io
 import json
+import logging
 import os
 import shutil
 import sys
 import time
+from contextlib import suppress
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from scrapy_rep.commands.ending import CommandError, Status, give_up
+from scrapy.utils.log import configure_logging
+
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
+    from scrapy.settings import Settings
 
-_IN_ASCII = str.maketrans("├└│─", "|`|-")
+GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
 
 # Errors of a pipe that nobody reads any more. Windows has none of its own for that.
 _READER_GONE = {errno.EPIPE, *([errno.EINVAL] if os.name == "nt" else [])}
+
+
+class Status(IntEnum):
+    """The exit status. If several apply, :func:`gravest` picks one."""
+
+    GOOD = 0
+    """All URLs are allowed; nothing was found."""
+    FOUND = 1
+    """A URL is disallowed; something was found."""
+    USAGE = 2
+    """Wrong options, or unreadable input. The rest of the input is answered all the same."""
+    UNREACHABLE = 3
+    """A robots.txt is unreachable."""
+
+
+def gravest(*statuses: Status) -> Status:
+    """Return the gravest: unreachable is worse than disallowed, and wrong usage the worst."""
+    order = (Status.GOOD, Status.FOUND, Status.UNREACHABLE, Status.USAGE)
+    return max(statuses, key=order.index, default=Status.GOOD)
+
+
+class Ending(Exception):
+    """Ends the command. The message is for the user; empty: end silently."""
+
+    def __init__(self, message: str, status: Status = Status.USAGE) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class CommandError(Ending):
+    """Ends the command, or only the work on one URL or file."""
+
+
+def complain(message: object) -> None:
+    """Print one line to standard error, if that can be written to."""
+    if sys.stderr is not None:  # print() would write to standard output instead
+        try:
+            print(f"scrapy robots: {clean(str(message))}", file=sys.stderr)
+        except OSError:  # its disk is full, or nobody reads it
+            _give_up(sys.stderr)
+
+
+def _give_up(stream: TextIO) -> None:
+    """Discard what *stream* still holds, and gets from now on: it would fail again when Python ends, with
+    an exit status of its own."""
+    with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Complainer(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())
+
+
+def set_up_logging(settings: Settings, *, configured: bool) -> None:
+    """Print our own warnings to standard error if the log is off, as it is by default.
+
+    :param configured: whether Scrapy has set logging up already
+    """
+    if not configured:
+        configure_logging(settings)
+    if not settings.getbool("LOG_ENABLED"):
+        get_logger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
 
 
 def _takes_escapes(stream: TextIO) -> bool:
@@ -60,13 +128,13 @@ class Progress:
             self._stream.flush()
         except OSError:  # the terminal was closed
             self.on = False
-            give_up(self._stream)
+            _give_up(self._stream)
 
 
 class Output:
     """Standard output, coloured on a terminal unless ``NO_COLOR`` is set.
 
-    What prints raises :class:`CommandError` if nobody reads any more, or if the disk is full.
+    What prints raises :class:`Ending` if nobody reads any more, or if the disk is full.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -75,8 +143,6 @@ class Output:
         # Characters that the encoding lacks are escaped.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-        self.statuses: set[Status] = set()
-        """What was found: the gravest is the exit status."""
         self._coloured = _takes_escapes(stream) and not os.environ.get("NO_COLOR")
         self._blocks = 0
 
@@ -115,29 +181,17 @@ class Output:
         csv.writer(row, lineterminator="").writerow(texts)
         self.line(row.getvalue())
 
-    def block(
-        self, title: str, rows: Sequence[tuple[str, str]], colours: Sequence[str] = ()
-    ) -> None:
-        """Print a title with labels and texts below, and an empty line before all but the first.
-
-        :param colours: of the texts
-        """
+    def block(self, title: str, rows: Sequence[tuple[str, ...]]) -> None:
+        """Print a title with rows below: labels, texts, and maybe their colours. An empty line is before
+        all blocks but the first."""
         if self._blocks:
             self.line()
         self._blocks += 1
         self.line(title)
-        columns = max(len(label) for label, _ in rows)
-        for at, (label, text) in enumerate(rows):
-            painted = self.paint(text, colours[at] if colours else "")
+        columns = max(len(label) for label, *_ in rows)
+        for label, text, *colours in rows:
+            painted = self.paint(text, *colours)
             self.line(f"  {self.paint(label.ljust(columns), DIM)}  {painted}".rstrip())
-
-    def signs(self, *signs: str) -> tuple[str, ...]:
-        """Return *signs*, in ASCII if the encoding lacks one."""
-        try:
-            "".join(signs).encode(getattr(self._stream, "encoding", None) or "ascii")
-        except UnicodeEncodeError:
-            return tuple(sign.translate(_IN_ASCII) for sign in signs)
-        return signs
 
     def flush(self) -> None:
         """Write what is still in the buffer."""
@@ -147,7 +201,7 @@ class Output:
             self._close(error)
 
     def _close(self, error: OSError) -> NoReturn:
-        give_up(self._stream)
+        _give_up(self._stream)
         if error.errno in _READER_GONE:  # it has seen enough, like `head`
-            raise CommandError("", Status.GOOD) from None
-        raise CommandError(f"standard output: {error.strerror}") from None
+            raise Ending("", Status.GOOD) from None
+        raise Ending(f"standard output: {error.strerror}") from None

@@ -1,9 +1,8 @@
 """The command ``scrapy robots``: its options, and the modules that carry them out.
 
 Scrapy imports this module for every ``scrapy`` command, so it imports nothing that Scrapy has not
-imported by then. Each action is a module of its own, imported when needed, with a function
-``run(command, arguments, options, output)`` that prints to *output*, collects the exit statuses there,
-and may raise ``UsageError`` or ``CommandError``.
+imported by then. Each action is a function of its name in a module that is imported when needed. It gets
+a :class:`~scrapy_rep.commands.task.Task`, and may raise ``UsageError`` or ``Ending``.
 """
 
 from __future__ import annotations
@@ -19,29 +18,19 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-# Options that name a module of this package, and the options that have an effect on each, besides
-# --json and --spider. Without any of the former, `decide` answers.
+# Actions: the module of each, and the options that have an effect on it, besides --json and --spider. Each
+# is an option, too, except the first: what is done without any of these.
 _ACTIONS = {
-    "compare": ("agent", "agents_of_file"),
-    "lint": ("fail_on",),
-    "sitemaps": ("agent",),
-    "page": ("agent", "file", "header"),
-    "usage": ("agent",),
-    "cache": ("drop",),
-    "held": (),
-    "report": (),
+    "decide": ("verdicts", ("agent", "agents_of_file", "file", "explain", "show", "csv")),
+    "compare": ("files", ("agent", "agents_of_file")),
+    "lint": ("files", ("fail_on",)),
+    "sitemaps": ("sitemaps", ("agent",)),
+    "page": ("pages", ("agent", "file", "header")),
+    "usage": ("pages", ("agent",)),
+    "cache": ("kept", ("drop",)),
+    "held": ("kept", ()),
+    "report": ("kept", ()),
 }
-_DEPENDENT = [
-    "agent",
-    "agents_of_file",
-    "file",
-    "explain",
-    "show",
-    "csv",
-    "fail_on",
-    "header",
-    "drop",
-]
 _FORMS = ("json", "csv", "explain", "show")
 
 
@@ -134,32 +123,32 @@ class RobotsCommand(ScrapyCommand):
         self.requires_crawler_process = fetches
 
     def run(self, args: list[str], opts: Namespace) -> None:
-        from scrapy_rep.commands import ending, inputs
-        from scrapy_rep.commands.output import Output
+        from scrapy_rep.commands.output import Ending, Output, complain, gravest, set_up_logging
+        from scrapy_rep.commands.task import Task, use_spider
         from scrapy_rep.exceptions import SettingsError
-        from scrapy_rep.settings import RepSettings, warn_of_unknown
+        from scrapy_rep.settings import warn_of_unknown
 
         if opts.spider is not None:
-            inputs.use_spider(self.settings, opts.spider)
-        ending.set_up_logging(self.settings, configured=self.crawler_process is not None)
+            use_spider(self.settings, opts.spider)
+        set_up_logging(self.settings, configured=self.crawler_process is not None)
         warn_of_unknown(self.settings)
-        action = import_module(f"scrapy_rep.commands.{(_given(opts, _ACTIONS) or ['decide'])[0]}")
-
+        name = (_given(opts, _ACTIONS) or ["decide"])[0]
+        module = import_module(f"scrapy_rep.commands.{_ACTIONS[name][0]}")
         output = Output()
         try:
-            RepSettings.from_settings(self.settings)  # wrong settings end it before any crawl
-            action.run(self, args, opts, output)
+            task = Task(self, args, opts, output)
+            getattr(module, name)(task)
             output.flush()
-            self.exitcode = ending.gravest(*output.statuses)
-        except (ending.CommandError, SettingsError) as error:
+            self.exitcode = gravest(*task.statuses)
+        except (Ending, SettingsError) as error:
             if str(error):
-                ending.complain(error)
-            self.exitcode = getattr(error, "status", ending.Status.USAGE)
+                complain(error)
+            self.exitcode = error.status if isinstance(error, Ending) else 2
 
 
 def _given(opts: Namespace, names: Any) -> list[str]:
     """Return which of these options are given: an empty value is one too."""
-    return [name for name in names if getattr(opts, name) not in (None, False, [])]
+    return [name for name in names if getattr(opts, name, None) not in (None, False, [])]
 
 
 def _option(name: str) -> str:
@@ -178,7 +167,8 @@ def _check_combination(opts: Namespace) -> None:
         given = _given(opts, these)
         if len(given) > 1 and given != ["json", "explain"]:
             raise UsageError(f"{_option(given[0])} and {_option(given[1])} can't be combined")
+    every = [name for _, names in _ACTIONS.values() for name in names]
     for action in _given(opts, _ACTIONS):
-        for name in _given(opts, _DEPENDENT):
-            if name not in _ACTIONS[action]:
+        for name in _given(opts, every):
+            if name not in _ACTIONS[action][1]:
                 raise UsageError(f"{_option(name)} has no effect with {_option(action)}")

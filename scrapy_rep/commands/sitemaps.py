@@ -3,19 +3,25 @@ section 9), and how many of their URLs robots.txt forbids."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from contextlib import suppress
+from collections import Counter
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import UsageError
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.defer import maybe_deferred_to_future
 
-from scrapy_rep.commands.ending import CommandError, Status, complain
-from scrapy_rep.commands.inputs import chains, requests
-from scrapy_rep.commands.lookup import Lookup, follow, run_crawl, usual_chain
-from scrapy_rep.commands.output import DIM, RED, YELLOW, Output, Progress
+from scrapy_rep.commands.lookup import Lookup, ahead, follow
+from scrapy_rep.commands.output import (
+    DIM,
+    RED,
+    YELLOW,
+    CommandError,
+    Output,
+    Progress,
+    Status,
+)
 from scrapy_rep.engine.text import PageURLs, clean, counted, resolve_sitemap
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.origins.requests import as_it_stands, origin_of, path_in
@@ -25,15 +31,13 @@ from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from scrapy.http import Response
     from twisted.internet.defer import Deferred
 
-    from scrapy_rep.commands.inputs import Chain
-    from scrapy_rep.commands.lookup import Lookup
-    from scrapy_rep.commands.robots import RobotsCommand
+    from scrapy_rep.commands.lookup import Chain
+    from scrapy_rep.commands.task import Task
     from scrapy_rep.inspection.explanation import RobotsFile
     from scrapy_rep.protocol.entries import Entry
 
@@ -53,16 +57,6 @@ class Forbidding(NamedTuple):
 # robots.txt is unreachable, or that aren't contacted. Not among the URLs: entries without an absolute
 # http(s) URL, and those whose URL is damaged.
 _COUNTED = ("urls", "forbidden", "unjudged", "invalid", "broken")
-
-
-def _parts(url: str) -> tuple[str, str]:
-    """Return the beginning of a URL (scheme, host, port) and its path, or raise ``ValueError``."""
-    plain = as_it_stands(url)
-    if plain is None:
-        request = Request(url)
-        plain = str(origin_of(request)), path_in(request)
-    return plain
-
 
 # How many of the rules that forbid something are named.
 _RULES = 10
@@ -90,46 +84,36 @@ class Sitemap:
     by_rule: Counter[Forbidding] = field(default_factory=Counter)
     problem: str | None = None
     """Why it could not be read, or not to its end."""
-    repeated: bool = False
-    """It is in the tree already."""
-    forbidden: bool = False
-    """robots.txt forbids it; :attr:`problem` names the line."""
+    unread: Status | None = None
+    """If it was not read: ``FOUND`` if robots.txt forbids it, ``GOOD`` if it is in the tree already."""
 
 
-def run(
-    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
-) -> None:
+def sitemaps(task: Task) -> None:
     """List the sitemaps of origins."""
-    agents = chains(options.agent)
-    if len(agents) > 1:
-        raise UsageError("--sitemaps takes only one --agent", print_help=False)
-    if not arguments:
-        raise UsageError("--sitemaps needs a URL, such as https://example.com", print_help=False)
-    origins = dict.fromkeys(origin for _, _, origin in requests(arguments, output))
+    if len(task.named) > 1:
+        raise UsageError("--sitemaps takes only one --agent")
+    if not task.arguments:
+        raise UsageError("--sitemaps needs a URL, such as https://example.com")
+    origins = dict.fromkeys(origin for _, _, origin in task.requests())
 
     async def job(lookup: Lookup) -> None:
-        chain = agents[0] if agents else usual_chain(lookup.agents)
         for origin in origins:
-            tree = None if options.json else _Tree(output, chain)
-            await _Site(lookup, chain, origin, output, tree).show()
-            output.flush()
+            with task.going_on(f"{origin.robots_url}: "):
+                await _Site(task, lookup, origin).show()
 
     if origins:
-        run_crawl(command, job)
+        task.crawl(job)
 
 
 class _Site:
     """The sitemaps of one origin."""
 
-    def __init__(
-        self, lookup: Lookup, chain: Chain, origin: Origin, output: Output, tree: _Tree | None
-    ) -> None:
-        """:param tree: None for JSON"""
+    def __init__(self, task: Task, lookup: Lookup, origin: Origin) -> None:
+        self._task = task
         self._lookup = lookup
-        self._chain = chain
+        [self._chain] = task.agents(lookup)
         self._origin = origin
-        self._output = output
-        self._tree = tree
+        self._tree = None if task.options.json else _Tree(task.output, self._chain)
         self._origins: set[Origin] = set()
         self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
         self._progress = Progress()
@@ -143,70 +127,63 @@ class _Site:
         origin = self._origin
         robots = await self._file(origin)
         if robots.outcome is Outcome.UNREACHABLE:
-            complain(f"{origin.robots_url}: unreachable: {robots.facts.error}")
-            self._output.statuses.add(Status.UNREACHABLE)
-            return
+            raise CommandError(f"unreachable: {robots.facts.error}", Status.UNREACHABLE)
         listed = robots.parsed.sitemaps if robots.outcome is Outcome.RULES else ()
         base = robots.facts.final_url or origin.robots_url
         urls = list(dict.fromkeys(_absolute(base, value.strip()) for value in listed))
         if self._tree is not None:
             self._tree.begin(origin.robots_url, len(urls))
         try:
-            await self._each(urls, origin.robots_url, (), 1)
+            await self._each(urls, origin.robots_url, ())
         finally:
             self._progress.clear()
         if self._tree is not None:
             self._tree.end(self._total, self._by_rule, self._files)
+        self._task.output.flush()
 
-    async def _each(
-        self, urls: Sequence[str], listed_in: str, last: tuple[bool, ...], depth: int
-    ) -> None:
+    async def _each(self, urls: Sequence[str], listed_in: str, last: tuple[bool, ...]) -> None:
         """Read sitemaps one after the other, each with those that it lists.
 
         :param last: for each level of the tree, whether it ends there
         """
-        coming = iter(urls)
-        ahead: deque[tuple[Sitemap, Deferred[bytes | None]]] = deque()
-        try:
-            for number in range(len(urls)):
-                while len(ahead) < _AHEAD and (url := next(coming, None)) is not None:
-                    one = Sitemap(url, listed_in, depth)
-                    ahead.append((one, deferred_from_coro(self._fetch(one))))
-                one, fetching = ahead.popleft()
+        some = (Sitemap(url, listed_in, len(last) + 1) for url in urls)
+        left = len(urls)
+        async with aclosing(ahead(some, self._fetch, _AHEAD)) as coming:
+            async for one, fetching in coming:
+                left -= 1
                 self._tell(one, "waiting for")
                 await self._settle(one, fetching)
-                here = (*last, number == len(urls) - 1)
+                here = (*last, not left)
                 self._progress.clear()
                 if self._tree is not None:
                     self._tree.add(one, here)
                 else:
-                    self._output.json(_as_json(one))
-                self._output.flush()
+                    self._task.output.json(_as_json(one))
+                self._task.output.flush()
                 if one.children:
-                    await self._each(one.children, one.url, here, depth + 1)
-        finally:
-            for _, fetching in ahead:
-                fetching.addErrback(lambda _: None)
-                fetching.cancel()
+                    await self._each(one.children, one.url, here)
 
     def _tell(self, one: Sitemap, doing: str) -> None:
         urls = self._total["urls"] + one.tally["urls"]
         far = f"{counted(self._files, 'sitemap')}, {counted(urls, 'URL')}"
         self._progress.tell(f"{far}; {doing} {one.url}")
 
-    async def _settle(self, one: Sitemap, fetching: Deferred[bytes | None]) -> None:
+    async def _settle(self, one: Sitemap, fetching: Deferred[bytes]) -> None:
         """Wait for its body, read and count it, and let go of the body."""
-        body = await maybe_deferred_to_future(fetching)
-        if body is not None:
-            await self._read(one, body)
+        statuses = self._task.statuses
+        try:
+            await self._read(one, await maybe_deferred_to_future(fetching))
+        except CommandError as error:
+            one.problem, one.unread = str(error), error.status
+            statuses.add(error.status)
+            return
         self._files += one.kind is not None
         self._total.update(one.tally)
         self._by_rule.update(one.by_rule)
-        if one.forbidden or one.tally["forbidden"]:
-            self._output.statuses.add(Status.FOUND)
-        missing = one.kind is None and not one.forbidden and not one.repeated
-        if missing or one.tally["unjudged"]:
-            self._output.statuses.add(Status.UNREACHABLE)
+        if one.tally["forbidden"]:
+            statuses.add(Status.FOUND)
+        if one.kind is None or one.tally["unjudged"]:
+            statuses.add(Status.UNREACHABLE)
 
     async def _read(self, one: Sitemap, body: bytes) -> None:
         """Count what is in it."""
@@ -216,11 +193,17 @@ class _Site:
         )
         urls = PageURLs()
         for entries in reader.read([body]):
-            if reader.kind is Kind.INDEX:
-                _add_children(one, entries, urls)
-            else:
-                await self._count(one, entries, urls)
-                self._tell(one, "reading")
+            for entry in entries:
+                try:
+                    if entry.get("broken"):
+                        one.tally["broken"] += 1
+                    elif reader.kind is Kind.INDEX:
+                        one.children.append(_child(entry, urls))
+                    else:
+                        await self._count(one, *_parts(entry, urls))
+                except ValueError:
+                    one.tally["invalid"] += 1
+            self._tell(one, "reading")
         one.kind = reader.kind
         one.problem = reader.problem
         if reader.count and not (one.tally["urls"] or one.children):
@@ -231,20 +214,18 @@ class _Site:
             one.problem = f"{sitemaps} not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
             one.children = []
 
-    async def _fetch(self, one: Sitemap) -> bytes | None:
-        """Return the body of a sitemap; None if there is a problem."""
+    async def _fetch(self, one: Sitemap) -> bytes:
+        """Return the body of a sitemap, or raise ``CommandError``."""
         settings = self._lookup.settings
         if one.url in self._seen:
-            one.repeated = True
-            one.problem = "listed above"
-            return None
+            raise CommandError("listed above", Status.GOOD)
         if len(self._seen) >= settings.sitemap_max_files:
-            one.problem = "not read: more than REP_SITEMAP_MAX_FILES"
-            return None
+            raise CommandError("not read: more than REP_SITEMAP_MAX_FILES", Status.UNREACHABLE)
         self._seen.add(one.url)
 
         async def get(request: Request) -> Response:
-            await self._check(request)
+            await self._file(origin_of(request))
+            await self._lookup.check(request, self._chain)
             if request.url != one.url:
                 one.final_url = request.url
             limit = settings.sitemap_max_bytes
@@ -255,14 +236,11 @@ class _Site:
 
         try:
             response = await follow(self._lookup, Request(resolve_sitemap(one.url).url), get)
-        except (CommandError, ValueError) as error:
-            one.problem = str(error)
-            one.forbidden = isinstance(error, CommandError) and error.status is Status.FOUND
-            return None
-        if 200 <= response.status < 300:
-            return response.body
-        one.problem = f"HTTP {response.status}"
-        return None
+        except ValueError as error:
+            raise CommandError(str(error), Status.UNREACHABLE) from None
+        if not 200 <= response.status < 300:
+            raise CommandError(f"HTTP {response.status}", Status.UNREACHABLE)
+        return response.body
 
     async def _file(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*; ``CommandError`` if nothing may lead us there."""
@@ -275,50 +253,29 @@ class _Site:
             self._origins.add(origin)
         return await self._lookup.get(origin)
 
-    async def _check(self, request: Request) -> None:
-        """Raise ``CommandError`` unless *request* may be made."""
-        await self._file(origin_of(request))
-        await self._lookup.check(request, self._chain)
-
-    async def _count(self, one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> None:
-        """Count *entries*, what a sitemap lists, as a crawl does.
-
-        :param urls: of this sitemap
-        """
-        for entry in entries:
-            if entry.get("broken"):
-                one.tally["broken"] += 1
-                continue
-            try:
-                spelling, path = _parts(urls.resolve(entry.get("loc"))[0])
-                judge = await self._judge(spelling)
-            except ValueError:
-                one.tally["invalid"] += 1
-                continue
-            one.tally["urls"] += 1
-            if judge is None:
-                one.tally["unjudged"] += 1
-                continue
-            robots, rules = judge
-            found = rules.find(comparable(path))
-            if not allows(found):
-                rule = robots.parsed.decision(None, found).rule
-                assert rule is not None
-                one.tally["forbidden"] += 1
-                url = robots.facts.robots_url or ""
-                one.by_rule[Forbidding(url, rule.line, str(rule))] += 1
+    async def _count(self, one: Sitemap, spelling: str, path: str) -> None:
+        """Count a URL, as a crawl does: what it begins with (scheme, host, port), and its path."""
+        judge = await self._judge(spelling)
+        one.tally["urls"] += 1
+        if judge is None:
+            one.tally["unjudged"] += 1
+            return
+        robots, rules = judge
+        found = rules.find(comparable(path))
+        if not allows(found):
+            rule = robots.parsed.decision(None, found).rule
+            assert rule is not None
+            one.tally["forbidden"] += 1
+            url = robots.facts.robots_url or ""
+            one.by_rule[Forbidding(url, rule.line, str(rule))] += 1
 
     async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
-        """Return what decides about URLs that begin like this; None if nothing can, ``ValueError``
-        if they are not web pages."""
+        """Return what decides about URLs that begin like this; None if nothing can."""
         if spelling in self._judges:
             return self._judges[spelling]
-        origin = Origin.from_url(spelling)
-        if origin.scheme not in ("http", "https"):
-            raise ValueError(spelling)
         judge = None
         with suppress(CommandError):
-            robots = await self._file(origin)
+            robots = await self._file(Origin.from_url(spelling))
             if robots.outcome is Outcome.RULES:
                 obey_global = self._lookup.settings.obey_global_group
                 judge = robots, robots.parsed.rules(self._chain, obey_global)[1]
@@ -329,19 +286,20 @@ class _Site:
         return judge
 
 
-def _add_children(one: Sitemap, entries: Iterable[Entry], urls: PageURLs) -> None:
-    """Add the sitemaps that an index lists."""
-    for entry in entries:
-        if entry.get("broken"):
-            one.tally["broken"] += 1
-            continue
-        try:
-            loc = str(entry.get("loc"))
-            url = resolve_sitemap(loc, encode=urls.encode).url.partition("#")[0]
-        except ValueError:
-            one.tally["invalid"] += 1
-        else:
-            one.children.append(url)
+def _child(entry: Entry, urls: PageURLs) -> str:
+    """Return the URL of a sitemap that an index lists, or raise ``ValueError``."""
+    loc = str(entry.get("loc"))
+    return resolve_sitemap(loc, encode=urls.encode).url.partition("#")[0]
+
+
+def _parts(entry: Entry, urls: PageURLs) -> tuple[str, str]:
+    """Return the beginning of a page's URL (scheme, host, port) and its path, or raise ``ValueError``."""
+    url = urls.resolve(entry.get("loc"))[0]
+    plain = as_it_stands(url)
+    if plain is None:
+        request = Request(url)
+        plain = str(origin_of(request)), path_in(request)
+    return plain
 
 
 def _absolute(base: str, value: str) -> str:
@@ -359,7 +317,6 @@ class _Tree:
         self._output = output
         self._who = in_words(chain)
         self._count = 0
-        self._signs = output.signs("├── ", "└── ", "│   ")
 
     def begin(self, robots_url: str, count: int) -> None:
         """Print the root of the tree, which lists *count* sitemaps."""
@@ -372,10 +329,9 @@ class _Tree:
 
         :param last: for each level of the tree, whether it ends there
         """
-        self._count += not one.repeated
-        fork, corner, line = self._signs
-        branch = "".join("    " if end else line for end in last[:-1])
-        branch += corner if last[-1] else fork
+        self._count += one.unread is not Status.GOOD
+        branch = "".join("    " if end else "│   " for end in last[:-1])
+        branch += "└── " if last[-1] else "├── "
         tally = one.tally
         urls = forbidden = ""
         if one.kind is not None and one.kind is not Kind.INDEX:
@@ -389,7 +345,7 @@ class _Tree:
             tally["broken"] and f"{entries['broken']} with a damaged URL",
             one.problem,
         ]
-        shade = RED if one.forbidden else YELLOW if one.problem else DIM
+        shade = RED if one.unread is Status.FOUND else YELLOW if one.problem else DIM
         colour = RED if tally["forbidden"] else ""
         told = "; ".join(note for note in notes if note)
         self._row(urls, forbidden, branch + one.url, colour, told, shade)

@@ -1,29 +1,49 @@
-"""Verdicts in print: a line each; for ``--explain``, blocks (:func:`block`), whose reasons come from
-inspection/explanation.py; the file with its deciding lines; CSV and JSON."""
+"""``scrapy robots URL…``: which line allows or forbids it? Verdicts are a line each; for ``--explain``,
+blocks (:func:`block`), whose reasons come from inspection/explanation.py; CSV and JSON; for ``--show``,
+the file with its deciding lines."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.commands.ending import Status, complain
-from scrapy_rep.commands.output import BOLD, DIM, GREEN, RED, YELLOW, Output
+from scrapy import Request
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands.output import (
+    BOLD,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    Output,
+    Status,
+    complain,
+)
+from scrapy_rep.commands.task import STDIN, read_file
 from scrapy_rep.engine.text import clean, counted, iso
-from scrapy_rep.inspection.explanation import STDIN, Explanation, RobotsFile, in_words
+from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
+from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, in_words
 from scrapy_rep.inspection.lint import rows
+from scrapy_rep.origins.body import READ_BYTES
+from scrapy_rep.origins.requests import path_in
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.matching import comparable, path_of
 from scrapy_rep.protocol.syntax import GLOBAL, cut
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
-    from scrapy_rep.commands.inputs import Chain
-    from scrapy_rep.protocol import Rule
-    from scrapy_rep.settings import RepSettings
+    from scrapy_rep.commands.lookup import Chain, Lookup
+    from scrapy_rep.commands.task import Task
+    from scrapy_rep.protocol import Origin, Rule
 
-    Steps = Callable[[str, str], Sequence[tuple[str, str]]]
+Steps = list[tuple[str, str]]
+"""What was done to a URL, and the results."""
+
+# Origins whose files are kept until the end, to be shown.
+_MAX_SHOWN = 100
 
 # A file may name a hundred thousand agents, each of which takes a reading of it.
 _MAX_AGENTS = 1000
@@ -49,6 +69,84 @@ def agents_of(robots: Iterable[RobotsFile]) -> list[Chain]:
     return [(token,) for token in [*chosen, GLOBAL]]
 
 
+def decide(task: Task) -> None:
+    """Explain the URLs."""
+    (_by_sites if task.options.file is None else _by_file)(task)
+
+
+def path_as_given(url: str) -> str:
+    """Return what is compared of a URL that any text will do for: as it stands, as Google's matcher
+    does. A path alone that isn't ASCII is encoded, as a browser or a crawl would do."""
+    path = path_of(url)
+    return comparable(path) if url[:1] == "/" and not url.isascii() else path
+
+
+def _by_file(task: Task) -> None:
+    name = task.options.file
+    if name == STDIN and (not task.arguments or STDIN in task.arguments):
+        raise UsageError("standard input can't be both robots.txt and URLs")
+    robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
+    printer = _Printer(task, None)
+    for url, _ in task.urls():
+        path = path_as_given(url)
+        steps = _steps_of_file(url, path) if task.options.explain else []
+        printer.add(url, path, robots, steps)
+    printer.end()
+
+
+def _steps_of_file(url: str, path: str) -> Steps:
+    as_is = path_of(url)
+    steps = [("compared as is", path)] if path == as_is else [("path", as_is), ("compared", path)]
+    try:
+        crawled = comparable(path_in(Request(url)))
+    except ValueError:
+        return steps
+    return steps if crawled == path else [*steps, ("a crawl compares", crawled)]
+
+
+def _steps_of_crawl(url: str, path: str) -> Steps:
+    request = Request(url)
+    steps = [("a crawl requests", request.url)] if request.url != url else []
+    if path_in(request) != path:
+        steps.append(("path", path_in(request)))
+    return [*steps, ("compared", path)]
+
+
+class _Asked(NamedTuple):
+    url: str
+    path: str
+    origin: Origin
+
+
+def _by_sites(task: Task) -> None:
+    """Explain by the robots.txt of each URL's origin."""
+    waiting = deque(
+        _Asked(url, comparable(path_in(request)), origin)
+        for url, request, origin in task.requests()
+    )
+    left = Counter(one.origin for one in waiting)
+    if task.options.show and len(left) > _MAX_SHOWN:
+        raise UsageError(f"--show is for at most {_MAX_SHOWN} origins")
+
+    async def job(lookup: Lookup) -> None:
+        printer = _Printer(task, lookup)
+        files: dict[Origin, RobotsFile] = {}
+        async for new, robots in lookup.each(list(left)):
+            files[new] = robots
+            while waiting and (origin := waiting[0].origin) in files:
+                url, path, _ = waiting.popleft()
+                steps = _steps_of_crawl(url, path) if task.options.explain else []
+                printer.add(url, path, files[origin], steps)
+                left[origin] -= 1
+                if not left[origin]:
+                    del files[origin]
+            task.output.flush()
+        printer.end()
+
+    if waiting:
+        task.crawl(job)
+
+
 @dataclass(slots=True)
 class _Shown:
     """A robots.txt, and what its lines decided."""
@@ -60,92 +158,78 @@ class _Shown:
     """The URLs that each rule decided about, in order."""
 
 
-class Printer:
+class _Printer:
     """Prints verdicts as they come, and collects the exit statuses."""
 
-    def __init__(
-        self, options: Namespace, settings: RepSettings, agents: list[Chain], output: Output
-    ) -> None:
-        """:param agents: what ``--agent`` says; empty: see :meth:`begin`"""
-        self.agents = agents
-        self.output = output
-        self._options = options
-        self._settings = settings
-        self._lines = not (options.json or options.csv or options.explain)
+    def __init__(self, task: Task, lookup: Lookup | None) -> None:
+        """:param lookup: if there is a crawl"""
+        self._task = task
+        self._options = options = task.options
+        self._output = task.output
+        self._agents = task.named if options.agents_of_file else task.agents(lookup)
         self._totals: dict[Chain, Counter[str]] = {}
         self._files: dict[str, _Shown] = {}
         self._chains: dict[str | None, list[Chain]] = {}
+        if options.csv:
+            self._output.csv(CSV_FIELDS)
 
-    def begin(self, usual: Chain) -> None:
-        """Print what comes before all verdicts.
-
-        :param usual: the project's agent, for when no other is asked about
-        """
-        if not (self.agents or self._options.agents_of_file):
-            self.agents = [usual]
-        if self._options.csv:
-            self.output.csv(CSV_FIELDS)
-
-    def chains_for(self, robots: RobotsFile) -> list[Chain]:
+    def _chains_for(self, robots: RobotsFile) -> list[Chain]:
         """Return the agents that are asked about in that file."""
         if not self._options.agents_of_file:
-            return self.agents
+            return self._agents
         url = robots.facts.robots_url
         if url not in self._chains:
-            self._chains[url] = list(dict.fromkeys([*self.agents, *agents_of([robots])]))
+            self._chains[url] = list(dict.fromkeys([*self._agents, *agents_of([robots])]))
         return self._chains[url]
 
-    def add(
-        self, url: str, path: str, robots: RobotsFile, chains: Sequence[Chain], steps_of: Steps
-    ) -> None:
+    def add(self, url: str, path: str, robots: RobotsFile, steps: Steps) -> None:
         """Print what *robots* says about *url* to each agent."""
-        steps = steps_of(url, path) if self._options.explain else ()
-        obey_global = self._settings.obey_global_group
+        chains, obey_global = self._chains_for(robots), self._task.rep.obey_global_group
         columns = 0
         if len(chains) > 1 or len(chains[0]) > 1:
             columns = max(len(in_words(chain)) for chain in chains)
         for chain in chains:
             one = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
-            if one.unreachable:
-                self.output.statuses.add(Status.UNREACHABLE)
-            elif not one.allowed:
-                self.output.statuses.add(Status.FOUND)
+            if not one.allowed or one.unreachable:
+                status = Status.UNREACHABLE if one.unreachable else Status.FOUND
+                self._task.statuses.add(status)
             self._print(one, columns)
 
     def _print(self, one: Explanation, columns: int) -> None:
-        options, output = self._options, self.output
+        options, output = self._options, self._output
         if options.json:
             output.json(as_json(one, explain=options.explain))
         elif options.csv:
             output.csv(as_csv(one))
         elif options.explain:
-            block(output, one, self._settings.crawl_delay)
+            block(output, one, self._task.rep.crawl_delay)
         else:
             self._line(one, columns)
-        if not self._lines:
-            return
+            self._count(one)
+
+    def _count(self, one: Explanation) -> None:
         self._totals.setdefault(one.chain, Counter())[one.verdict] += 1
         facts = one.robots.facts
         if (shown := self._files.get(facts.robots_url or "")) is None:
             shown = _Shown(facts_line(one.robots), facts.file is not None)
             self._files[facts.robots_url or ""] = shown
-        if options.show:
+        if self._options.show:
             shown.body = one.robots.body
             if one.decision.rule is not None:
                 shown.decided.setdefault(one.decision.rule, {})[one.url] = None
 
     def _line(self, one: Explanation, columns: int) -> None:
         """:param columns: for the agent; 0: all verdicts are for one"""
-        paint = self.output.paint
+        paint = self._output.paint
         cells = [paint(one.verdict.ljust(WIDEST), COLOURS[one.verdict])]
         cells += [in_words(one.chain).ljust(columns)] if columns else []
-        self.output.line("  ".join([*cells, clean(one.url), paint(one.why, DIM)]))
+        self._output.line("  ".join([*cells, clean(one.url), paint(one.why, DIM)]))
 
     def end(self) -> None:
         """Print what has to wait until all is known."""
         for shown in self._files.values():
             if self._options.show or not shown.is_file:
-                self.output.note(shown.facts)
+                self._output.note(shown.facts)
             if self._options.show:
                 self._show(shown)
         if len(self._totals) > _MAX_TOTALS:
@@ -157,7 +241,7 @@ class Printer:
 
     def _total(self, agents: str, counts: Counter[str]) -> None:
         verdicts = [f"{counts[one]:,} {one}" for one in COLOURS if counts[one]]
-        self.output.note(f"{agents}: {', '.join(verdicts)}")
+        self._output.note(f"{agents}: {', '.join(verdicts)}")
 
     def _show(self, shown: _Shown) -> None:
         """Print a file, with the lines marked that decided."""
@@ -165,14 +249,14 @@ class Printer:
         for number, row in enumerate(rows(cut(shown.body).rstrip(b"\r\n")), 1):
             text = clean(row.decode("utf-8", "backslashreplace").expandtabs())
             if number not in decided:
-                self.output.line(f" {number:5}  {text}".rstrip())
+                self._output.line(f" {number:5}  {text}".rstrip())
                 continue
             allow, urls = decided[number]
             more = f" and {len(urls) - _NAMED:,} more" if len(urls) > _NAMED else ""
             mark = f"<- {'allowed' if allow else 'disallowed'}: {', '.join(urls[:_NAMED])}{more}"
             colour = GREEN if allow else RED
-            line = self.output.paint(f">{number:5}  {text}", BOLD)
-            self.output.line(f"{line}  {self.output.paint(mark, colour)}")
+            line = self._output.paint(f">{number:5}  {text}", BOLD)
+            self._output.line(f"{line}  {self._output.paint(mark, colour)}")
 
 
 def block(output: Output, one: Explanation, most_delay: float) -> None:
@@ -227,7 +311,7 @@ def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
     """Return where a robots.txt comes from: labels and texts."""
     facts = robots.facts
     if facts.file is not None:
-        return [("robots.txt", STDIN if facts.file == "-" else facts.file)]
+        return [("robots.txt", STDIN_IN_WORDS if facts.file == STDIN else facts.file)]
     address = facts.robots_url or ""
     if facts.hops:
         address += f", {counted(facts.hops, 'redirect')} to {facts.final_url}"

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.inspection.lint import Finding, quoted
 from scrapy_rep.preferences.sources import OTHER, SIGNALS, VALUES, fields, read_signals, value_of
-from scrapy_rep.preferences.statements import EXTRA, LABELS, Malformed, read_preferences, split_rule
+from scrapy_rep.preferences.statements import (
+    EXTRA,
+    LABELS,
+    Malformed,
+    meaning,
+    read_preferences,
+    split_rule,
+)
 from scrapy_rep.protocol.syntax import normalise
 
 if TYPE_CHECKING:
@@ -61,13 +68,17 @@ def _preferences(line: int, value: bytes) -> Iterator[Finding]:
         why = f"can't be read, so the line says nothing: {_why(value, error)}"
         yield Finding(line, "bad-usage", why)
         return
-    for key in members.wrong:
-        yield Finding(line, "bad-usage", f"{quoted(key)} is neither y nor n, so it says nothing")
-    for key in members.parameters:
-        why = f"{quoted(key)} says nothing: separate it with a comma, not a semicolon"
-        yield Finding(line, "bad-usage", why)
-    for key in members.unknown:
-        yield _unknown(line, key, LABELS)
+    said = meaning(members)
+    for key, (_, parameters) in members.items():
+        if key not in LABELS:
+            yield _unknown(line, key, LABELS)
+        elif LABELS[key] not in said:
+            why = f"{quoted(key)} is neither y nor n, so it says nothing"
+            yield Finding(line, "bad-usage", why)
+        for name in parameters:
+            if name in LABELS:
+                why = f"{quoted(name)} says nothing: separate it with a comma, not a semicolon"
+                yield Finding(line, "bad-usage", why)
 
 
 def _why(value: bytes, error: Malformed) -> str:

@@ -3,7 +3,7 @@ headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeVar
@@ -39,6 +39,8 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
     from scrapy.http import Response
 
@@ -118,28 +120,27 @@ def _lookup_behind(request: Request) -> UsageLookup | None:
     """Return the look-up of the crawl that *request* belongs to; if that may be several, of one that
     knows the origin."""
     for agents in crawls_behind(request):
-        try:
-            started = agents.crawler.engine is not None
-        except RuntimeError:  # newer Scrapy raises instead
-            started = False
-        if not started:
-            continue
-        rep = agents.crawler.get_downloader_middleware(RepMiddleware)
-        if rep is not None and lookup_of(rep).known(request)[1] is not None:
-            return lookup_of(rep)
+        with suppress(RuntimeError):  # its engine is not there yet
+            rep = agents.crawler.get_downloader_middleware(RepMiddleware)
+            if rep is not None and lookup_of(rep).known(request)[1] is not None:
+                return lookup_of(rep)
     return None
 
 
 class Files(dict[KeyT, FileT]):
+    """What was read from files, up to a limit."""
+
     _bytes = 0
 
-    def keep(self, key: KeyT, found: FileT) -> FileT:
-        if len(self) >= _MAX_FILES or self._bytes > _MAX_BYTES:
-            self.clear()
-            self._bytes = 0
-        self[key] = found
-        self._bytes += found.size
-        return found
+    def of(self, key: KeyT, read: Callable[[], FileT]) -> FileT:
+        """Return what is known for *key*, or else what *read* returns, which is kept."""
+        if key not in self:
+            if len(self) >= _MAX_FILES or self._bytes > _MAX_BYTES:
+                self.clear()
+                self._bytes = 0
+            self[key] = read()
+            self._bytes += self[key].size
+        return self[key]
 
 
 class UsageLookup:
@@ -173,7 +174,7 @@ class UsageLookup:
             return Usage(time=time)
         entry, path = state.entry, comparable(path_in(request))
         token, rules = state.robots.rules(chain, self._obey_global)
-        said = self._read(state, token)
+        said = self._robots.of((entry.sha256, token), lambda: read_robots(entry.body, token))
         statements = said.about(path, allowed=rules.allows(path))
         for name, purposes in self._tokens.items():
             decision = state.robots.decide(comparable(request.url), name)
@@ -193,9 +194,7 @@ class UsageLookup:
         entry = self.tdm.known(origin) if self.tdm is not None and origin is not None else None
         if entry is None:
             return None, None
-        file = self._tdm.get(entry.sha256)
-        if file is None:
-            file = self._tdm.keep(entry.sha256, TdmFile(entry.body))
+        file = self._tdm.of(entry.sha256, lambda: TdmFile(entry.body))
         return file.about(comparable(path_in(request))), entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:
@@ -211,7 +210,7 @@ class UsageLookup:
         # The body is unpacked for its length: only if there is something to read.
         if (entry.sha256, group) not in self._robots and len(entry.body) > _LARGE:
             found = await run_in_thread(read_robots, entry.body, group)
-            self._robots.keep((entry.sha256, group), found)
+            self._robots.of((entry.sha256, group), lambda: found)
 
     async def fetch(self, request: Request, chain: Chain) -> None:
         """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt."""
@@ -223,13 +222,6 @@ class UsageLookup:
             if not rules.allows(PATH):
                 return
         await self.tdm.fetch(request, origin)
-
-    def _read(self, state: OriginState, token: str | None) -> RobotsUsage:
-        key = state.entry.sha256, token
-        found = self._robots.get(key)
-        if found is None:
-            found = self._robots.keep(key, read_robots(state.entry.body, token))
-        return found
 
 
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
@@ -288,20 +280,17 @@ class TdmFiles:
         if self._cache.get(file) is not None:
             return
         flight = self._flights.to(file, request)
+        self._waiting += 1
+        spare = self._waiting <= self._most
         try:
-            with ExitStack() as slot:
-                if self._waiting < self._most:
-                    slot.enter_context(self._context.engine.extra_slot())
-                self._waiting += 1
-                slot.callback(self._leave)
+            with self._context.engine.extra_slot() if spare else nullcontext():
                 await flight.wait(flight.left_of(self._context.settings.download_timeout))
         except CancelledError:
             raise
         except Exception:  # noqa: BLE001, S110 (too late, the crawl is ending, or a bug, which is logged)
             pass
-
-    def _leave(self) -> None:
-        self._waiting -= 1
+        finally:
+            self._waiting -= 1
 
     async def _ask(self, flight: Flight) -> OriginState:
         state, _ = await self._cache.ask(flight)

@@ -1,8 +1,9 @@
-"""What a crawl does about usage preferences (``REP_USAGE``, ``REP_USAGE_FIELD``): looks them up for
-each page, records them, and drops requests and items. Not loaded unless a setting asks for it."""
+"""What a crawl does about usage preferences: looks them up for each page, records them, and drops
+requests and items; and the settings that ask for that. Not loaded unless one of them does."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.body import META_KEY
 from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
-from scrapy_rep.preferences.options import DROP_ITEMS, DROP_REQUESTS, chosen, settings_for
-from scrapy_rep.preferences.statements import EXTRA, NO
+from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, TRAINING
+from scrapy_rep.protocol.syntax import is_name
 from scrapy_rep.seeding.discovery import SITEMAP
+from scrapy_rep.settings import USAGE_FIELDS, RepSettings, loaded, setting_name, settings_beside
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from scrapy_rep.preferences import Statement, Usage
     from scrapy_rep.preferences.lookup import UsageLookup
     from scrapy_rep.protocol import Origin
-    from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
@@ -48,6 +49,64 @@ _DROPPED = {
 }
 
 
+RECORD, DROP_ITEMS, DROP_REQUESTS = ACTIONS = ("record", "drop-items", "drop-requests")
+"""What is done about pages that disallow a use; each does what those before it do."""
+
+_ACTIONS_HINT = (
+    f"a dict such as {{'train-ai': 'record'}}, with keys among {', '.join(PURPOSES)} and values among"
+    f" {', '.join(ACTIONS)}"
+)
+_TOKENS_HINT = (
+    "a list of product tokens, such as ['Google-Extended', 'CCBot'], or a dict from these to purposes"
+    f" ({', '.join(PURPOSES)})"
+)
+
+
+def actions(value: Any) -> dict[str, str] | None:
+    """Return what to do about each purpose (``REP_USAGE``); None for nothing.
+
+    :raises ValueError: what *value* must be
+    """
+    try:
+        chosen = dict(loaded(value) or {})
+        if chosen.keys() <= {*PURPOSES} and {*chosen.values()} <= {*ACTIONS}:
+            return chosen or None
+    except (ValueError, TypeError):  # broken JSON; no dict
+        pass
+    raise ValueError(_ACTIONS_HINT)
+
+
+def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
+    """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for no tokens.
+
+    :raises ValueError: what *value* must be
+    """
+    try:
+        return _tokens(loaded(value) or {}) or None
+    except (ValueError, TypeError):
+        raise ValueError(_TOKENS_HINT) from None
+
+
+def _tokens(named: Any) -> dict[str, tuple[str, ...]]:
+    if isinstance(named, str):
+        named = [part.strip() for part in named.split(",")]
+    pairs = named if isinstance(named, Mapping) else dict.fromkeys(named, TRAINING)
+    found = {}
+    for token, purposes in pairs.items():
+        chosen = (purposes,) if isinstance(purposes, str) else tuple(purposes)
+        if not isinstance(token, str) or not is_name(token) or not chosen:
+            raise ValueError
+        if any(purpose not in PURPOSES for purpose in chosen):
+            raise ValueError
+        found[token] = chosen
+    return found
+
+
+def _asked_for(settings: RepSettings) -> str | None:
+    """Return the name of the first setting that asks for usage preferences; None if none does."""
+    return next((setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)), None)
+
+
 class UsageMiddleware:
     """Looks up how pages may be used, records it, and drops requests if robots.txt disallows a use named
     in ``REP_USAGE``.
@@ -57,7 +116,7 @@ class UsageMiddleware:
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
-        self._setting = chosen(settings)
+        self._setting = _asked_for(settings)
         self._recorded = dict(settings.usage or {})
         self._dry_run = settings.dry_run
         self._isolated = Isolation(crawler)
@@ -69,9 +128,11 @@ class UsageMiddleware:
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> UsageMiddleware | StopAtStart:
         """:raises NotConfigured: if no setting asks for it"""
-        settings = settings_for(crawler)
+        settings = settings_beside(crawler)
+        if not (setting := _asked_for(settings)):
+            raise NotConfigured
         if find_spec("http_sf") is None:
-            return StopAtStart(crawler, f"{chosen(settings)} needs http-sf: {EXTRA}.")
+            return StopAtStart(crawler, f"{setting} needs http-sf: {EXTRA}.")
         return cls(crawler, settings)
 
     def _opened(self) -> None:
@@ -187,7 +248,7 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> UsageItemMiddleware:
         """:raises NotConfigured: if no setting asks for it"""
-        settings = settings_for(crawler)
+        settings = settings_beside(crawler)
         if not settings.usage and not settings.usage_field:
             raise NotConfigured
         return cls(crawler, settings)

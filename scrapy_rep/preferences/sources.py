@@ -151,8 +151,8 @@ _MAX_READ = 5_000
 # Of one kind, about one page. More are kept only if they say something new.
 _MAX_STATEMENTS = 20
 
-# Bytes of memory for a line, beside its text and path.
-_LINE = 900
+# Bytes of memory for a line, beside its text and rules.
+_LINE = 500
 
 _FIELD = re.compile(
     r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
@@ -174,8 +174,13 @@ class RobotsUsage:
     signals: tuple[Statement, ...] = ()
     """``Content-Signal`` lines: of the crawler's groups, and those before all groups."""
     licenses: tuple[str, ...] = ()
-    size: int = 0
-    """About how many bytes it takes."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        lines = [*(one for _, one in self.rules), *self.signals]
+        paths = sum(rules.size for rules, _ in self.rules if rules is not None)
+        return paths + sum(_LINE + len(one.text) for one in lines) + sum(map(len, self.licenses))
 
     def about(self, path: str, *, allowed: bool) -> list[Statement]:
         """Return the statements about *path*: those of the longest matching path, and all signals.
@@ -205,12 +210,8 @@ def _without_repetitions(statements: Sequence[Statement]) -> list[Statement]:
     return kept
 
 
-NOTHING = RobotsUsage()
-
-
 def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, re.Match[str]]]:
-    """Yield number, name (in lower case) and match of each line about use. :func:`value_of` takes the
-    match: there may be many lines, and few of them matter.
+    """Yield number, name (in lower case) and match of each line about use.
 
     :param stretch: some normalised lines, each with its line end in front
     :param number: of the line before
@@ -232,11 +233,30 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     :param token: of the group that applies (in any case), ``*``, or None for none
     :raises ModuleNotFoundError: if the extra ``usage`` is needed and not installed
     """
+    rules: list[tuple[Rules | None, Statement]] = []
+    signs: list[Statement] = []
+    licenses: list[str] = []
+    room = _MAX_PREFERENCES
+    for line, kind, match in _lines_for(body, token and token.lower()):
+        value = value_of(match)
+        if kind == "license" and value and len(licenses) < MAX_LICENSES:
+            licenses.append(readable(value))
+        elif kind == "content-signal" and len(signs) < MAX_LINES:
+            signs.append(_statement(line, match, signals(value)))
+        elif kind == "content-usage" and len(rules) < MAX_LINES:
+            path, given = split_rule(value)
+            room -= len(given)
+            says = preferences(given.encode("latin-1")) if room >= 0 else {}
+            rule = Rules([path], [ALLOW - 1 - line]) if path else None
+            rules.append((rule, _statement(line, match, says)))
+    return RobotsUsage(tuple(rules), tuple(signs), tuple(licenses))
+
+
+def _lines_for(body: bytes, token: str | None) -> Iterator[tuple[int, str, re.Match[str]]]:
+    """Yield those of :func:`fields` that are for a crawler (a token in lower case), and licenses."""
     lowered = body.lower()
     if not any(name in lowered for name in (b"content-usage", b"content-signal", b"license")):
-        return NOTHING
-    token = token and token.lower()
-    found = _Found()
+        return
     started = named = ended = False
     number, left = 0, _MAX_READ
     for at, (name, stretch) in enumerate(Groups(normalise(body))):
@@ -248,51 +268,12 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
         for line, kind, match in islice(fields(stretch, number), left):
             left -= 1
             ended = ended or kind != "license"
-            if kind == "license":
-                found.license(match)
-            elif kind == "content-signal" and (named or not started):
-                found.signal(line, match)
-            elif kind == "content-usage" and named:
-                found.usage(line, match)
+            if named or kind == "license" or (kind == "content-signal" and not started):
+                yield line, kind, match
         ended = ended or (bool(stretch) and _RULE.search(stretch) is not None)
         number += stretch.count("\n")
-    return found.all()
 
 
-class _Found:
-    """What the lines of a robots.txt say, up to limits."""
-
-    def __init__(self) -> None:
-        self._rules: list[tuple[Rules | None, Statement]] = []
-        self._signals: list[Statement] = []
-        self._licenses: list[str] = []
-        self._size = 0
-        self._room = _MAX_PREFERENCES
-
-    def license(self, match: re.Match[str]) -> None:
-        if len(self._licenses) < MAX_LICENSES and (value := value_of(match)):
-            self._licenses.append(readable(value))
-            self._size += len(value)
-
-    def signal(self, line: int, match: re.Match[str]) -> None:
-        if len(self._signals) < MAX_LINES:
-            self._signals.append(self._statement(line, match, signals(value_of(match))))
-
-    def usage(self, line: int, match: re.Match[str]) -> None:
-        if len(self._rules) < MAX_LINES:
-            path, given = split_rule(value_of(match))
-            self._room -= len(given)
-            says = preferences(given.encode("latin-1")) if self._room >= 0 else {}
-            rules = Rules([path], [ALLOW - 1 - line]) if path else None
-            self._rules.append((rules, self._statement(line, match, says)))
-            self._size += len(path)
-
-    def _statement(self, line: int, match: re.Match[str], says: dict[str, str]) -> Statement:
-        text = readable(match[0].strip("\n" + SPACE))[:MAX_TEXT]
-        self._size += _LINE + len(text)
-        return Statement("robots.txt", line, text, says)
-
-    def all(self) -> RobotsUsage:
-        return RobotsUsage(
-            tuple(self._rules), tuple(self._signals), tuple(self._licenses), self._size
-        )
+def _statement(line: int, match: re.Match[str], says: dict[str, str]) -> Statement:
+    text = readable(match[0].strip("\n" + SPACE))[:MAX_TEXT]
+    return Statement("robots.txt", line, text, says)

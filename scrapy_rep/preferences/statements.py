@@ -136,53 +136,44 @@ class Malformed(ValueError):
         """Of the first byte that can't be parsed, counted from 0."""
 
 
-class Members(NamedTuple):
-    says: dict[str, str]
-    """``"y"`` or ``"n"`` by purpose."""
-    unknown: tuple[str, ...]
-    """Keys that are not in the vocabulary."""
-    wrong: tuple[str, ...]
-    """Keys of the vocabulary whose value is neither of the tokens ``y`` and ``n``."""
-    parameters: tuple[str, ...]
-    """Parameters named like a key: most likely, a comma was meant."""
+Members = dict[str, tuple[object, dict[str, object]]]
+"""Of a dictionary of structured fields: values and parameters by key."""
 
 
 def read_preferences(value: bytes) -> Members:
-    """Parse a dictionary. The last of duplicate keys counts, parameters mean nothing.
+    """Parse a dictionary. The last of duplicate keys counts.
 
     :raises Malformed: if it isn't one; it says nothing then
     :raises ModuleNotFoundError: if the extra ``usage`` is not installed
     """
     try:
-        from http_sf import Token, parse
+        from http_sf import parse
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"Content-Usage is read with http-sf: {EXTRA}") from None
     if len(value) > MAX_BYTES:
         raise Malformed(f"longer than {MAX_BYTES:,} bytes")
     try:
-        members = cast(
-            "dict[str, tuple[object, dict[str, object]]]", parse(value, tltype="dictionary")
-        )
+        return cast("Members", parse(value, tltype="dictionary"))
     except ValueError as error:
         raise Malformed(str(error), getattr(error, "position", None)) from None
-    says: dict[str, str] = {}
-    for label, purpose in LABELS.items():
-        bare = members[label][0] if label in members else None
-        if isinstance(bare, Token) and str(bare) in (YES, NO):
-            says[purpose] = str(bare)
-    known = [label for label in LABELS if label in members]
-    return Members(
-        says,
-        tuple(key for key in members if key not in LABELS),
-        tuple(label for label in known if LABELS[label] not in says),
-        tuple(name for _, parameters in members.values() for name in parameters if name in LABELS),
-    )
+
+
+def meaning(members: Members) -> dict[str, str]:
+    """Return ``"y"`` or ``"n"`` by purpose: only these tokens count, and parameters mean nothing."""
+    from http_sf import Token
+
+    found = {purpose: members.get(label, ("",))[0] for label, purpose in LABELS.items()}
+    return {
+        purpose: str(bare)
+        for purpose, bare in found.items()
+        if isinstance(bare, Token) and str(bare) in (YES, NO)
+    }
 
 
 def preferences(value: bytes) -> dict[str, str]:
     """Return ``"y"`` or ``"n"`` by purpose, nothing for what can't be read."""
     try:
-        return read_preferences(value).says
+        return meaning(read_preferences(value))
     except Malformed:
         return {}
 
@@ -217,8 +208,7 @@ _MAX_METAS = 100
 _LOCATION = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(NamedTuple):
     statement: Statement
     policy: str | None
 
@@ -269,23 +259,25 @@ class TdmFile:
             entries = json.loads(body.decode("utf-8-sig"))
         except (ValueError, RecursionError):
             entries = None
-        self._rules: list[tuple[Rules, Reservation | None]] = []
-        self.size = 0
-        """About how many bytes it takes."""
-        for entry in entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and isinstance(entry.get("location"), str):
-                self._add(entry)
+        self._rules = [
+            self._rule(entry)
+            for entry in (entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ())
+            if isinstance(entry, dict) and isinstance(entry.get("location"), str)
+        ]
 
-    def _add(self, entry: dict[str, Any]) -> None:
+    def _rule(self, entry: dict[str, Any]) -> tuple[Rules, Reservation | None]:
         location = entry["location"].encode("utf-8", "replace").decode("latin-1")
         said = {name: entry.get(name) for name in ("location", RESERVATION, POLICY)}
         text = json.dumps({name: value for name, value in said.items() if value is not None})
         found = _reservation("tdmrep.json", None, text, said[RESERVATION], said[POLICY])
-        rules = Rules([location], [ALLOW - 1])
-        self._rules.append((rules, found))
-        self.size += _LOCATION + rules.size
-        if found is not None:
-            self.size += len(found.statement.text) + len(found.policy or "")
+        return Rules([location], [ALLOW - 1]), found
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        found = [one for _, one in self._rules if one is not None]
+        texts = sum(len(one.statement.text) + len(one.policy or "") for one in found)
+        return texts + sum(_LOCATION + rules.size for rules, _ in self._rules)
 
     def about(self, path: str) -> Reservation | None:
         """Return what the first location that matches says.

@@ -19,7 +19,6 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
 
-import scrapy_rep
 from tests.helpers.behaviours import after, answer, head, in_turn, raw, redirect, silence
 from tests.helpers.process import REACTORS, arguments_of, command, environment, on_every_reactor
 from tests.helpers.robots_command import (
@@ -32,8 +31,10 @@ from tests.helpers.robots_command import (
     robots_crawls,
     robots_here,
 )
-from tests.helpers.scrapy_process import PATIENCE, ScrapyProcess
-from tests.helpers.servers import Connection, Hit, Site, Sites
+from tests.helpers.rows import every_row
+from tests.helpers.scrapy_process import ScrapyProcess
+from tests.helpers.servers import Connection, Hit, Sites
+from tests.helpers.storing import in_a_file
 
 RULES = """\
 User-agent: *
@@ -71,15 +72,14 @@ def test_in_a_project_the_rules_for_its_agent_apply(
     assert (done.status, done.err) == (1, "")
     (line,) = done.json
     assert list(line) == FIELDS
-    assert pick([line], "url", "agent", "allowed", "line", "rule", "group") == [
-        (url, "ShopBot", False, 5, "Disallow: /private/", "ShopBot")
-    ]
-    assert (line["status"], line["hops"], line["outcome"]) == (200, 0, "rules")
-    assert line["robots_url"] == line["final_url"] == site.url("/robots.txt")
-    assert line["origin"] == site.url("")
-    assert line["sha256"] == hashlib.sha256(RULES.encode()).hexdigest()
-    assert line["from_cache"] is line["stale"] is False
     assert line["fetched_at"] < line["fresh_until"]
+    expected = {
+        "url": url, "agent": "ShopBot", "allowed": False, "line": 5, "rule": "Disallow: /private/",
+        "group": "ShopBot", "status": 200, "hops": 0, "outcome": "rules", "origin": site.url(""),
+        "robots_url": site.url("/robots.txt"), "final_url": site.url("/robots.txt"),
+        "sha256": hashlib.sha256(RULES.encode()).hexdigest(), "from_cache": False, "stale": False,
+    }  # fmt: skip
+    assert {name: line[name] for name in expected} == expected
     assert [hit.path for hit in site.requests] == ["/robots.txt"]
     assert files_in(project) == before
 
@@ -88,26 +88,24 @@ def test_in_a_project_the_rules_for_its_agent_apply(
 def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
     """Its downloader middlewares, its headers, its agent. Not its log on standard output, not
     its JOBDIR, not its scheduler, not its spiders, and no sitemaps are requested."""
-    make_project(
-        tmp_path,
-        [
-            'USER_AGENT = "Mozilla/5.0"',
-            'REP_USER_AGENT = ["ShopBot-Image", "ShopBot"]',
-            'DOWNLOADER_MIDDLEWARES = {"shop.mark.Mark": 50}',
-            'JOBDIR = "job"',
-            'FEEDS = {"items.json": {"format": "json"}}',
-            'SCHEDULER = "no.such.Scheduler"',
-            'ITEM_PIPELINES = {"no.such.Pipeline": 1}',
-            'SPIDER_MIDDLEWARES = {"no.such.Middleware": 1}',
-            "LOG_STDOUT = True",
-            "LOG_LEVEL = 'DEBUG'",
-            "REP_SITEMAPS = True",
-            "CLOSESPIDER_TIMEOUT = 1",
-            # As a project has it that obeys robots.txt by Scrapy's own middleware.
-            "ROBOTSTXT_OBEY = True",
-            "ADDONS = {}",
-        ],
-    )
+    settings = """\
+USER_AGENT = "Mozilla/5.0"
+REP_USER_AGENT = ["ShopBot-Image", "ShopBot"]
+DOWNLOADER_MIDDLEWARES = {"shop.mark.Mark": 50}
+JOBDIR = "job"
+FEEDS = {"items.json": {"format": "json"}}
+SCHEDULER = "no.such.Scheduler"
+ITEM_PIPELINES = {"no.such.Pipeline": 1}
+SPIDER_MIDDLEWARES = {"no.such.Middleware": 1}
+LOG_STDOUT = True
+LOG_LEVEL = "DEBUG"
+REP_SITEMAPS = True
+CLOSESPIDER_TIMEOUT = 1
+# As a project has it that obeys robots.txt by Scrapy's own middleware.
+ROBOTSTXT_OBEY = True
+ADDONS = {}
+"""
+    make_project(tmp_path, [settings])
     (tmp_path / "shop" / "mark.py").write_text(
         "class Mark:\n"
         "    def process_request(self, request):\n"
@@ -120,15 +118,10 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
     assert pick(done.json, "agent", "group", "line") == [("ShopBot-Image,ShopBot", "ShopBot", 5)]
     assert done.err == ""
     (hit,) = site.requests
-    assert hit.header("X-Mark") == "here"
-    assert hit.header("User-Agent") == "Mozilla/5.0"
+    assert (hit.header("X-Mark"), hit.header("User-Agent")) == ("here", "Mozilla/5.0")
     assert files_in(tmp_path) == before
-
-
-@pytest.mark.process
-def test_the_log_is_there_if_asked_for(sites: Sites, project: Path) -> None:
-    site = sites.add(robots=RULES)
-    done = robots(project, site.url("/"), "--json", "-s", "LOG_LEVEL=DEBUG")
+    # The log is there if it is asked for.
+    done = robots(tmp_path, site.url("/"), "--json", "-s", "LOG_LEVEL=DEBUG")
     assert len(done.json) == 1
     assert f"Crawled (200) <GET {site.url('/robots.txt')}>" in done.err
 
@@ -159,15 +152,9 @@ async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: 
     )
     (line,) = (await robots_crawls(tmp_path, site.url("/private"), "--explain", "--json")).json
     assert list(line) == [*FIELDS, "chain", "steps", "groups", "matched"]
-    assert pick(line["matched"], "line", "length", "why") == [
-        (6, 8, "decides: of the longest matches, Allow wins"),
-        (10, 8, "lost: same length, and Allow wins"),
-    ]
-    assert pick(line["groups"], "agents", "applied") == [
-        (["*"], False),
-        (["ShopBot"], True),
-        (["shopbot"], True),
-    ]
+    assert pick(line["matched"], "line", "length") == [(6, 8), (10, 8)]
+    applied = [(["*"], False), (["ShopBot"], True), (["shopbot"], True)]
+    assert pick(line["groups"], "agents", "applied") == applied
 
 
 def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
@@ -184,9 +171,8 @@ def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
     ):
         done = robots_here(tmp_path, *asked, "--explain", settings={"REP_CRAWL_DELAY": setting})
         assert re.search(rf"  crawl-delay +{re.escape(told)}\n", done.out)
-    assert pick(
-        robots_here(tmp_path, *asked, "--json").json, "crawl_delay", "crawl_delay_line"
-    ) == [(90.0, 3)]
+    (line,) = robots_here(tmp_path, *asked, "--json").json
+    assert (line["crawl_delay"], line["crawl_delay_line"]) == (90.0, 3)
     assert "crawl-delay" not in robots_here(tmp_path, *asked, "--explain", "--agent", "Foo").out
     done = robots_here(tmp_path, *asked, "--agent", "MJ12bot", "--explain")
     told = dict(re.findall(r"^  (\S+)   +(.+)$", done.out, re.MULTILINE))
@@ -194,8 +180,6 @@ def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
     assert told["request-rate"] == "10 s (line 8), ignored: REP_CRAWL_DELAY is off"
     assert told["visit-time"] == "0600-0845 (line 9), not obeyed"
     assert done.err.count("The product token MJ12bot has digits.") == 1
-    (line,) = robots_here(tmp_path, *asked, "--agent", "MJ12bot", "--json").json
-    assert (line["crawl_delay"], line["visit_time"]) == (10.0, "0600-0845")
 
 
 async def test_a_site_that_names_too_many_agents_is_complained_of_once(
@@ -273,12 +257,10 @@ async def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     assert pick(done.json, "outcome", "allowed", "status", "line", "group") == [
         ("missing", True, 404, None, None),
         ("unreachable", False, 503, None, None),
-        ("unreachable", False, None, None, None),
-        ("unreachable", False, None, None, None),
+        *[("unreachable", False, None, None, None)] * 2,
     ]
-    assert done.json[1]["error"] == "HTTP 503"
-    assert "Timeout" in done.json[2]["error"]
-    assert "refused" in done.json[3]["reason"]
+    told = ("no robots.txt (HTTP 404)", "(HTTP 503)", "Timeout", "refused")
+    assert all(map(str.__contains__, [one["reason"] for one in done.json], told))
     assert (gone.count("/robots.txt"), down.count("/robots.txt")) == (1, 1)
     # Alone: nothing to hide behind what is disallowed elsewhere.
     done = await robots_crawls(tmp_path, down.url("/x"))
@@ -323,12 +305,9 @@ async def test_a_redirect_that_is_refused_is_named(
     assert "usable target" not in done.out
 
 
-KEPT = {"REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage", "REP_RETRY_DELAY": 600}
-
-
 async def test_answers_come_from_the_cache(sites: Sites, tmp_path: Path) -> None:
     """The project's storage answers: with the files it has, and with fetches that have just failed."""
-    kept = {**KEPT, "REP_CACHE_PATH": str(tmp_path / "robots.sqlite")}
+    kept = {**in_a_file(tmp_path), "REP_RETRY_DELAY": 600}
     site, down = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
     urls = [site.url("/private/x"), down.url("/")]
     first = (await robots_crawls(tmp_path, *urls, "--json", settings=kept)).json
@@ -343,17 +322,15 @@ async def test_answers_come_from_the_cache(sites: Sites, tmp_path: Path) -> None
 
 
 async def test_a_copy_of_an_unreachable_file(sites: Sites, tmp_path: Path) -> None:
-    path = str(tmp_path / "robots.sqlite")
-    kept = {**KEPT, "REP_CACHE_PATH": path, "REP_CACHE_MIN_TTL": 0}
+    kept = {**in_a_file(tmp_path), "REP_RETRY_DELAY": 600, "REP_CACHE_MIN_TTL": 0}
     site = sites.add(robots=in_turn(answer(RULES, headers=[("Cache-Control", "max-age=0")]), 503))
     url = site.url("/private/x")
     (first,) = (await robots_crawls(tmp_path, url, "--json", settings=kept)).json
     done = await robots_crawls(tmp_path, url, "--json", settings=kept)
-    (line,) = done.json
     assert done.status == 1
-    assert (line["stale"], line["from_cache"], line["status"]) == (True, False, 503)
-    assert (line["line"], line["fetched_at"]) == (5, first["fetched_at"])
-    assert line["error"] == "HTTP 503"
+    fields = ("stale", "from_cache", "status", "line", "fetched_at", "error")
+    expected = (True, False, 503, 5, first["fetched_at"], "HTTP 503")
+    assert pick(done.json, *fields) == [expected]
     done = await robots_crawls(tmp_path, url, settings=kept)
     assert "still in use: robots.txt is unreachable (tried before: HTTP" in done.out
     assert site.count("/robots.txt") == 2
@@ -362,31 +339,26 @@ async def test_a_copy_of_an_unreachable_file(sites: Sites, tmp_path: Path) -> No
 # -- settings --------------------------------------------------------------------------------
 
 
-async def test_a_crawl_that_cannot_start_ends_with_one_line(tmp_path: Path) -> None:
+class Refusing:
+    def process_request(self, request: Request) -> None:
+        raise IgnoreRequest("not today")
+
+
+async def test_what_the_project_itself_prevents_is_named(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:1/"
+    imported = "REP_CACHE_STORAGE is 'no.Such', which can't be imported: No module named 'no'."
     for settings, status, error in (
-        (
-            {"REP_CACHE_STORAGE": "no.Such"},
-            2,
-            "REP_CACHE_STORAGE is 'no.Such', which can't be imported: No module named 'no'.",
-        ),
+        ({"REP_CACHE_STORAGE": "no.Such"}, 2, imported),
         (
             {"DOWNLOADER_MIDDLEWARES": {"no.such.Middleware": 1}},
             3,
             "ModuleNotFoundError: No module named 'no'",
         ),
     ):
-        done = await robots_crawls(tmp_path, "http://127.0.0.1:1/", settings=settings)
+        done = await robots_crawls(tmp_path, url, settings=settings)
         assert (done.status, done.errors) == (status, [f"scrapy robots: {error}"])
-
-
-class Refusing:
-    def process_request(self, request: Request) -> None:
-        raise IgnoreRequest("not today")
-
-
-async def test_a_fetch_that_the_project_itself_refuses_is_named(tmp_path: Path) -> None:
-    settings = {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.Refusing": 50}}
-    done = await robots_crawls(tmp_path, "http://127.0.0.1:1/", "--json", settings=settings)
+    refusing = {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.Refusing": 50}}
+    done = await robots_crawls(tmp_path, url, "--json", settings=refusing)
     assert (done.status, done.err) == (3, "")
     assert pick(done.json, "outcome", "allowed") == [("unreachable", False)]
     assert "not today" in done.json[0]["error"]
@@ -446,6 +418,50 @@ async def test_a_spider_of_the_project_names_the_agent(sites: Sites, tmp_path: P
     assert pick(done.json, "agent", "line") == [("MilkBot-Image,MilkBot", 4)]
 
 
+# -- beyond the protocol (REP.md section 13) -----------------------------------------------------
+
+
+async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> None:
+    own = tmp_path / "own.txt"
+    own.write_text("User-agent: *\nDisallow: /mine\n")
+    named, ignored = sites.add(), sites.add()
+    locked, walled = sites.add(robots=403), sites.add(robots=answer(b"<html><p>wait"))
+    overrides = f'{{"{named.host}": "{own}", "{ignored.host}": null}}'
+    on = {"REP_OVERRIDES": overrides, "REP_FORBIDDEN": "disallow", "REP_CHALLENGE": "defer"}
+    defer = {"REP_FORBIDDEN": "defer"}
+    refused = "HTTP 403, and REP_FORBIDDEN is 'disallow'"
+    later = "robots.txt unreachable (HTTP 403, REP_FORBIDDEN is 'defer'): nothing may be fetched for now"
+    wall = "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
+    own_file = f"REP_OVERRIDES names {own} instead"
+    ignores = "REP_OVERRIDES says to ignore it"
+    with every_row() as checking:
+        for url, settings, status, because, setting in (
+            (named.url("/mine"), on, 1, "line 2: Disallow: /mine", own_file),
+            (ignored.url("/"), on, 0, f"{ignores}: no restrictions", ignores),
+            (locked.url("/"), on, 1, f"{refused}: nothing may be fetched", "REP_FORBIDDEN"),
+            (locked.url("/"), defer, 3, later, ""),
+            (walled.url("/"), on, 3, wall, ""),
+            (locked.url("/"), {}, 0, "no robots.txt (HTTP 403): no restrictions", ""),
+        ):
+            with checking(because):
+                done = await robots_crawls(tmp_path, url, "--json", settings=settings)
+                (line,) = done.json
+                assert (done.status, because in line["reason"]) == (status, True)
+                assert setting in (line["setting"] or "")
+    assert named.requests == ignored.requests == []
+    done = await robots_crawls(tmp_path, named.url("/mine"), named.url("/x"), settings=on)
+    assert (
+        f"{named.url('/robots.txt')}, not fetched: setting: REP_OVERRIDES names {own}" in done.out
+    )
+    done = await robots_crawls(tmp_path, locked.url("/"), "--explain", settings=on)
+    assert "  setting     HTTP 403, and REP_FORBIDDEN is 'disallow'\n" in done.out
+    done = await robots_crawls(
+        tmp_path, named.url("/"), settings={"REP_OVERRIDES": '{"a.example": "none.txt"}'}
+    )
+    assert done.status != 0
+    assert "REP_OVERRIDES: can't read 'none.txt', for a.example" in done.err
+
+
 # -- where it is printed ---------------------------------------------------------------------
 
 
@@ -469,64 +485,37 @@ def test_python_m_scrapy_robots_prints_to_a_terminal(file: Path) -> None:
     assert b"\x1b[31mdisallowed \x1b[0m" in shown
 
 
-def test_colour_on_a_terminal_alone(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for terminal, variables in (
-        (True, {}),
-        (True, {"NO_COLOR": "1"}),
-        (True, {"TERM": "dumb"}),
-        (False, {}),
-    ):
+def test_colours_and_characters_that_the_output_can_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /é\n", encoding="utf-8")
+    shown: list[bool] = []
+    for terminal, variables in ((1, {}), (1, {"NO_COLOR": "1"}), (1, {"TERM": "dumb"}), (0, {})):
         for name, value in {"TERM": "xterm", "NO_COLOR": "", **variables}.items():
             monkeypatch.setenv(name, value)
-        out = Stream(terminal=terminal)
-        robots_here(file, "--file", "robots.txt", "/private/x", stdout=out)
-        assert ("\x1b" in out.text) is (terminal and not variables)
-
-
-def test_what_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
-    (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /é\n", encoding="utf-8")
-    out = Stream(encoding="ascii")
-    done = robots_here(tmp_path, "--file", "robots.txt", "/%C3%A9", stdout=out)
-    assert (done.status, done.err) == (1, "")
-    assert "robots.txt:2: Disallow: /\\xe9" in out.text
+        out = Stream(terminal=bool(terminal), encoding="ascii")
+        done = robots_here(tmp_path, "--file", "robots.txt", "/%C3%A9", stdout=out)
+        assert (done.status, done.err) == (1, "")
+        assert "robots.txt:2: Disallow: /\\xe9" in out.text
+        shown.append("\x1b" in out.text)
+    assert shown == [True, False, False, False]
 
 
 @pytest.mark.process
-def test_a_reader_that_closes_the_pipe_ends_the_command(file: Path) -> None:
-    """`scrapy robots … | head -1`"""
-    process = subprocess.Popen(
-        command("robots", "--file", "robots.txt", "--json"),
-        cwd=file,
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdin.write("\n".join(f"/{number}" for number in range(1000)).encode())
-    process.stdin.close()
-    assert process.stdout.readline()
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait(PATIENCE) == 0
-
-
-@pytest.mark.process
-def test_a_full_disk_decides_about_the_exit_status(file: Path) -> None:
-    """Not what Python would say of it when it ends."""
-    line = shlex.join(command("robots", "--file", "robots.txt", "/private/"))
+def test_a_full_disk_and_a_reader_that_has_seen_enough(file: Path) -> None:
+    """`scrapy robots … >/dev/full`, and `| head -1`: not what Python would say of it when it ends."""
+    line = shlex.join(command("robots", "--file", "robots.txt", "--json"))
+    full = f"echo / | {line} >/dev/full; echo $?"
+    gone = f"seq 9999 | {line} | head -1 >/dev/null; echo ${{PIPESTATUS[1]}}"
     done = subprocess.run(
-        ["sh", "-c", f"{line} >/dev/full"],
+        ["bash", "-c", f"{full}; {gone}"],
         cwd=file,
         env=environment(),
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 2
+    assert done.stdout.split() == ["2", "0"]
     assert done.stderr == "scrapy robots: standard output: No space left on device\n"
 
 
@@ -540,33 +529,28 @@ def test_without_standard_output_or_input(file: Path) -> None:
     assert_wrong_usage(robots_here(file, *asked, no_stdin=True), "error: no URL given")
 
 
-def assert_ctrl_c_ends(project: Path, site: Site, option: str, reactor: str) -> None:
-    """While the site says nothing."""
+@pytest.mark.process
+@on_every_reactor
+def test_ctrl_c_ends_the_command_with_one_line(sites: Sites, project: Path, reactor: str) -> None:
+    """While a site says nothing, for longer than this test may take."""
+    settings = {"REP_DOWNLOAD_TIMEOUT": 600, "DOWNLOAD_TIMEOUT": 600, **REACTORS[reactor]}
+    option = "--lint" if reactor == "none" else "--sitemaps"
+    listed = "Sitemap: /1\nSitemap: /2\n" if reactor == "asyncio" else silence()
+    site = sites.add(robots=listed, pages={"/1": silence(), "/2": silence()})
     out, err = project / "out", project / "err"
     process = ScrapyProcess(
-        arguments_of("robots", site.url("/x"), option, settings=REACTORS[reactor]),
+        arguments_of("robots", site.url("/x"), option, settings=settings),
         cwd=project,
         variables=environment(),
         output=out,
         errors=err,
     )
-    while not site.requests and process.exitcode is None:
+    while len(site.requests) < (3 if reactor == "asyncio" else 1) and process.exitcode is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 3
-    assert out.read_text() == ""
+    assert len(out.read_text().splitlines()) == (2 if reactor == "asyncio" else 0)
     assert err.read_text().splitlines() == ["scrapy robots: stopped before it was done"]
-
-
-@pytest.mark.process
-@on_every_reactor
-def test_ctrl_c_ends_the_command_with_one_line(sites: Sites, project: Path, reactor: str) -> None:
-    assert_ctrl_c_ends(project, sites.add(robots=silence()), "--sitemaps", reactor)
-
-
-@pytest.mark.process
-def test_ctrl_c_ends_lint_with_one_line(sites: Sites, project: Path) -> None:
-    assert_ctrl_c_ends(project, sites.add(robots=silence()), "--lint", "asyncio")
 
 
 @pytest.mark.process
@@ -590,72 +574,44 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
     assert done.stdout.splitlines()[-1] == (
         "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots"
     )
-    # What is loaded beside is Scrapy's.
-    code = Path(scrapy_rep.__file__).parent.joinpath("commands/robots.py").read_text("utf-8")
-    imported = {line for line in code.splitlines() if line.startswith(("import ", "from "))}
-    assert imported == {
-        "from __future__ import annotations",
-        "from importlib import import_module",
-        "from typing import TYPE_CHECKING, Any",
-        "from scrapy.commands import ScrapyCommand",
-        "from scrapy.exceptions import UsageError",
-    }
 
 
 # -- while it waits --------------------------------------------------------------------------
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What happens after seconds without an answer happens after 20 ms."""
-    monkeypatch.setattr("scrapy_rep.commands.lookup._TICK", 0.02)
+async def test_verdicts_keep_the_order_of_the_urls(sites: Sites, tmp_path: Path) -> None:
+    """The first origin answers when the others have been asked."""
+    fast = sites.add(robots=RULES)
 
-
-@pytest.mark.usefixtures("hasty")
-async def test_verdicts_are_printed_as_they_come(sites: Sites, tmp_path: Path) -> None:
-    """One silent origin, the first of all, doesn't keep the others from being printed."""
-    out = Stream()
-
-    async def after_the_others(hit: Hit, connection: Connection) -> None:
-        while out.text.count("disallowed") < 3:
+    async def at_last(hit: Hit, connection: Connection) -> None:
+        while not fast.requests:
             await asyncio.sleep(0.01)
         await answer(RULES)(hit, connection)
 
-    first, *others = (sites.add(robots=one) for one in (after_the_others, RULES, RULES, RULES))
-    urls = [site.url("/private/x") for site in (*others, first)]
-    await robots_crawls(tmp_path, urls[-1], *urls[:-1], stdout=out)
-    *soon, last = out.text.splitlines()[:4]
-    verdict = "disallowed   {}  line 5: Disallow: /private/ (group ShopBot)"
-    assert sorted(soon) == sorted(map(verdict.format, urls[:3]))
-    assert last == verdict.format(urls[3])
-
-
-@pytest.mark.usefixtures("hasty")
-async def test_csv_and_json_keep_the_order_of_the_urls(sites: Sites, tmp_path: Path) -> None:
-    """The first origin answers after those behind it would have been printed."""
-    slow, fast = sites.add(robots=after(0.3, RULES)), sites.add(robots=RULES)
-    urls = [slow.url("/a"), fast.url("/b"), slow.url("/c"), fast.url("/d")]
-    for form in ("--json", "--csv"):
+    for form in ("--json", "--csv", "--agent=*"):
+        fast.requests.clear()
+        slow = sites.add(robots=at_last)
+        urls = [slow.url("/a"), fast.url("/b"), slow.url("/c"), fast.url("/d")]
         done = await robots_crawls(tmp_path, *urls, form)
-        texts = [re.search('http[^",]+', line) for line in done.out.splitlines()]
-        assert [one[0] for one in texts if one] == urls
+        texts = [re.search('http[^", ]+', line) for line in done.out.splitlines()]
+        assert [one[0] for one in texts if one][:4] == urls
+        assert "unreachable" not in done.out
 
 
-@pytest.mark.usefixtures("hasty")
 async def test_it_is_said_what_is_waited_for(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a terminal, in a line that goes away again; elsewhere once, after ten seconds."""
+    monkeypatch.setattr("scrapy_rep.commands.lookup._SILENT", 0.02)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    urls = [sites.add(robots=silence()).url("/"), sites.add(robots=RULES).url("/")]
+    robots_txt = after(0.2, RULES), RULES, after(0.6, RULES)
+    urls = [sites.add(robots=one).url("/") for one in robots_txt]
     waiting = f"waiting for {urls[0]}robots.txt"
-    hasty = {"REP_DOWNLOAD_TIMEOUT": 1}
     err = Stream(terminal=True)
-    done = await robots_crawls(tmp_path, *urls, settings=hasty, stderr=err)
+    await robots_crawls(tmp_path, *urls, stderr=err)
     assert f"\r\x1b[K{waiting}" in err.text
     assert err.text.endswith("\r\x1b[K")
-    verdicts = [line.split()[0] for line in done.out.splitlines()[:2]]
-    assert verdicts == ["allowed", "unreachable"]
-    done = await robots_crawls(tmp_path, *urls, settings=hasty)
+    assert "scrapy robots:" not in err.text
+    done = await robots_crawls(tmp_path, *urls)
     assert done.errors == [f"scrapy robots: {waiting}"]

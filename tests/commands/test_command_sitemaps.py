@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.helpers.behaviours import answer, redirect
 from tests.helpers.process import REACTORS, on_every_reactor
 from tests.helpers.robots_command import Stream, files_in, robots, robots_crawls
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import index, urlset
 
@@ -93,32 +95,6 @@ async def test_for_the_projects_agent(site: Site, tmp_path: Path) -> None:
     assert done.json[3]["rules"] == [{**rule, "urls": 20}]
 
 
-async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path) -> None:
-    here = sites.add()
-    bodies = {
-        "/broken.xml": urlset([here.url("/1"), here.url("/<b>")]).replace("&lt;b&gt;", "<b>x</b>"),
-        "/relative.xml": urlset(["/1", "/2"]),
-        "/text.txt": "404 page not found",
-        "/empty.xml": urlset([]),
-    }
-    here.set("/robots.txt", "".join(f"Sitemap: {here.url(path)}\n" for path in bodies))
-    for path, body in bodies.items():
-        here.set(path, body)
-    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
-    told = [(one["urls"], one["invalid"], one["broken"], one["problem"]) for one in done.json]
-    assert told == [
-        (1, 0, 1, "broken XML, line 4: an element in a URL"),
-        (0, 2, 0, "2 entries, none usable"),
-        (0, 0, 0, "it is text, but most of its first lines are not URLs"),
-        (0, 0, 0, None),
-    ]
-    assert done.status == 3
-    assert (
-        "1 entry with a damaged URL"
-        in (await robots_crawls(tmp_path, "--sitemaps", here.url("/"))).out
-    )
-
-
 async def test_urls_of_other_hosts_are_under_their_own_rules(sites: Sites, tmp_path: Path) -> None:
     """Each URL, and each sitemap, is under the robots.txt of its own host."""
     here, www, down = sites.add(), sites.add(robots="User-agent: *\nDisallow: /x\n"), sites.add(503)
@@ -189,38 +165,45 @@ async def test_redirects_to_where_it_is_forbidden(sites: Sites, tmp_path: Path) 
     assert here.count("/loop.xml") == 1
 
 
-async def test_what_is_not_a_sitemap_is_named_as_a_problem(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(
-        robots="".join(
-            f"Sitemap: {value}\n"
-            for value in (
-                *("/gone.xml", "/page.html", "/long.txt", "/deep.xml"),
-                *("mailto:x", "http://[", "ftp://127.0.0.1/s.xml"),
-            )
-        ),
-        pages={
-            "/gone.xml": 404,
-            "/page.html": answer("<!doctype html><p>Hi", type="text/html"),
-            "/long.txt": "https://example.com/" + "a" * 3000,
-        },
-    )
-    site.set("/deep.xml", index([site.url("/deeper.xml")]))
-    site.set("/deeper.xml", index([site.url("/deepest.xml")]))
-    done = await robots_crawls(
-        tmp_path,
-        *("--sitemaps", site.url("/"), "--json"),
-        settings={"REP_SITEMAP_MAX_DEPTH": 2, "REP_SITEMAP_MAX_BYTES": 2000},
-    )
+async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path) -> None:
+    here = sites.add()
+    page = answer("<!doctype html><p>Hi", type="text/html")
+    damaged = urlset([here.url("/1"), here.url("/<b>")]).replace("&lt;b&gt;", "<b>x</b>")
+    nested = "1 sitemap not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
+    no_url = "not a URL that a sitemap can have"
+    # What robots.txt lists, what is there, and what is said of it: URLs, entries without one or with a
+    # damaged one, and the problem.
+    rows: list[tuple[str, Any, tuple[int, int, int], str | None]] = [
+        ("/broken.xml", damaged, (1, 0, 1), "broken XML, line 4: an element in a URL"),
+        ("/relative.xml", urlset(["/1", "/2"]), (0, 2, 0), "2 entries, none usable"),
+        ("/text.txt", "404 page not found", (0, 0, 0), "most of its first lines are not URLs"),
+        ("/empty.xml", urlset([]), (0, 0, 0), None),
+        ("/gone.xml", 404, (0, 0, 0), "HTTP 404"),
+        ("/page.html", page, (0, 0, 0), "HTML"),
+        ("/long.txt", "https://example.com/" + "a" * 3000, (0, 0, 0), "2000"),
+        ("/deep.xml", index([here.url("/deeper.xml")]), (0, 0, 0), None),
+        ("/deeper.xml", index([here.url("/deepest.xml")]), (0, 0, 0), nested),
+        ("mailto:x", None, (0, 0, 0), no_url),
+        ("http://[", None, (0, 0, 0), no_url),
+        ("ftp://127.0.0.1/s.xml", None, (0, 0, 0), "only http and https URLs can be sitemaps"),
+    ]
+    listed = [path for path, *_ in rows if path != "/deeper.xml"]
+    here.set("/robots.txt", "".join(f"Sitemap: {path}\n" for path in listed))
+    for path, there, *_ in rows:
+        if there is not None:
+            here.set(path, there)
+    settings = {"REP_SITEMAP_MAX_DEPTH": 2, "REP_SITEMAP_MAX_BYTES": 2000}
+    asked = ("--sitemaps", here.url("/"))
+    done = await robots_crawls(tmp_path, *asked, "--json", settings=settings)
+    with every_row() as row:
+        for (path, _, counts, problem), one in zip(rows, done.json, strict=True):
+            with row(path):
+                assert one["sitemap"].endswith(path)
+                assert (one["urls"], one["invalid"], one["broken"]) == counts
+                assert str(problem) in str(one["problem"])
     assert (done.status, done.err) == (3, "")
-    gone, page, long, deep, deeper, mail, broken, ftp = (line["problem"] for line in done.json)
-    assert gone == "HTTP 404"
-    assert "HTML" in page
-    assert "2000" in long
-    assert deep is None
-    assert deeper == "1 sitemap not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
-    assert mail == broken == "not a URL that a sitemap can have"
-    assert ftp == "only http and https URLs can be sitemaps"
-    assert site.count("/deepest.xml") == 0
+    assert here.count("/deepest.xml") == 0
+    assert "1 entry with a damaged URL" in (await robots_crawls(tmp_path, *asked)).out
 
 
 async def test_no_sitemaps_and_no_answer(sites: Sites, tmp_path: Path) -> None:
@@ -228,12 +211,14 @@ async def test_no_sitemaps_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     done = await robots_crawls(tmp_path, "--sitemaps", none.url("/"), gone.url("/"))
     assert (done.status, done.err) == (0, "")
     assert f"{none.url('/robots.txt')}: 0 sitemaps\n" in done.out
+    wrong = sites.add(robots="Sitemap: /robots.txt\n")
+    assert (await robots_crawls(tmp_path, "--sitemaps", wrong.url("/"))).status == 3
     done = await robots_crawls(tmp_path, "--sitemaps", down.url("/"))
     assert (done.status, done.out) == (3, "")
     assert done.errors == [f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"]
 
 
-async def test_progress_is_shown_on_a_terminal_only(
+async def test_progress_is_shown_on_a_terminal(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -243,9 +228,3 @@ async def test_progress_is_shown_on_a_terminal_only(
     assert f"0 sitemaps, 0 URLs; waiting for {site.url('/index.xml')}"[:79] in err.text
     assert err.text.endswith("\r\x1b[K")
     assert done.out == tree_of(site)
-
-
-async def test_the_tree_is_drawn_in_ascii_where_it_must_be(site: Site, tmp_path: Path) -> None:
-    out = Stream(encoding="ascii")
-    await robots_crawls(tmp_path, "--sitemaps", site.url("/"), "--agent", "*", stdout=out)
-    assert out.text == tree_of(site).translate(str.maketrans("├└│─", "|`|-"))

@@ -1,10 +1,16 @@
 """What `scrapy robots` prints of verdicts, in each form; and how it compares two files. By a file, in
-this process: nothing is fetched."""
+this process: nothing is fetched. More is shown by the examples of docs/check.md, which are tests."""
 
 from __future__ import annotations
 
+import csv
+import errno
+import hashlib
+import io
+import os
 import re
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -12,9 +18,10 @@ from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
 from scrapy.settings import Settings
 
-from scrapy_rep.commands import verdicts
+from scrapy_rep.commands.output import Ending, Output, Progress, Status
 from scrapy_rep.commands.robots import RobotsCommand
-from tests.helpers.robots_command import robots_here
+from scrapy_rep.protocol.syntax import cut
+from tests.helpers.robots_command import Stream, robots_here
 from tests.helpers.scrapy_process import Done
 
 RULES = """\
@@ -56,69 +63,39 @@ def test_a_line_for_each_url_with_the_rule_as_it_stands(folder: Path) -> None:
     ]
 
 
-def test_totals_of_many_agents_are_one_line(tmp_path: Path) -> None:
+def test_agents_that_the_file_names_come_after_those_asked_about(tmp_path: Path) -> None:
+    """The totals of many are one line."""
     names = [f"bot-{letter}" for letter in "abcdefghijkl"]
     text = "".join(f"User-agent: {name}\n" for name in names) + "Disallow: /\n"
     (tmp_path / "r.txt").write_text(text)
-    lines = by_file(tmp_path, "/", "/x", "--agents-of-file").out.splitlines()
-    assert len(lines) == 2 * 13 + 1
-    assert lines[-1] == "# 13 agents: 2 allowed, 24 disallowed"
-
-
-def test_all_agents_that_the_file_names_and_all_others(folder: Path) -> None:
-    done = by_file(folder, "/cart", "--agents-of-file", "--json")
-    found = [(one["agent"], one["allowed"], one["line"]) for one in done.json]
-    assert found == [("GPTBot", False, 8), ("bingbot", True, None), ("*", False, 2)]
-    done = by_file(folder, "/cart", "--agents-of-file", "--agent", "Foo", "--json")
-    assert [one["agent"] for one in done.json] == ["Foo", "GPTBot", "bingbot", "*"]
-
-
-def test_a_file_that_names_too_many_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "_MAX_AGENTS", 5)
-    (tmp_path / "r.txt").write_text("".join(f"User-agent: bot-{one}\n" for one in "abcdefgh"))
-    done = robots_here(tmp_path, "--file", "r.txt", "/", "--agents-of-file", "--csv")
-    assert len(done.out.splitlines()) == 1 + 5 + 1
-    assert done.errors == ["scrapy robots: only the first 5 of 9 agents are asked about"]
-
-
-# -- a chain is one crawler ------------------------------------------------------------------
-
-WORDS = "GPTBot, as fallback for Googlebot"
-CHAIN = ("--agent", "Googlebot,GPTBot")
+    asked = ("/", "/x", "--agents-of-file", "--agent", "Foo")
+    lines = by_file(tmp_path, *asked).out.splitlines()
+    assert len(lines) == 2 * 14 + 1
+    assert lines[-1] == "# 14 agents: 4 allowed, 24 disallowed"
+    agents = [one["agent"] for one in by_file(tmp_path, *asked, "--json").json]
+    assert agents == ["Foo", *names, "*"] * 2
 
 
 def test_a_chain_is_called_so_in_every_form(folder: Path) -> None:
     (folder / "p.html").write_text("<meta name=robots content=noindex>")
+    chain, words = ("--agent", "Googlebot,GPTBot"), "GPTBot, as fallback for Googlebot"
     for asked in (("--file", "r.txt", "/x"), ("--page", "--file", "p.html")):
-        (line,) = robots_here(folder, *asked, *CHAIN, "--json").json
-        assert (line["agent"], line["agent_in_words"]) == ("Googlebot,GPTBot", WORDS)
+        (line,) = robots_here(folder, *asked, *chain, "--json").json
+        assert (line["agent"], line["agent_in_words"]) == ("Googlebot,GPTBot", words)
         for form in ([], ["--explain"], ["--csv"]) if "/x" in asked else ([],):
-            assert WORDS in robots_here(folder, *asked, *CHAIN, *form).out
-
-
-# -- the file, marked ------------------------------------------------------------------------
+            assert words in robots_here(folder, *asked, *chain, *form).out
 
 
 def test_the_lines_that_decided_are_marked(folder: Path) -> None:
     urls = ["/cart", "/cart/2", "/cart/3", "/cart/4", "/cart/help", "/none"]
     shown = by_file(folder, *urls, "--show").out.partition("# r.txt\n")[2].splitlines()
-    assert shown == [
-        "     1  User-agent: *",
+    assert shown[1:6] == [
         ">    2  Disallow: /cart  <- disallowed: /cart, /cart/2, /cart/3 and 1 more",
         "     3  Dissalow: /日本語/  # why not",
         "     4  disallow /hidden",
         ">    5  Allow: /cart/help  <- allowed: /cart/help",
         "     6",
-        "     7  User-agent: GPTBot",
-        "     8  Disallow: /",
-        "     9",
-        "    10  User-agent: bingbot",
-        "    11  Crawl-delay: 5",
-        "# Scrapy: 2 allowed, 4 disallowed",
     ]
-
-
-# -- what is compared ------------------------------------------------------------------------
 
 
 def test_a_path_alone_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
@@ -132,54 +109,41 @@ def test_a_path_alone_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
     assert re.search(r"  path +/日本語/x\n  compared +/%E6%97%A5", steps)
 
 
-def test_octets_are_counted_in_words(folder: Path) -> None:
-    (folder / "r.txt").write_text("User-agent: *\nDisallow: /\n")
-    assert "(1 octet; decides" in by_file(folder, "/x", "--explain").out
-
-
 # -- compare ---------------------------------------------------------------------------------
 
-NEW = RULES.replace("/cart/help", "/cart/info").replace("GPTBot", "CCBot")
 
-
-@pytest.fixture
-def both(folder: Path) -> Path:
-    (folder / "n.txt").write_text(NEW, encoding="utf-8")
-    return folder
-
-
-def compare(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
+def compare(folder: Path, *arguments: str, new: str, stdin: bytes = b"") -> Done:
+    (folder / "n.txt").write_text(new, encoding="utf-8")
     done = robots_here(folder, "--compare", "r.txt", "n.txt", *arguments, stdin=stdin)
     assert done.err == ""
     return done
 
 
-def test_all_agents_of_both_files_are_compared(both: Path) -> None:
-    changes = compare(both, "-", "--json", stdin=b"/x\n").json
+def test_what_changes_from_one_file_to_another(folder: Path) -> None:
+    """For all agents of both files; without URLs, the lines of their groups."""
+    new = RULES.replace("GPTBot", "CCBot")
+    changes = compare(folder, "-", "--json", new=new, stdin=b"/x\n").json
     found = [(one["agent"], one["old"]["line"], one["new"]["line"]) for one in changes]
     assert found == [("GPTBot", 8, None), ("CCBot", None, 8)]
-
-
-def test_without_urls_what_changed_in_the_groups(both: Path) -> None:
-    done = compare(both)
-    assert done.status == 1
-    assert done.out.splitlines()[-3:] == [
-        "- r.txt:5: Allow: /cart/help (group *)",
-        "+ n.txt:5: Allow: /cart/info (group *)",
-        "# 6 lines changed",
-    ]
+    line, *_ = compare(folder, "--json", new=new).json
     place = {"source": "r.txt", "line": 7, "text": "User-agent: GPTBot", "group": "GPTBot"}
-    assert compare(both, "--json").json[0] == {"change": "removed", **place}
+    assert line == {"change": "removed", **place}
+    # Of a long file, what counts.
+    long = "User-agent: GPTBot\n" + "#\n" * 300_000
+    (data,) = compare(folder, "/cart/help", "--json", "--agent", "GPTBot", new=long).json
+    assert data["new"]["sha256"] == hashlib.sha256(cut(long.encode())).hexdigest()
 
 
-def test_what_means_the_same_is_no_change(both: Path) -> None:
+def test_what_means_the_same_is_no_change(folder: Path) -> None:
     """Order, spelling, and what is said twice."""
-    (both / "r.txt").write_text("User-agent: *\nDisallow: /é\nDisallow: /b\n", encoding="utf-8")
-    (both / "n.txt").write_text(
-        "useragent: *\nDisallow: /b\ndisallow: /%c3%a9\nUser-agent: *\nDisallow: /b\n"
-    )
-    assert (compare(both).status, compare(both).out) == (0, "# 0 lines changed\n")
-    assert compare(both, "/é", "/b").out == "# 0 of 2 verdicts change\n"
+    (folder / "r.txt").write_text("User-agent: *\nDisallow: /é\nDisallow: /b\n", encoding="utf-8")
+    new = "useragent: *\nDisallow: /b\ndisallow: /%c3%a9\nUser-agent: *\nDisallow: /b\n"
+    done = compare(folder, new=new)
+    assert (done.status, done.out) == (0, "# 0 lines changed\n")
+    assert compare(folder, "/é", "/b", new=new).out == "# 0 of 2 verdicts change\n"
+
+
+# -- parts -----------------------------------------------------------------------------------
 
 
 def test_help_has_no_heading_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,3 +157,54 @@ def test_help_has_no_heading_that_is_none(monkeypatch: pytest.MonkeyPatch) -> No
         ours = parser.format_help().partition("Global Options")[0]
         headings = re.findall(r"^(.+)\n[=-]{4,}$", ours, re.MULTILINE)
         assert headings == ["Usage", "Options"], columns
+
+
+def test_progress_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is removed before something else is printed."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Stream(terminal=True)
+    progress = Progress(terminal)
+    progress.clear()
+    progress.tell("é" * 100)
+    progress.clear()
+    assert terminal.text == "\r\x1b[K" + (r"\xe9" * 20)[:79] + "\r\x1b[K"
+
+
+def test_blocks_are_aligned_and_cells_quoted() -> None:
+    stream = io.StringIO()
+    long = "a word " * 50 + "end"
+    Output(stream).block("title", [("a", long), ("label", "")])
+    assert stream.getvalue() == f"title\n  a      {long}\n  label\n"
+    stream = io.StringIO()
+    Output(stream).csv(['a "b", c', None, 3, "x\ny", "é"])
+    assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
+
+
+@pytest.mark.parametrize(
+    ("error", "windows", "message", "status"),
+    [
+        (errno.EPIPE, False, "", Status.GOOD),
+        (errno.EINVAL, True, "", Status.GOOD),
+        (errno.EINVAL, False, "standard output: Invalid argument", Status.USAGE),
+        (errno.ENOSPC, True, "standard output: No space left on device", Status.USAGE),
+    ],
+)
+def test_a_reader_that_has_seen_enough_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, error: int, windows: bool, message: str, status: Status
+) -> None:
+    """On Windows, writing to its pipe is an invalid argument."""
+    if windows:
+        gone = {errno.EPIPE, errno.EINVAL}
+        monkeypatch.setattr("scrapy_rep.commands.output._READER_GONE", gone)
+    with TemporaryFile("w") as file:
+
+        class Pipe(io.StringIO):
+            fileno = file.fileno
+
+            def flush(self) -> None:
+                raise OSError(error, os.strerror(error))
+
+        with pytest.raises(Ending, match=f"^{message}$") as raised:
+            Output(Pipe()).flush()
+    assert raised.value.status is status

@@ -44,6 +44,7 @@ WRONG = [
     ("--csv --json /", "error: --json and --csv can't be combined"),
     ("--show --explain /", "error: --explain and --show can't be combined"),
     ("--compare a b --csv", "error: --csv has no effect with --compare"),
+    ("--compare robots.txt none", "scrapy robots: 'none': No such file or directory"),
     ("--compare - -", "error: standard input can be read only once"),
     ("--compare a - -", "error: standard input can be read only once"),
     ("--lint", "error: --lint needs a URL, a file, or - for standard input"),

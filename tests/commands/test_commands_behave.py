@@ -1,5 +1,5 @@
-"""Scrapy's own commands, in a project that has the add-on on. Those that somebody waits for hold
-nothing: an unreachable robots.txt is asked for once, and a message says what came of it."""
+"""Scrapy's own commands, in a project that has the add-on on, as users have it. Those that somebody waits
+for hold nothing: an unreachable robots.txt is asked for once, and a message says what came of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.behaviours import silence
+from tests.helpers.behaviours import RULES, in_turn, silence
 from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
+from tests.helpers.recorded import decisions
 from tests.helpers.robots_command import make_project
 from tests.helpers.scrapy_process import Done, run_scrapy
 from tests.helpers.servers import Site, Sites
@@ -23,20 +24,20 @@ import scrapy
 class ShopSpider(scrapy.Spider):
     name = "shop"
     robotstxt_user_agent = "TeaBot"
-    rep_sitemaps = True
-    start_urls = ["{url}"]
+    rep_sitemaps = {sitemaps}
+    start_urls = {urls}
 
     def parse(self, response):
         '''What `scrapy check` checks.
 
-        @url {url}
+        @url {urls[0]}
         @returns items 1
         @scrapes text
         '''
         yield {{"text": response.text}}
 """
 
-RULES = "User-agent: TeaBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
+TEA = "User-agent: TeaBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
 
 QUIET: dict[str, Any] = {"TELNETCONSOLE_ENABLED": False, "REMOTE_CONTROL_ENABLED": False}
 
@@ -54,18 +55,21 @@ WAITED_FOR = ("fetch", "view", "parse", "shell", "check")
 def run(folder: Path, name: str, site: Site, **settings: Any) -> Done:
     """Run one of COMMANDS for the page /tea of *site*."""
     url = site.url("/tea")
+    line = [part.format(url=url) for part in COMMANDS[name]]
+    return run_in_project(folder, line, [url], {**QUIET, **settings}, sitemaps=True)
+
+
+def run_in_project(
+    folder: Path, line: list[str], urls: list[str], settings: dict[str, Any], *, sitemaps: bool
+) -> Done:
     if not (folder / "scrapy.cfg").exists():
         make_project(folder)
-        (folder / "shop" / "spiders" / "tea.py").write_text(SPIDER.format(url=url))
-    line = [part.format(url=url) for part in COMMANDS[name]]
-    browser = folder / "browser"
-    browser.write_text('#!/bin/sh\nmv "${1#file://}" opened.html\n')
-    browser.chmod(0o755)
-    return run_scrapy(
-        arguments_of(*line, settings={**QUIET, **settings}),
-        cwd=folder,
-        variables=environment(BROWSER=f"{browser} %s"),
-    )
+        spider = SPIDER.format(urls=urls, sitemaps=sitemaps)
+        (folder / "shop" / "spiders" / "tea.py").write_text(spider)
+        (folder / "browser").write_text('#!/bin/sh\nmv "${1#file://}" opened.html\n')
+        (folder / "browser").chmod(0o755)
+    variables = environment(BROWSER=f"{folder / 'browser'} %s")
+    return run_scrapy(arguments_of(*line, settings=settings), cwd=folder, variables=variables)
 
 
 def output_of(name: str, folder: Path, done: Done) -> str:
@@ -79,7 +83,7 @@ def output_of(name: str, folder: Path, done: Done) -> str:
 def test_each_command_works_with_the_add_on(sites: Sites, tmp_path: Path, name: str) -> None:
     """By the rules for the spider's own agent; only crawls go by sitemaps."""
     site = sites.add(pages={"/tea": "<title>Tea</title>"})
-    site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}\n")
+    site.set("/robots.txt", f"{TEA}Sitemap: {site.url('/map.xml')}\n")
     site.set("/map.xml", urlset([site.url("/listed")]))
     # Its middleware drops pages of other hosts than the spider's.
     done = run(tmp_path, name, site, SPIDER_MIDDLEWARES={})
@@ -155,3 +159,55 @@ def test_bench_works_with_the_add_on(tmp_path: Path) -> None:
     assert "'finish_reason': 'closespider_pagecount'" in done.err
     assert "'rep/outcome/" in done.err
     assert "Traceback" not in done.err
+
+
+# -- scrapy crawl ----------------------------------------------------------------------------
+
+
+def crawl(folder: Path, urls: list[str], **settings: Any) -> str:
+    """Run it to its end. Returns the log."""
+    quick = {"REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.2}
+    settings = {**QUIET, **quick, **settings}
+    done = run_in_project(folder, ["crawl", "shop"], urls, settings, sitemaps=False)
+    assert done.status == 0, done.err
+    assert "Traceback" not in done.err, done.err
+    assert " ERROR: " not in done.err, done.err
+    return done.err
+
+
+@pytest.mark.scrapy_api
+@on_every_reactor
+def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
+    sites: Sites, tmp_path: Path, reactor: str
+) -> None:
+    site, away = sites.add(robots=RULES), sites.add(robots=in_turn(503, 503, RULES))
+    urls = [site.url("/private/1"), site.url("/page"), away.url("/page"), away.url("/private")]
+    everything = {"REP_DECISIONS": "%(name)s.jsonl", "REP_REPORT": "robots.html"}
+    # The first site may be slow: only the second is unreachable.
+    log = crawl(tmp_path, urls, REP_DEFER_GRACE=30, **everything, **REACTORS[reactor])
+    assert log.count("] DEBUG: Scraped from ") == 2
+    assert "robots.txt of 2 origins:\n    2 with rules\n" in log
+    assert "\nRequests: 2 allowed, 2 forbidden, 2 held (2 released)\n" in log
+    records = decisions(tmp_path / "shop.jsonl")
+    assert sorted(one["verdict"] for one in records) == [
+        "disallowed", "disallowed", "held", "held", "released", "released"
+    ]  # fmt: skip
+    assert {one["agent"] for one in records} == {"TeaBot"}
+    page = (tmp_path / "robots.html").read_text("utf-8")
+    assert "robots.txt in the crawl of <bdi>shop</bdi>" in page
+    assert site.count("/private/1") == away.count("/private") == 0
+
+
+def test_a_crawl_that_found_nothing_says_why(sites: Sites, tmp_path: Path) -> None:
+    """The question that is asked most."""
+    site = sites.add(robots="User-agent: *\nDisallow: /\n")
+    log = crawl(tmp_path, [site.url("/1"), site.url("/2")])
+    assert (
+        "WARNING: robots.txt refused every start request (2). If the crawl found nothing, that is "
+        "why; your spider may be fine." in log
+    )
+    assert (
+        "Forbidden by robots.txt (line 2: Disallow: /, group *). For details: scrapy robots" in log
+    )
+    # Nobody has to set anything, and nothing is left behind.
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["browser", "scrapy.cfg", "shop"]

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.crawler import Crawler
 
-from scrapy_rep.commands import compare, decide, sitemaps
-from scrapy_rep.commands import lint as lint_command
-from scrapy_rep.commands.ending import CommandError, Status
+from scrapy_rep.commands import task
 from scrapy_rep.commands.lookup import Job
+from scrapy_rep.commands.output import CommandError, Status
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.requests import Agents
 from scrapy_rep.protocol import Origin
@@ -84,9 +83,7 @@ class Answers:
         self.agents = Agents(Crawler(Spider, settings), self.settings)
         self._robots = robots
 
-    async def each(
-        self, origins: Iterable[Origin]
-    ) -> AsyncIterator[tuple[Origin, RobotsFile] | None]:
+    async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         for origin in origins:
             yield origin, self._robots
 
@@ -128,6 +125,8 @@ def test_input_of_any_kind(
     facts = Facts("http://a.example", "http://a.example/robots.txt", status=200, error=error)
 
     def run(process: Any, job: Job) -> None:
+        if "--sitemaps" in arguments:
+            raise CommandError(error, Status.UNREACHABLE)
         lookup: Any = Answers(process.settings, RobotsFile(outcome, body, facts))
         try:
             job(lookup).__await__().send(None)
@@ -135,14 +134,8 @@ def test_input_of_any_kind(
             return
         raise AssertionError("it waits for something")
 
-    def no_crawl(process: Any, job: Job) -> None:
-        raise CommandError(error, Status.UNREACHABLE)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decide, "run_crawl", run)
-        patch.setattr(lint_command, "run_crawl", run)
-        patch.setattr(compare, "run_crawl", run)
-        patch.setattr(sitemaps, "run_crawl", no_crawl)
+        patch.setattr(task, "run_crawl", run)
         done = robots_here(
             folder, *(one.replace("FOLDER", str(folder)) for one in arguments), stdin=stdin
         )

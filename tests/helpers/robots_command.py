@@ -20,7 +20,7 @@ import scrapy.cmdline
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerRunner, Crawler
 
-import scrapy_rep.commands.ending
+import scrapy_rep.commands.output
 from tests.helpers.process import arguments_of, environment
 from tests.helpers.scrapy_process import PATIENCE, Done, run_scrapy
 
@@ -115,7 +115,7 @@ def robots_here(
         patched.setattr(ours, "handlers", [*ours.handlers])
         patched.setattr(scrapy.cmdline, "CrawlerProcess", process)
         patched.setattr(scrapy.cmdline, "AsyncCrawlerProcess", process)
-        patched.setattr(scrapy_rep.commands.ending, "configure_logging", lambda settings: None)
+        patched.setattr(scrapy_rep.commands.output, "configure_logging", lambda settings: None)
         with pytest.raises(SystemExit) as ended:
             scrapy.cmdline.execute([*line])
     assert "Traceback" not in err.text, err.text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep.commands.inputs import _MAX_LINE
+from scrapy_rep.commands.task import _MAX_LINE
 from tests.helpers.process import command, environment
 from tests.helpers.robots_command import robots_here
 from tests.helpers.scrapy_process import ScrapyProcess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from scrapy_rep.commands.ending import Status, gravest
+from scrapy_rep.commands.output import Status, gravest
 from scrapy_rep.commands.verdicts import as_json, facts_line
 from scrapy_rep.engine.text import iso
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from scrapy_rep.preferences import RobotsUsage, Statement, read_robots
@@ -58,21 +60,14 @@ LONGEST = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second", "path", "line"), LONGEST)
-def test_the_longest_path_that_matches_counts(
-    first: str, second: str, path: str, line: int
-) -> None:
-    lines = f"Content-Usage: {first}\nContent-Usage: {second}"
-    assert [one.line for one in ask(USAGE.format(lines), path)] == [line]
-
-
-def test_lines_of_one_length_count_together() -> None:
+def test_the_longest_path_that_matches_counts() -> None:
+    for first, second, path, line in LONGEST:
+        lines = f"Content-Usage: {first}\nContent-Usage: {second}"
+        assert [one.line for one in ask(USAGE.format(lines), path)] == [line]
+    # Lines of one length count together.
     lines = "Content-Usage: /a search=y\nContent-Usage: /a search=n\nContent-Usage: /* train-ai=n"
-    assert said(USAGE.format(lines), "/abc") == [
-        {"search": "y"},
-        {"search": "n"},
-        {"train-ai": "n"},
-    ]
+    found = said(USAGE.format(lines), "/abc")
+    assert found == [{"search": "y"}, {"search": "n"}, {"train-ai": "n"}]
 
 
 def test_a_line_about_use_ends_the_agents_of_a_group() -> None:
@@ -80,13 +75,8 @@ def test_a_line_about_use_ends_the_agents_of_a_group() -> None:
     for line in ("Content-Usage: search=y", "Content-Signal: search=yes"):
         assert said(body.format(line), agent="a") == [{"search": "y"}]
         assert said(body.format(line), agent="b") == [{"search": "n"}]
-    for line in (
-        "",
-        "Sitemap: https://a.example/s",
-        "License: https://a.example/l",
-        "X: y",
-        "Allow",
-    ):
+    license, sitemap = "License: https://a.example/l", "Sitemap: https://a.example/s"
+    for line in ("", sitemap, license, "X: y", "Allow"):
         assert said(body.format(line), agent="a") == [{"search": "n"}]
     for line in ("Allow: /", "disallow /x", " Dissallow : ", "Disallowed:", "DISALLAW:/ # x"):
         assert said(body.format(line), agent="a") == []
@@ -112,29 +102,26 @@ def test_signals_before_all_groups_are_everybodys() -> None:
 
 def test_licenses_stand_anywhere() -> None:
     body = "license: https://a.example/1 # x\nUser-agent: other\nLICENSE :https://a.example/\xe4\nLicense:\n"
-    assert read_robots(body.encode(), None).licenses == (
-        "https://a.example/1",
-        "https://a.example/\xe4",
-    )
+    found = read_robots(body.encode(), None)
+    assert found.licenses == ("https://a.example/1", "https://a.example/\xe4")
+    # Most files say nothing.
+    assert read_robots(b"User-agent: *\nDisallow: /\n", "*") == RobotsUsage()
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("bom", ["", "\ufeff"])
-def test_lines_are_counted_as_in_the_file(end: str, bom: str) -> None:
+def test_lines_are_counted_as_in_the_file() -> None:
     text = (
-        f"{bom}# hello\n\nContent-Signal: search=yes\nUser-agent: a\nuser-agent: *\n\n"
+        "# hello\n\nContent-Signal: search=yes\nUser-agent: a\nuser-agent: *\n\n"
         "  content-usage\t: search=n # why\nUser-agent: b\nuser nonsense\n\nUser-agent: *\n"
         "Content-Usage: train-ai=n"
     )
-    found = ask(text.replace("\n", end))
-    assert [(one.line, one.text) for one in found] == [
-        (7, "content-usage\t: search=n # why"),
-        (12, "Content-Usage: train-ai=n"),
-        (3, "Content-Signal: search=yes"),
-    ]
-
-
-def test_what_does_not_begin_a_line_is_not_read() -> None:
+    for bom, end in product(("", "\ufeff"), ("\n", "\r\n", "\r")):
+        found = ask(bom + text.replace("\n", end))
+        assert [(one.line, one.text) for one in found] == [
+            (7, "content-usage\t: search=n # why"),
+            (12, "Content-Usage: train-ai=n"),
+            (3, "Content-Signal: search=yes"),
+        ]
+    # What does not begin a line is not read.
     for line in (
         "# Content-Usage: search=n",
         "x Content-Usage: search=n",
@@ -145,10 +132,9 @@ def test_what_does_not_begin_a_line_is_not_read() -> None:
 
 def test_lines_beyond_the_limit_are_not_looked_at() -> None:
     lines = "\n".join(f"Content-Usage: /{number} search=n" for number in range(MAX_LINES + 1))
-    assert said(USAGE.format(lines), f"/{MAX_LINES - 1}") == [{"search": "n"}]
-    assert read_robots(USAGE.format(lines).encode(), "*").about(f"/{MAX_LINES}x", allowed=True) == [
-        one for one in ask(USAGE.format(lines), "/25x")
-    ]
+    body = USAGE.format(lines)
+    assert said(body, f"/{MAX_LINES - 1}") == [{"search": "n"}]
+    assert ask(body, f"/{MAX_LINES}x") == ask(body, "/25x")
     signals = read_robots(b"Content-Signal: search=no\n" * 2_000, None).signals
     assert len(signals) == MAX_LINES
 
@@ -168,10 +154,6 @@ def test_of_many_lines_what_is_new_is_kept() -> None:
     found = ask(USAGE.format(lines))
     assert len(found) == 22
     assert [one.line for one in found[-2:]] == [32, 33]
-
-
-def test_most_files_say_nothing() -> None:
-    assert read_robots(b"User-agent: *\nDisallow: /\n", "*") == RobotsUsage()
 
 
 @pytest.mark.parametrize("agents", [1, _MAX_READ - 1], ids=["one-group", "many-groups"])

@@ -1,14 +1,15 @@
-"""Content-Signal, noai, TDM reservations, licenses, policy tokens; and all of them together."""
+"""Content-Usage, Content-Signal, TDM reservations, licenses, policy tokens; and all of them together."""
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from scrapy_rep.preferences import PURPOSES, Statement, Usage
-from scrapy_rep.preferences.options import actions, tokens
+from scrapy_rep.preferences.middlewares import actions, tokens
 from scrapy_rep.preferences.sources import (
     MAX_LICENSES,
     link_licenses,
@@ -16,8 +17,81 @@ from scrapy_rep.preferences.sources import (
     signals,
     token_statement,
 )
-from scrapy_rep.preferences.statements import Reservation, TdmFile, from_headers, from_html
+from scrapy_rep.preferences.statements import (
+    MAX_BYTES,
+    Malformed,
+    Reservation,
+    TdmFile,
+    from_headers,
+    from_html,
+    header_statements,
+    preferences,
+    read_preferences,
+    split_rule,
+)
 from scrapy_rep.protocol import RobotsTxt
+
+# draft-ietf-aipref-vocab-08, "Exemplary Serialization Format"; unknown keys (RFC 9651, 3.2 and 4.2.2);
+# what is too long. The rest is the business of the library that parses it.
+PREFERENCES: dict[bytes, dict[str, str]] = {
+    b"train-ai=y, search=n": {"train-ai": "y", "search": "n"},
+    b'train-ai=y, train-ai, search=n, search="n"': {},
+    b"train-ai;allow=n, train-ai=y": {"train-ai": "y"},
+    b'train-ai;has;parameters="?"': {},
+    b"Train-ai=y": {},
+    b"train-ai=Y": {},
+    b"train-ai=yes": {},
+    b"ai-use=n": {"ai-input": "n"},
+    b"train-ai=y, train-ai=n": {"train-ai": "n"},
+    b"other=y, search=y": {"search": "y"},
+    b'  en="Applepie", rating=1.5;x, feelings=(joy sadness) ,\t a=1, a=2, b=?0, search=y': {
+        "search": "y"
+    },
+    b"": {},
+    b"train-ai=n" + b", a" * (MAX_BYTES // 3): {},
+    b"train-ai=n" + b", a" * (MAX_BYTES // 3 - 4): {"train-ai": "n"},
+}
+
+
+def test_preferences_as_the_vocabulary_has_them() -> None:
+    assert {value: preferences(value) for value in PREFERENCES} == PREFERENCES
+    for value in (b"a=1,", b"a = 1", b"A=1", b"a=(1 2", b'a="\xc3\xa4"', b"a\0=1"):
+        with pytest.raises(Malformed):
+            read_preferences(value)
+        assert preferences(b"train-ai=n, " + value) == {}
+
+
+def test_a_path_ends_at_a_blank_or_tab() -> None:
+    """draft-ietf-aipref-attach-05, "Processing Content-Usage Rules"."""
+    rules = {
+        "train-ai=n": ("", "train-ai=n"),
+        "/ train-ai=n": ("/", "train-ai=n"),
+        "/a\t \ttrain-ai=n": ("/a", "train-ai=n"),
+        "/a*b$ train-ai=n, search=y": ("/a*b$", "train-ai=n, search=y"),
+        "/a": ("/a", ""),
+        "": ("", ""),
+    }
+    assert {value: split_rule(value) for value in rules} == rules
+
+
+def test_headers_are_one_dictionary_cut_into_pieces() -> None:
+    assert header_statements([]) == []
+    [one] = header_statements([b"train-ai=n, search=y", b"search=n"])
+    assert one.says == {"train-ai": "n", "search": "n"}
+    assert str(one) == "header Content-Usage: train-ai=n, search=y, search=n"
+    [one] = header_statements([b"train-ai=n", b"Search=n"])
+    assert one.says == {}
+    [one] = header_statements([b"\xff" * 100_000])
+    assert one.says == {}
+    assert len(one.text) == 1_000
+
+
+def test_the_parser_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "http_sf", None)
+    assert header_statements([]) == []
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'scrapy-rep\[usage\]'"):
+        header_statements([b"train-ai=n"])
+
 
 LINES = {
     "search=yes, ai-input=no,ai-train=NO": {"search": "y", "ai-input": "n", "train-ai": "n"},
@@ -33,9 +107,7 @@ LINES = {
 
 def test_signals_of_a_line() -> None:
     assert {line: signals(line) for line in LINES} == LINES
-
-
-def test_blanks_around_the_equals_sign_are_noticed() -> None:
+    # Blanks around the equals sign are noticed.
     found = [(one.name, one.value, one.loose) for one in read_signals("search=yes , ai-train= no")]
     assert found == [("search", "yes", False), ("ai-train", "no", True)]
 
@@ -101,11 +173,17 @@ def test_the_first_location_of_a_file_counts() -> None:
         assert {path: told(file.about(path)) for path in found} == found
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"{}", b"1", b"[" * 100_000, b"\xff", b"[1e999999]", b"[" + b"1" * 10_000 + b"]"]
-)
-def test_files_of_no_use_say_nothing(body: bytes) -> None:
-    assert TdmFile(body).about("/") is None
+def test_files_of_no_use_say_nothing() -> None:
+    for body in (
+        b"",
+        b"{}",
+        b"1",
+        b"[" * 100_000,
+        b"\xff",
+        b"[1e999999]",
+        b"[" + b"1" * 10_000 + b"]",
+    ):
+        assert TdmFile(body).about("/") is None
 
 
 RSL = 'type="application/rsl+xml"'
@@ -123,10 +201,6 @@ LINKS = {
 
 def test_links_to_licenses() -> None:
     assert {text: link_licenses([text.encode()]) for text in LINKS} == LINKS
-    assert link_licenses([]) == []
-
-
-def test_links_beyond_the_limit_are_not_reported() -> None:
     links = [b"<l>;rel=license;type=application/rsl+xml"] * 1_000
     assert len(link_licenses(links)) == MAX_LICENSES
 

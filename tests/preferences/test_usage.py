@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request
 from scrapy.http import HtmlResponse, Response
+from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep import usage
 from scrapy_rep.preferences import PURPOSES, Usage
-from tests.helpers.behaviours import Behaviour, answer
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.servers import Site, Sites
+from tests.helpers.behaviours import Behaviour, after, answer, as_behaviour, redirect, silence
+from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
+from tests.helpers.servers import Connection, Hit, Site, Sites
+from tests.helpers.storing import in_a_file
 
 ROBOTS = """\
 License: https://example.com/license.xml
@@ -52,30 +57,31 @@ def page(html: str = "<p>", *headers: tuple[str, str]) -> Behaviour:
     return answer(html, headers=list(headers), type="text/html")
 
 
-async def usages(
-    site: Site, *paths: str, **settings: Any
-) -> tuple[CrawlResult, dict[str, dict[str, str]]]:
-    """The crawl, and for each path the verdicts that are not None."""
-    urls = [site.url(path) for path in paths]
-    result = await crawl(UsageSpider, settings, requests=urls)
+def said(usage: Usage) -> dict[str, str]:
+    """The verdicts that are not None."""
+    return {purpose: said for purpose, said in usage.verdicts.items() if said is not None}
+
+
+async def asked(settings: dict[str, Any], *urls: str) -> list[Usage]:
+    result = await crawl(UsageSpider, settings, requests=[*urls])
     result.assert_clean()
-    found = {path: result.spider.usages[site.url(path)].verdicts for path in paths}  # type: ignore[attr-defined]
-    return result, {
-        path: {purpose: said for purpose, said in verdicts.items() if said is not None}
-        for path, verdicts in found.items()
-    }
+    return [result.spider.usages[url] for url in urls]
+
+
+async def usages(site: Site, *paths: str, **settings: Any) -> dict[str, Usage]:
+    """By path."""
+    found = await asked(settings, *map(site.url, paths))
+    return dict(zip(paths, found, strict=True))
 
 
 @pytest.mark.scrapy_api
 async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
     site = sites.add(robots=ROBOTS)
-    result, verdicts = await usages(site, "/", "/open/page")
+    pages = await usages(site, "/", "/open/page")
     # Content-Usage of the longest path; signals of everybody and of the group. Any n wins.
-    assert verdicts == {
-        "/": {"train-ai": "n", "search": "y", "ai-input": "n"},
-        "/open/page": {"train-ai": "n", "search": "y", "ai-input": "n"},
-    }
-    found = result.spider.usages[site.url("/open/page")]  # type: ignore[attr-defined]
+    verdicts = {"train-ai": "n", "search": "y", "ai-input": "n"}
+    assert [said(one) for one in pages.values()] == [verdicts] * 2
+    found = pages["/open/page"]
     assert [str(one) for one in found.statements] == [
         "robots.txt, line 7: Content-Usage: /open/ train-ai=y",
         "robots.txt, line 2: Content-Signal: ai-input=no",
@@ -95,9 +101,12 @@ async def test_policy_tokens_that_the_user_names(sites: Sites) -> None:
     robots = ROBOTS.replace("Content-", "X-")
     site = sites.add(robots=robots)
     tokens = {"Google-Extended": ["train-ai", "ai-input"], "CCBot": "train-ai", "NoBot": "search"}
-    result, verdicts = await usages(site, "/secret", "/x", REP_USAGE_TOKENS=tokens)
-    assert verdicts == {"/secret": {"train-ai": "n", "ai-input": "n"}, "/x": {"train-ai": "y"}}
-    found = result.spider.usages[site.url("/secret")]  # type: ignore[attr-defined]
+    pages = await usages(site, "/secret", "/x", REP_USAGE_TOKENS=tokens)
+    found = pages["/secret"]
+    assert (said(found), said(pages["/x"])) == (
+        {"train-ai": "n", "ai-input": "n"},
+        {"train-ai": "y"},
+    )
     assert [str(one) for one in found.statements] == [
         "robots.txt for Google-Extended, line 11: Disallow: /secret",
         "robots.txt for CCBot, line 14: Allow: /",
@@ -137,9 +146,10 @@ PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
 
 async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
     site = sites.add(pages={path: row[0] for path, row in PAGES.items()})
-    result, verdicts = await usages(site, *PAGES)
-    found = {path: result.spider.usages[site.url(path)] for path in PAGES}  # type: ignore[attr-defined]
-    assert verdicts == {path: row[1] for path, row in PAGES.items()}
+    found = await usages(site, *PAGES)
+    assert {path: said(one) for path, one in found.items()} == {
+        path: row[1] for path, row in PAGES.items()
+    }
     statements = {path: [*map(str, one.statements)] for path, one in found.items()}
     assert statements == {path: row[2] for path, row in PAGES.items()}
     assert found["/tdm"].tdm_policy == "https://a.example/p"
@@ -153,7 +163,8 @@ async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:
         "User-agent: *\nContent-Usage: train-ai=n\nContent-Signal: ai-input=no\nDisallow: /private\n"
         "User-agent: shopbot\nContent-Usage: search=n"
     )
-    site = sites.add(robots=robots)
+    # It doesn't wait for robots.txt.
+    site = sites.add(robots=robots, pages={"/private": after(0.3, "x")})
     requests = [
         Request(site.url("/"), callback=None),
         Request(site.url("/named"), meta={"rep_user_agent": "ShopBot"}),
@@ -161,12 +172,8 @@ async def test_a_request_has_the_group_of_its_agent(sites: Sites) -> None:
         Request(site.url("/private"), meta={"dont_obey_robotstxt": True}),
     ]
     result = await crawl(UsageSpider, requests=requests)
-    found = result.spider.usages  # type: ignore[attr-defined]
-    said = [
-        {purpose: word for purpose, word in found[one.url].verdicts.items() if word}
-        for one in requests
-    ]
-    assert said == [
+    found = result.spider.usages
+    assert [said(found[one.url]) for one in requests] == [
         {"train-ai": "n", "ai-input": "n"}, {"search": "n"}, {"search": "n"}, {"ai-input": "n"}
     ]  # fmt: skip
 
@@ -176,7 +183,7 @@ async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> N
     settings = {"ROBOTSTXT_OBEY": False, "REP_USAGE": {"train-ai": "drop-items"}}
     result = await crawl(UsageSpider, settings, requests=[site.url("/")])
     result.assert_clean()
-    found = result.spider.usages[site.url("/")]  # type: ignore[attr-defined]
+    found = result.spider.usages[site.url("/")]
     assert [one.source for one in found.statements] == ["X-Robots-Tag 1"]
     assert len(result.spider.items) == 1
     assert site.robots_fetches == 0
@@ -188,3 +195,99 @@ def test_a_response_without_a_crawl() -> None:
     assert usage(HtmlResponse("http://a.example/")).verdicts == dict.fromkeys(PURPOSES)
     with pytest.raises(KeyError):
         usage(response)["ai-train"]
+
+
+# -- REP_TDMREP: /.well-known/tdmrep.json of real sites ------------------------------------------
+
+PATH = "/.well-known/tdmrep.json"
+FILE = json.dumps(
+    [
+        {"location": "/free/*", "tdm-reservation": 0},
+        {"location": "/", "tdm-reservation": 1, "tdm-policy": "https://a.example/policy.json"},
+    ]
+)
+
+
+@pytest.mark.loop
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_the_file_is_fetched_once_and_only_on_request(sites: Sites, wanted: bool) -> None:
+    reserved = answer("<p>", headers=[("TDM-Reservation", "0")])
+    site = sites.add(pages={PATH: FILE, "/own": reserved})
+    urls = [site.url(path) for path in ("/1", "/2", "/free/1", "/own")]
+    one, two, free, own = await asked({"REP_TDMREP": wanted}, *urls)
+    assert site.count(PATH) == wanted
+    assert [found["tdm"] for found in (one, two, free, own)] == (
+        ["n", "n", None, None] if wanted else [None] * 4
+    )
+    if wanted:
+        assert one.tdm_policy == "https://a.example/policy.json"
+        assert one.tdmrep_sha256 == hashlib.sha256(FILE.encode()).hexdigest()
+        assert [statement.source for statement in one.statements] == ["tdmrep.json"]
+        assert (free.tdm_policy, len(free.statements)) == (None, 1)
+        assert own.tdmrep_sha256 is None
+        # After the first page, which is held back for it.
+        assert [hit.path for hit in site.requests[:2]] != ["/robots.txt", PATH]
+
+
+async def test_pages_come_without_a_usable_file(sites: Sites) -> None:
+    files = (404, 503, redirect(PATH), "{}", "[[[", b"\xff\xfe")
+    hosts = [sites.add(pages={PATH: file}) for file in files]
+    urls = [site.url(path) for site in hosts for path in ("/1", "/2")]
+    found = await asked({**ONE_ATTEMPT, "REP_TDMREP": True}, *urls)
+    assert [usage["tdm"] for usage in found] == [None] * len(urls)
+    assert [site.count(PATH) for site in hosts] == [1] * len(hosts)
+
+
+async def test_a_file_that_robots_txt_forbids_is_not_fetched(sites: Sites) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow: /.well-known/", pages={PATH: FILE})
+    [found] = await asked({"REP_TDMREP": True}, site.url("/"))
+    assert found["tdm"] is None
+    assert site.count(PATH) == 0
+
+
+async def test_a_silent_server_delays_the_first_pages_alone(sites: Sites) -> None:
+    site, other = sites.add(pages={PATH: silence()}), sites.add()
+    # Without a reactor there is one connection for each, and the silent server has one.
+    concurrency = 1 if is_reactor_installed() else 4
+    times = {"REP_DOWNLOAD_TIMEOUT": 0.5, "CONCURRENT_REQUESTS": concurrency}
+    settings = {"REP_TDMREP": True, **times}
+    urls = [site.url("/1"), other.url("/1"), site.url("/2")]
+    assert [found["tdm"] for found in await asked(settings, *urls)] == [None] * 3
+    assert site.count(PATH) == 1
+
+
+async def test_pages_that_wait_are_few(sites: Sites) -> None:
+    """A server that is slow to answer must not fill the memory with its pages."""
+    meanwhile: list[Hit] = []
+
+    async def slow(hit: Hit, connection: Connection) -> None:
+        await asyncio.sleep(0.2)
+        meanwhile.extend(other for other in site.requests if other.time >= hit.time)
+        await as_behaviour(404)(hit, connection)
+
+    site = sites.add(pages={PATH: slow})
+    settings = {"REP_TDMREP": True, "CONCURRENT_REQUESTS": 2}
+    await asked(settings, *[site.url(f"/{number}") for number in range(20)])
+    # Two, and two with slots of their own; the file.
+    assert 0 < len(meanwhile) <= 5
+
+
+async def test_the_file_is_shared_through_the_storage(sites: Sites, tmp_path: Path) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow: /x", pages={PATH: FILE})
+    settings = {"REP_TDMREP": True, **in_a_file(tmp_path)}
+    for _ in range(2):
+        [found] = await asked(settings, site.url("/"))
+        assert found["tdm"] == "n"
+    assert (site.robots_fetches, site.count(PATH)) == (1, 1)
+
+
+async def test_beside_the_http_cache(sites: Sites, tmp_path: Path) -> None:
+    """It keeps pages; what a replay has no copy of is as if there was none."""
+    site = sites.add(pages={PATH: FILE})
+    settings = {"REP_TDMREP": True, "HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    [found] = await asked(settings, site.url("/"))
+    assert found["tdm"] == "n"
+    [found] = await asked({**settings, "HTTPCACHE_IGNORE_MISSING": True}, site.url("/"))
+    assert found["tdm"] is None
+    assert site.count(PATH) == 1

@@ -13,7 +13,7 @@ import pytest
 
 import scrapy_rep
 from scrapy_rep.preferences import PURPOSES, Usage
-from scrapy_rep.preferences.options import ACTIONS
+from scrapy_rep.preferences.middlewares import ACTIONS
 from scrapy_rep.preferences.sources import MAX_LINES
 from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.log import lines, warnings

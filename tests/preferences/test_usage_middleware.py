@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 import scrapy
 from scrapy import Request
+from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep import RepMiddleware
+from scrapy_rep import RepMiddleware, UsageMiddleware
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.preferences.lookup import lookup_of
 from tests.helpers.behaviours import answer
-from tests.helpers.crawling import CrawlResult, ListSpider, assert_ended_at_start, crawl
+from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, assert_ended_at_start, crawl
 from tests.helpers.log import lines
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
@@ -57,64 +58,55 @@ def kept(result: CrawlResult) -> list[str]:
 EVERY = ["no/1", "noai", "plain", "yes/1"]
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
 @pytest.mark.parametrize(
-    ("action", "items", "requests", "usages"),
+    ("action", "items", "requests"),
     [
-        (None, [], [], []),
-        ("record", [], [], EVERY),
-        ("drop-items", ["no/1", "noai"], [], EVERY),
-        ("drop-requests", ["noai"], ["no/1"], ["noai", "plain", "yes/1"]),
+        (None, [], []),
+        ("record", [], []),
+        ("drop-items", ["no/1", "noai"], []),
+        ("drop-requests", ["noai"], ["no/1"]),
     ],
 )
 async def test_what_is_dropped_because_of_a_no(
-    site: Site, tmp_path: Path, action: str | None, items: Any, requests: Any, usages: Any
+    site: Site, tmp_path: Path, dry_run: bool, action: str | None, items: Any, requests: Any
 ) -> None:
-    """*items* and *requests* are; *usages* are on record."""
+    """Or would be. All is on record, except pages that were not fetched."""
     path = tmp_path / "decisions.jsonl"
-    settings = {"REP_USAGE": {"train-ai": action} if action else None, "REP_DECISIONS": str(path)}
+    usage = {"train-ai": action} if action else None
+    settings = {"REP_USAGE": usage, "REP_DECISIONS": str(path), "REP_DRY_RUN": dry_run}
     result = await crawl(ItemSpider, settings, requests=urls_of(site))
     result.assert_clean()
-    assert kept(result) == [one for one in EVERY if one not in [*items, *requests]]
-    assert len(site.pages_asked) == len(EVERY) - len(requests)
-    assert by_verdict(path, False) == {
-        "usage": usages, "usage_request": requests, "usage_item": items
-    }  # fmt: skip
-    names = ("pages", "items", "requests", "y/train-ai")
-    counts = [result.stat(f"rep/usage/{name}") for name in names]
-    assert counts == [len(usages), len(items), len(requests), int(bool(action))]
-
-
-def by_verdict(path: Path, dry_run: bool) -> dict[str, list[str]]:
-    """The paths of what is on record, sorted: those that waited for robots.txt may come after others."""
+    dropped = [] if dry_run else [*items, *requests]
+    assert kept(result) == [one for one in EVERY if one not in dropped]
+    fetched = [one for one in EVERY if dry_run or one not in requests]
+    assert len(site.pages_asked) == len(fetched)
+    items = sorted({*items, *requests}) if dry_run else items
+    usages = fetched if action else []
     told = decisions(path) if path.exists() else []
-    assert {one["dry_run"] for one in told if one["verdict"] != "usage"} <= {dry_run}
-    return {
+    assert all(one["dry_run"] is (dry_run and one["verdict"] != "usage") for one in told)
+    # Those that waited for robots.txt may come after others.
+    found = {
         verdict: sorted(one["url"].split("/", 3)[3] for one in told if one["verdict"] == verdict)
         for verdict in ("usage", "usage_request", "usage_item")
     }
-
-
-async def test_what_would_be_dropped_is_told_in_a_dry_run(site: Site, tmp_path: Path) -> None:
-    path = tmp_path / "decisions.jsonl"
-    settings = {
-        "REP_USAGE": {"train-ai": "drop-requests"},
-        "REP_DECISIONS": str(path),
-        "REP_DRY_RUN": True,
-    }
-    result = await crawl(ItemSpider, settings, requests=urls_of(site))
-    assert kept(result) == EVERY
-    assert by_verdict(path, True) == {
-        "usage": EVERY, "usage_request": ["no/1"], "usage_item": ["no/1", "noai"]
-    }  # fmt: skip
-    assert len(lines(result, "Would drop ", level=None)) == 3
+    assert found == {"usage": usages, "usage_request": requests, "usage_item": items}
+    names = ("pages", "items", "requests", "y/train-ai")
+    counts = [result.stat(f"rep/usage/{name}") for name in names]
+    assert counts == [len(usages), len(items), len(requests), int(bool(action))]
+    said = [len(lines(result, f"{word} ", level=None)) for word in ("Would drop", "Dropping")]
+    assert said == [0, len(items + requests)][:: -1 if dry_run else 1]
 
 
 @pytest.mark.scrapy_api
 async def test_a_request_that_is_dropped_fails(site: Site) -> None:
     settings = {"REP_USAGE": {"train-ai": "drop-requests"}}
     forced = Request(site.url("/no/2"), meta={"dont_obey_robotstxt": True})
-    result = await crawl(ItemSpider, settings, requests=[*urls_of(site), forced])
-    assert kept(result) == ["no/2", "plain", "yes/1"]
+    result = await crawl(StepSpider, settings, steps=[*urls_of(site), forced])
+    assert result.spider.outcomes == ["UsageDisallowed", "ok", "ok", "ok", "ok"]
+    result = await crawl(ItemSpider, settings, requests=[site.url("/noai"), forced])
+    assert kept(result) == ["no/2"]
+    result = await crawl(ItemSpider, settings, requests=urls_of(site))
     error = result.failure(site.url("/no/1"))
     assert isinstance(error, UsageDisallowed)
     assert str(error) == (
@@ -158,6 +150,7 @@ async def test_items_are_told_how_their_page_may_be_used(site: Site) -> None:
         found = [usage for page, usage in usages if page == url]
         assert [(one["train-ai"], one["search"]) for one in found] == [(said, None)] * 3
         assert {one["statements"][0]["line"] for one in found} == {line}
+    assert result.stat("rep/usage/pages") == 0
     # Items that have no such field are left alone.
     assert len(result.spider.items) == 8
     [warning] = [one for one in result.records if "REP_USAGE_FIELD" in one.getMessage()]
@@ -218,6 +211,8 @@ async def test_nothing_is_looked_at_without_a_setting(
 async def test_the_parser_of_fields_is_an_extra(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with pytest.raises(NotConfigured):  # nothing asks for it
+        UsageMiddleware.from_crawler(get_crawler(settings_dict={"ROBOTSTXT_OBEY": True}))
     monkeypatch.setattr("scrapy_rep.preferences.middlewares.find_spec", lambda name: None)
     result = await crawl(ItemSpider, {"REP_TDMREP": True}, requests=urls_of(site))
     assert_ended_at_start(

@@ -1,33 +1,40 @@
-"""``scrapy robots --cache [HOST|URL|SHA256 …]``: lists, shows and drops what the project's storage
-keeps (REP.md section 5)."""
+"""What crawls have left: ``scrapy robots --cache [HOST|URL|SHA256 …]`` lists, shows and drops what the
+project's storage keeps (REP.md section 5); ``--held JOBDIR`` lists what a crawl holds, running or stopped,
+and changes nothing there; ``--report FILE…`` prints the report of crawls, from their records."""
 
 from __future__ import annotations
 
 import re
+import sqlite3
+import sys
 import time
+from contextlib import closing
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.ending import CommandError, Status, complain
-from scrapy_rep.commands.inputs import project_storage, request_for
-from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, Output
-from scrapy_rep.engine.text import clean, counted, iso
+from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, CommandError, Status, complain
+from scrapy_rep.commands.task import request_for
+from scrapy_rep.engine.text import clean, counted, duration, iso, text_of
+from scrapy_rep.holding.disk import FILE_NAME
+from scrapy_rep.holding.hold import held_fields
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing, standing
-from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scrapy_rep.commands.robots import RobotsCommand
+    from scrapy_rep.commands.task import Task
     from scrapy_rep.storages.base import Storage
+
+# -- cache -----------------------------------------------------------------------------------
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -41,31 +48,27 @@ _COLOURS = {
 _WIDEST = max(len(state.value) for state in _COLOURS)
 
 
-def run(
-    command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
-) -> None:
+def cache(task: Task) -> None:
     """List, show or drop entries."""
-    if options.drop and not arguments:
-        raise UsageError("--drop needs hosts or URLs; '*' drops everything", print_help=False)
-    with project_storage(command.settings) as storage:
+    if task.options.drop and not task.arguments:
+        raise UsageError("--drop needs hosts or URLs; '*' drops everything")
+    with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
-        settings = RepSettings.from_settings(command.settings)
-        _Cache(storage, settings, options, output).answer(arguments)
+        _Cache(storage, task).answer(task.arguments)
 
 
 class _Cache:
     """Answers for one storage."""
 
-    def __init__(
-        self, storage: Storage, settings: RepSettings, options: Namespace, output: Output
-    ) -> None:
+    def __init__(self, storage: Storage, task: Task) -> None:
         self._storage = storage
-        self._limit = settings.unreachable_limit
-        self._choices = Choices.of(settings)
-        self._json: bool = options.json
-        self._drop: bool = options.drop
-        self._output = output
+        self._limit = task.rep.unreachable_limit
+        self._choices = Choices.of(task.rep)
+        self._json: bool = task.options.json
+        self._drop: bool = task.options.drop
+        self._task = task
+        self._output = task.output
         self._now = time.time()
 
     def answer(self, arguments: Sequence[str]) -> None:
@@ -74,20 +77,20 @@ class _Cache:
         urls = [one for one in arguments if "://" in one]
         hosts = [one for one in arguments if one not in hashes and one not in urls]
         if hashes and self._drop:
-            raise UsageError("--drop takes hosts and URLs, not hashes", print_help=False)
+            raise UsageError("--drop takes hosts and URLs, not hashes")
         found = [self._body(one) for one in hashes]
         found += [self._one(str(request_for(one)[1])) for one in urls]
         if hosts or not arguments:
             found.append(self._many(hosts))
         if not all(found):
-            self._output.statuses.add(Status.FOUND)
+            self._task.statuses.add(Status.FOUND)
 
     def _body(self, sha256: str) -> bool:
-        problem = "not in the cache"
         try:
             if (body := self._storage.body(sha256)) is not None:
                 self._output.bytes(body)
                 return True
+            problem = "not in the cache"
         except UnreadableEntry as error:
             problem = str(error)
         complain(f"robots.txt with hash {sha256}: {problem}")
@@ -225,3 +228,99 @@ def _answer(entry: Entry) -> str:
             return status + "rules"
     not_found = entry.status is not None and entry.status >= 500
     return status + ('"not found", ' if not_found else "") + "no restrictions"
+
+
+# -- held ------------------------------------------------------------------------------------
+
+
+class _Held(NamedTuple):
+    """What a crawl holds of one origin."""
+
+    origin: str
+    requests: int
+    seconds: float
+    """Since the first of them was held, as long as crawls with this JOBDIR ran."""
+
+
+# What a newer or damaged file has in place of numbers is left out.
+_HELD = """
+SELECT origin, count(*), max(max(since), (SELECT coalesce(max(ran), 0) FROM clock)) - min(since)
+FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY origin ORDER BY 2 DESC
+"""
+
+
+def _held_in(path: Path) -> list[_Held]:
+    """Return what the hold at *path* has, most requests first. Raises ``sqlite3.Error``."""
+    # A file that a crawl has open, or that it was killed with, has a WAL beside it. Without one,
+    # nothing may be created: the next run would take it for the trace of a kill.
+    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as db:
+        return [_Held(*row) for row in db.execute(_HELD)]
+
+
+def held(task: Task) -> None:
+    """List the origins."""
+    if task.arguments:
+        raise UsageError("--held takes a JOBDIR and nothing else")
+    path = Path(task.options.held, FILE_NAME)
+    if not path.parent.is_dir():
+        raise CommandError(f"{clean(task.options.held)!r} is not a directory")
+    try:
+        found = _held_in(path) if path.exists() else []
+    except (sqlite3.Error, OSError) as error:
+        raise CommandError(f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE) from None
+    with task.storage() as storage:
+        known = storage.load_many([one.origin for one in found]) if storage and found else {}
+    output = task.output
+    for one in found:
+        entry = known.get(one.origin)
+        entry = None if isinstance(entry, Exception) else entry
+        if task.options.json:
+            output.json(held_fields(*one, entry))
+        else:
+            count = counted(one.requests, "request")
+            why = output.paint(_why(entry), DIM)
+            output.line(f"{count}  {clean(one.origin)}  held for {duration(one.seconds)}  {why}")
+    if not task.options.json:
+        requests = counted(sum(one.requests for one in found), "request")
+        output.note(f"{requests} of {counted(len(found), 'origin')} held")
+
+
+def _why(entry: Entry | None) -> str:
+    if entry is None:
+        return "reason unknown: REP_CACHE_STORAGE has no entry for it"
+    if entry.unreachable_since is None:
+        return "robots.txt is reachable again: released when the crawl goes on"
+    since = iso(entry.unreachable_since)
+    when = f"not before {iso(entry.next_attempt_at)}"
+    return f"robots.txt unreachable since {since} ({clean(str(entry.error))}), next attempt {when}"
+
+
+# -- report ----------------------------------------------------------------------------------
+
+
+def report(task: Task) -> None:
+    """Print the page."""
+    from scrapy_rep.reporting.report import LIBRARIES, render
+    from scrapy_rep.reporting.report.contents import ReportData
+
+    if not task.arguments:
+        raise UsageError("--report needs a file that REP_DECISIONS has written")
+    for name in LIBRARIES:
+        if find_spec(name) is None:
+            raise CommandError(f'--report needs {name}: pip install "scrapy-rep[report]"')
+    if sys.stdout is not None and sys.stdout.isatty():
+        raise UsageError("--report prints HTML: add > report.html")
+    try:
+        data = ReportData.read(task.arguments)
+    except OSError as error:
+        raise CommandError(f"{clean(str(error.filename))}: {error.strerror}") from None
+    try:
+        with task.storage() as storage:
+            if storage is not None:
+                data.fill(lambda _, sha256: storage.body(sha256) if sha256 else None)
+    except CommandError as error:
+        complain(error)
+    for note in data.notes:
+        complain(note)
+    task.output.bytes(render(data))

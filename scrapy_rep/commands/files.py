@@ -1,0 +1,186 @@
+"""Whole files, given or of sites, as they are now: ``scrapy robots --lint URL|FILE…``, likely mistakes in
+them; ``--compare OLD NEW [URL…]``, the verdicts that change from one to the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, Output, Status
+from scrapy_rep.commands.task import STDIN, read_file, request_for
+from scrapy_rep.commands.verdicts import COLOURS, WIDEST, agents_of, as_json, path_as_given
+from scrapy_rep.engine.text import clean, counted
+from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
+from scrapy_rep.inspection.explanation import Facts, RobotsFile, in_words
+from scrapy_rep.inspection.lint import ERROR, NOTE, SEVERITIES, WARNING, Finding
+from scrapy_rep.inspection.lint import lint as findings_in
+from scrapy_rep.preferences.lint import usage_findings
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.syntax import MAX_BYTES, cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from scrapy_rep.commands.lookup import Chain, Lookup
+    from scrapy_rep.commands.task import Task
+    from scrapy_rep.protocol import Origin
+
+    Change = tuple[dict[str, Any], str, str]
+    """As JSON, as a line, and the colour of that."""
+
+# Bytes of a file: far more than count, to tell how many don't.
+_MAX_READ = 16 * MAX_BYTES
+# Characters of a line that are shown below a finding.
+_SHOWN = 100
+
+_COLOURS = {ERROR: RED, WARNING: YELLOW, NOTE: DIM}
+
+
+def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -> None:
+    """Call *use* with each file, and with the robots.txt of each site; complain of those that can't be
+    read."""
+    origins: dict[Origin, None] = {}
+
+    async def job(lookup: Lookup) -> None:
+        for origin in origins:
+            with task.going_on(f"{origin.robots_url}: "):
+                use(await lookup.now(origin))
+
+    for name in names:
+        with task.going_on():
+            if "://" in name:
+                origins[request_for(name)[1]] = None
+            else:
+                use(RobotsFile(Outcome.RULES, read_file(name, _MAX_READ), Facts(file=name)))
+    if origins:
+        task.crawl(job)
+
+
+# -- lint ------------------------------------------------------------------------------------
+
+
+def lint(task: Task) -> None:
+    """Print what was found in each file."""
+    if not task.arguments:
+        raise UsageError("--lint needs a URL, a file, or - for standard input")
+    failing = SEVERITIES[: SEVERITIES.index(task.options.fail_on or NOTE) + 1]
+
+    def show(robots: RobotsFile) -> None:
+        name = str(robots.facts.file)
+        source = STDIN_IN_WORDS if name == STDIN else name
+        found = _findings(robots)
+        for one in found:
+            if one.severity in failing:
+                task.statuses.add(Status.FOUND)
+            if task.options.json:
+                task.output.json({"source": source, **one._asdict(), "severity": one.severity})
+            else:
+                _print(task.output, source, one)
+        if not found and not task.options.json:
+            task.output.line(f"{clean(source)}: nothing found")
+        task.output.flush()
+
+    _read(task, task.arguments, show)
+
+
+def _findings(robots: RobotsFile) -> list[Finding]:
+    if robots.outcome is Outcome.MISSING:
+        return [Finding(None, "no-file", f"no robots.txt ({robots.answer}): no restrictions")]
+    url = robots.facts.robots_url
+    complete = len(robots.body) < (MAX_BYTES + 1 if url else _MAX_READ)
+    return findings_in(robots.body, robots_url=url, complete=complete, also=[usage_findings])
+
+
+def _print(output: Output, source: str, one: Finding) -> None:
+    place = f"{source}:{one.line}:" if one.line else f"{source}:"
+    severity = output.paint(one.severity, _COLOURS[one.severity])
+    output.line(f"{clean(place)} {severity}: {clean(one.message)} [{one.code}]")
+    if text := one.text.strip():
+        more = "…" if len(text) > _SHOWN else ""
+        output.line("    " + output.paint(text[:_SHOWN] + more, DIM))
+
+
+# -- compare ---------------------------------------------------------------------------------
+
+
+def compare(task: Task) -> None:
+    """Compare verdicts on URLs, or without any, the rules of each agent."""
+    names, output = task.options.compare, task.output
+    if [*names, *task.arguments].count(STDIN) > 1:
+        raise UsageError("standard input can be read only once")
+    found: dict[str | None, RobotsFile] = {}
+
+    def keep(robots: RobotsFile) -> None:
+        found[robots.facts.file] = replace(robots, body=cut(robots.body))
+
+    _read(task, names, keep)
+    if task.statuses:
+        return  # one can't be read
+    places = [request_for(one)[1].robots_url if "://" in one else one for one in names]
+    old, new = (found[place] for place in places)
+    agents = task.named
+    if task.options.agents_of_file or not agents:
+        agents = list(dict.fromkeys([*agents, *agents_of([old, new])]))
+    if task.arguments:
+        asked = [(url, chain) for url, _ in task.urls() for chain in agents]
+        changes = _verdicts(old, new, asked, task.rep.obey_global_group)
+        of = f" of {counted(len(asked), 'verdict')} change"
+    else:
+        changes = _rules(old, new, dict.fromkeys(token for chain in agents for token in chain))
+        of = ""
+    changed = 0
+    for changed, (data, line, colour) in enumerate(changes, 1):
+        if task.options.json:
+            output.json(data)
+        else:
+            output.line(output.paint(line, colour))
+    if not task.options.json:
+        output.note(f"{changed:,}{of}" if of else f"{counted(changed, 'line')} changed")
+    if changed:
+        task.statuses.add(Status.FOUND)
+
+
+def _verdicts(
+    old: RobotsFile, new: RobotsFile, asked: Iterable[tuple[str, Chain]], obey_global: bool
+) -> Iterator[Change]:
+    """Yield the URLs and agents whose verdict changes."""
+    for url, chain in asked:
+        path = path_as_given(url)
+        one, other = (
+            robots.explain(url, path, chain, obey_global=obey_global) for robots in (old, new)
+        )
+        if one.verdict != other.verdict:
+            line = (
+                f"{one.verdict} -> {other.verdict.ljust(WIDEST)}  {in_words(chain)}  {url}  "
+                f"{one.why} -> {other.why}"
+            )
+            data = {"url": url, "agent": one.agent, "old": as_json(one), "new": as_json(other)}
+            yield data, line, COLOURS[other.verdict]
+
+
+def _rules(old: RobotsFile, new: RobotsFile, tokens: Iterable[str]) -> Iterator[Change]:
+    """Yield the lines of each agent's groups that are in one of the files only."""
+    for token in tokens:
+        before, after = (dict(_lines(robots, token)) for robots in (old, new))
+        for change, robots, lines, others in (
+            ("removed", old, before, after),
+            ("added", new, after, before),
+        ):
+            place = robots.facts.file or ""
+            sign, colour = ("-", RED) if change == "removed" else ("+", GREEN)
+            for number, text in (line for key, line in lines.items() if key not in others):
+                data = {"source": place, "line": number, "text": text, "group": token}
+                row = f"{sign} {place}:{number}: {text} (group {token})"
+                yield {"change": change, **data}, row, colour
+
+
+def _lines(robots: RobotsFile, token: str) -> Iterator[tuple[object, tuple[int, str]]]:
+    """Yield what each line of an agent's groups means, its number and its text."""
+    for group in robots.outline.groups:
+        for agent in group.agents:
+            if agent.token == token.lower():
+                yield token, (agent.line, f"User-agent: {agent.value}")
+    for line in robots.outline.rules_for(token.lower()):
+        yield (line.rule.allow, line.pattern), (line.rule.line, str(line.rule))

@@ -1,0 +1,292 @@
+"""What crawls have left: `scrapy robots --cache` lists, shows and drops what the storage keeps (REP.md
+section 5); `--held JOBDIR` lists what a crawl holds, and changes nothing there; `--report` prints the
+report of crawls. More is shown by the examples of docs/command-look.md, which are tests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scrapy import Spider
+from scrapy.utils.defer import deferred_from_coro
+
+from scrapy_rep import signals
+from scrapy_rep.storages import Entry
+from tests.helpers.behaviours import silence
+from tests.helpers.crawling import crawl
+from tests.helpers.held import DEFER
+from tests.helpers.process import Crawl
+from tests.helpers.report import answer, line, many_lines, started
+from tests.helpers.robots_command import robots_here
+from tests.helpers.scrapy_process import Done
+from tests.helpers.servers import Sites
+from tests.helpers.storing import A, in_a_file, missing, open_, rules
+
+BODY = b"User-agent: *\nDisallow: /private\n# \xe9 \x1b[31m\n"
+HASH = hashlib.sha256(BODY).hexdigest()
+LONG_AGO, FAR_OFF = 1_700_000_000.0, 4_000_000_000.0
+UNREACHABLE = {"unreachable_since": LONG_AGO, "attempts": 3, "next_attempt_at": FAR_OFF}
+
+FRESH = rules(
+    "https://www.example.com",
+    BODY,
+    LONG_AGO,
+    url="https://example.org/robots.txt",
+    hops=1,
+    fresh_until=FAR_OFF,
+)
+MISSING = replace(missing("http://example.com:8080", LONG_AGO), fresh_until=LONG_AGO + 1)
+DOWN = Entry("https://down.example", LONG_AGO, error="HTTP 503", **UNREACHABLE)  # type: ignore[arg-type]
+DOWN = replace(DOWN, unreachable_since=FAR_OFF - 10)
+STALE = replace(FRESH, origin="https://stale.example", error="HTTP 500", **UNREACHABLE)  # type: ignore[arg-type]
+ALL = [FRESH, MISSING, DOWN, STALE]
+
+
+def asked(folder: Path, *arguments: str, **more: Any) -> Done:
+    more["settings"] = {**in_a_file(folder), **more.get("settings", {})}
+    return robots_here(folder, *arguments, **more)
+
+
+def cache(folder: Path, *arguments: str, **more: Any) -> Done:
+    return asked(folder, "--cache", *arguments, **more)
+
+
+def keep(folder: Path, *entries: Entry) -> None:
+    storage = open_(in_a_file(folder))
+    for entry in entries:
+        storage.save(entry)
+    storage.close()
+
+
+def kept(folder: Path, *hosts: str) -> set[str]:
+    return {one["origin"] for one in cache(folder, "--json", *hosts).json}
+
+
+# -- cache -----------------------------------------------------------------------------------
+
+
+async def test_cache_shows_what_a_crawl_has_learnt(sites: Sites, tmp_path: Path) -> None:
+    some = [sites.add(robots=one) for one in (BODY, 404, silence())]
+    urls, origins = ([site.url(path) for site in some] for path in ("/private", ""))
+    settings = {**in_a_file(tmp_path), "REP_DOWNLOAD_TIMEOUT": 0.3}
+    await crawl(urls, settings)
+
+    entries = {one["origin"]: one for one in cache(tmp_path, "--json").json}
+    assert sorted(entries) == sorted(origins)
+    states = [(entries[one]["state"], entries[one]["outcome"]) for one in origins]
+    assert states == [("fresh", "rules"), ("fresh", "missing"), ("unreachable", "unreachable")]
+    assert entries[origins[0]]["sha256"] == HASH
+    assert entries[origins[2]]["attempts"] == 1
+    assert "Timeout" in entries[origins[2]]["error"]
+
+    assert cache(tmp_path, urls[0]).out.startswith(f"fresh  {origins[0]}\n")
+    assert cache(tmp_path, HASH).out.encode("utf-8", "surrogateescape") == BODY
+
+    # Dropped: asked for again.
+    assert cache(tmp_path, "--drop", urls[0]).out == f"dropped {origins[0]}\n"
+    await crawl(urls[:2], settings)
+    assert [site.count("/robots.txt") for site in some[:2]] == [2, 1]
+
+
+def test_cache_lists_each_entry_on_a_line(tmp_path: Path) -> None:
+    """With the origin whole, the state in the word that JSON has for it, and what is strange."""
+    page = rules("https://page.example", b"<!DOCTYPE html><title>Shop</title>")
+    trouble = replace(MISSING, origin="https://trouble.example", status=500)
+    keep(tmp_path, *ALL, page, trouble, replace(FRESH, origin="http://" + "a" * 200 + ".example"))
+    done = cache(tmp_path)
+    assert (done.status, done.err) == (0, "")
+    long, *lines = done.out.splitlines()
+    fetched = "fetched 2023-11-14T22:13:20Z, fresh until"
+    answers = {two[1]: two[2] for two in (re.split("  +", line) for line in lines)}
+    assert answers["https://page.example"] == "200: an HTML page"
+    assert answers["https://trouble.example"] == '500: "not found", no restrictions'
+    assert [line for line in lines if "page." not in line and "trouble." not in line] == [
+        f"ask           http://example.com:8080  404: no restrictions  {fetched} 2023-11-14T22:13:21Z",
+        "unreachable   https://down.example  none yet  since 2096-10-02T07:06:30Z: HTTP 503",
+        "stale         https://stale.example  200: rules  since 2023-11-14T22:13:20Z: HTTP 500",
+        f"fresh         https://www.example.com  200: rules  {fetched} 2096-10-02T07:06:40Z",
+    ]
+    assert long.startswith(f"fresh         http://{'a' * 200}.example  200: rules")
+    # By Google's newer rules, 12 hours without a file close a site, whatever copy there is.
+    settings = {"REP_UNREACHABLE_RULES": "google-2026"}
+    (stale,) = cache(tmp_path, "--json", "stale.example", settings=settings).json
+    assert stale["state"] == "unreachable"
+
+
+def test_hosts_and_urls_choose_what_is_shown(tmp_path: Path) -> None:
+    keep(tmp_path, *ALL)
+    for hosts, found in (
+        (["www.example.com"], {FRESH}),
+        (["EXAMPLE.com"], {MISSING}),
+        (["*example.com"], {FRESH, MISSING}),
+        (["down.example", "stale.example"], {DOWN, STALE}),
+        (["*"], set(ALL)),
+    ):
+        assert kept(tmp_path, *hosts) == {one.origin for one in found}
+    done = cache(tmp_path, "https://www.example.com:443/any?page", "https://down.example/")
+    assert "  redirects    1, to https://example.org/robots.txt\n" in done.out
+    assert "  failed attempts    3\n" in done.out
+    assert "\x1b" not in done.out, "a site steers the terminal"
+    (shown,) = cache(tmp_path, "--json", "https://www.example.com/").json
+    assert shown["body"] == BODY.decode("utf-8", "replace")
+
+
+def test_drop_removes_the_entries_it_names_alone(tmp_path: Path) -> None:
+    keep(tmp_path, *ALL)
+    assert sorted(cache(tmp_path, "--drop", "*.example").out.splitlines()) == [
+        "dropped https://down.example",
+        "dropped https://stale.example",
+    ]
+    assert cache(tmp_path, "--drop", "https://down.example/").status == 1
+    error = "scrapy: error: --drop takes hosts and URLs, not hashes"
+    assert cache(tmp_path, "--drop", HASH).errors[-1] == error
+    assert kept(tmp_path) == {FRESH.origin, MISSING.origin}
+    cache(tmp_path, "--drop", "*")
+    assert kept(tmp_path) == set()
+
+
+def test_nothing_found_is_status_1_and_says_so(tmp_path: Path) -> None:
+    done = cache(tmp_path)
+    assert (done.status, done.err) == (1, "scrapy robots: the cache is empty\n")
+    keep(tmp_path, FRESH)
+    assert cache(tmp_path, f"{FRESH.origin}/", "https://example.com/").status == 1
+    done = cache(tmp_path, "other.example", "https://example.com/", "0" * 64)
+    assert done.status == 1
+    assert done.errors == [
+        f"scrapy robots: robots.txt with hash {'0' * 64}: not in the cache",
+        "scrapy robots: nothing cached for https://example.com",
+        "scrapy robots: nothing cached for other.example",
+    ]
+
+
+def test_a_full_disk_is_not_blamed_on_the_cache(tmp_path: Path) -> None:
+    keep(tmp_path, *ALL)
+    (tmp_path / "m.jsonl").write_bytes(b"".join(many_lines(3)))
+    for arguments in (("--cache",), ("--cache", HASH), ("--report", "m.jsonl")):
+        with Path("/dev/full").open("w") as full:
+            done = asked(tmp_path, *arguments, stdout=full)
+        assert done.err == "scrapy robots: standard output: No space left on device\n"
+        assert done.status == 2
+
+
+def test_a_cache_that_cannot_be_used_is_status_3(tmp_path: Path) -> None:
+    """A report does without it."""
+    (tmp_path / "robots.sqlite").mkdir()
+    refused = {"url": f"{A}/x", "rule": "Disallow: /x", "line": 2, "group": "*", "sha256": HASH}
+    records = [started(), answer("rules", 1, A, sha256=HASH), line("disallowed", 2, A, **refused)]
+    (tmp_path / "m.jsonl").write_bytes(b"".join(records))
+    for arguments, status, out in ((["--cache"], 3, ""), (["--report", "m.jsonl"], 0, "</html>")):
+        done = asked(tmp_path, *arguments)
+        assert done.err.startswith("scrapy robots: the cache can't be used: ")
+        assert done.status == status
+        assert done.out.endswith(out)
+
+
+# -- held ------------------------------------------------------------------------------------
+
+
+def stamps(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Of each file but SQLite's index of its log, which readers lock."""
+    return {
+        path.name: (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in folder.iterdir()
+        if path.is_file() and not path.name.endswith("-shm")
+    }
+
+
+@pytest.mark.process
+def test_what_a_crawl_holds_while_it_runs_and_after_it_was_killed(
+    sites: Sites, tmp_path: Path
+) -> None:
+    down, slow, job = sites.add(robots=503), sites.add(robots=502), tmp_path / "job"
+    urls = [down.url("/0"), slow.url("/0"), slow.url("/1")]
+    never = {"REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 600}
+    crawl = Crawl(tmp_path / "crawl", urls, {**in_a_file(tmp_path), "JOBDIR": job, **never})
+    crawl.wait_for("deferred", 3)
+    done = robots_here(tmp_path, "--held", str(job), "--json")
+    held = [(one["origin"], one["requests"]) for one in done.json]
+    assert held == [(slow.url(""), 2), (down.url(""), 1)]
+    crawl.kill()
+    before = stamps(job)
+    done = asked(tmp_path, "--held", str(job))
+    assert (done.status, done.err) == (0, "")
+    first, second, total = done.out.splitlines()
+    assert first.startswith(f"2 requests  {slow.url('')}  held for ")
+    assert "  robots.txt unreachable since 20" in first
+    assert "Z (HTTP 502), next attempt not before 20" in first
+    assert second.startswith(f"1 request  {down.url('')}  held for ")
+    assert total == "# 3 requests of 2 origins held"
+    (one, _) = asked(tmp_path, "--held", "job", "--json").json
+    assert list(one) == [
+        *("origin", "requests", "held_seconds", "unreachable_since", "error", "attempts"),
+        "next_attempt_at",
+    ]
+    assert (one["error"], one["attempts"]) == ("HTTP 502", 1)
+    assert one["next_attempt_at"] > one["unreachable_since"]
+    assert stamps(job) == before
+
+
+async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
+    """Why is not known where the project keeps nothing."""
+    site, job = sites.add(robots=503), tmp_path / "job"
+
+    def stop(spider: Spider) -> None:
+        deferred_from_coro(spider.crawler.engine.close_spider_async(reason="stopped"))
+
+    settings = {**DEFER, "JOBDIR": str(job), "REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 600}
+    await crawl(site.url("/x"), settings, signal_handlers={signals.request_deferred: stop})
+    before, names = stamps(job), {path.name for path in job.iterdir()}
+    line, _ = robots_here(tmp_path, "--held", "job").out.splitlines()
+    assert line.endswith("  reason unknown: REP_CACHE_STORAGE has no entry for it")
+    # No file that the next run would take for the trace of a kill.
+    assert {path.name for path in job.iterdir()} == names
+    assert stamps(job) == before
+    (tmp_path / "robots.sqlite").mkdir()
+    done = asked(tmp_path, "--held", "job")
+    assert (done.status, done.out) == (3, "")
+    assert done.err.startswith("scrapy robots: the cache can't be used: ")
+
+
+def test_a_folder_with_nothing_held_or_what_is_none(tmp_path: Path) -> None:
+    for name, content in {"broken": b"x" * 5000, "other": b""}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rep-held.sqlite").write_bytes(content)
+    (tmp_path / "empty").mkdir()
+    for path, status, out, error in (
+        ("empty", 0, "# 0 requests of 0 origins held\n", ""),
+        ("none", 2, "", "scrapy robots: 'none' is not a directory\n"),
+        ("broken", 3, "", "sqlite can't be read: DatabaseError: file is not a database\n"),
+        ("other", 3, "", "sqlite can't be read: OperationalError: no such table: held\n"),
+    ):
+        done = robots_here(tmp_path, "--held", path)
+        assert (done.status, done.out) == (status, out)
+        assert done.err.endswith(error)
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+# -- report ----------------------------------------------------------------------------------
+
+
+def test_two_crawls_side_by_side_with_what_the_storage_has(tmp_path: Path) -> None:
+    """Files that only the storage has: lines around the rule, and what changed between the crawls."""
+    bodies = [b"User-agent: *\nDisallow: /old\n", b"User-agent: *\nDisallow: /new\n# Not for you\n"]
+    old, new = (rules(A, body) for body in bodies)
+    keep(tmp_path, old, new)
+    refused = {"url": f"{A}/new", "rule": "Disallow: /new", "line": 2, "group": "*"}
+    first = [started("monday"), answer("rules", 1, A, sha256=old.sha256), b"\xff\n[]\n"]
+    second = [started("tuesday"), answer("rules", 90, A, sha256=new.sha256)]
+    second += [line("disallowed", 91, A, **refused, sha256=new.sha256)]
+    (tmp_path / "1.jsonl").write_bytes(b"".join(first))
+    others = [json.dumps({**json.loads(one), "crawl": "b" * 12}) + "\n" for one in second]
+    (tmp_path / "2.jsonl").write_text("".join(others))
+    done = asked(tmp_path, "--report", "1.jsonl", "2.jsonl")
+    assert done.status == 0
+    assert done.out.startswith("<!DOCTYPE html>")
+    for text in ("monday", "tuesday", "Disallow: /old", "# Not for you"):
+        assert text in done.out
+    assert "could not be read: 2." in done.err

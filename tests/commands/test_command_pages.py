@@ -1,0 +1,164 @@
+"""`scrapy robots --page` and `--usage`: what a page says about itself, and how it may be used. More is
+shown by the examples of docs/command-look.md and docs/usage.md, which are tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scrapy_rep.commands import pages
+from tests.helpers.behaviours import answer, redirect
+from tests.helpers.pagesite import page
+from tests.helpers.robots_command import robots_crawls, robots_here
+from tests.helpers.servers import Site, Sites
+
+HTML = '<title>Tea</title>\n<meta name="ShopBot" content="noindex, max-snippet:20">\n'
+ROBOTS = """\
+License: https://example.com/license.xml
+User-agent: *
+Disallow: /private
+Content-Signal: search=yes, ai-train=no
+Content-Usage: search=y
+User-agent: OtherBot
+Disallow: /tea
+"""
+TDMREP = '[{"location": "/", "tdm-reservation": 1, "tdm-policy": "https://a.example/p"}]'
+
+
+@pytest.fixture
+def site(sites: Sites) -> Site:
+    return sites.add(
+        robots=ROBOTS,
+        pages={
+            "/tea": page(HTML, "otherbot: none", "noarchive, unavailable_after: 2001-02-03"),
+            "/moved": redirect("/tea"),
+            "/away": redirect("/private"),
+            "/round": redirect("/round"),
+            "/plain": page("<p>", "all"),
+            "/gone": 410,
+            "/noai": answer('<meta name="robots" content="noai">', type="text/html"),
+            "/noai-moved": redirect("/noai"),
+            "/.well-known/tdmrep.json": TDMREP,
+        },
+    )
+
+
+async def test_a_page_is_fetched_and_read(tmp_path: Path, site: Site) -> None:
+    done = await robots_crawls(tmp_path, "--page", site.url("/moved"))
+    date = "2001-02-03T00:00:00"
+    assert done.out == (
+        f"{site.url('/moved')}\n"
+        "  agent                  ShopBot\n"
+        "  answer                 HTTP 200\n"
+        f"  redirects to           {site.url('/tea')}\n"
+        "  X-Robots-Tag 2         noarchive\n"
+        f"  X-Robots-Tag 2         unavailable_after: {date}+00:00\n"
+        "  meta shopbot (line 2)  noindex\n"
+        "  meta shopbot (line 2)  max-snippet: 20\n"
+        "  overall                noindex, noarchive, max_snippet: 20, "
+        f"unavailable_after: {date}Z, expired\n"
+    )
+    assert (done.status, done.err) == (1, "")
+    assert site.pages_asked == ["/moved", "/tea"]
+
+
+async def test_each_agent_is_told_what_is_for_it(tmp_path: Path, site: Site) -> None:
+    agents = ["--agent", "ShopBot", "--agent", "OtherBot", "--agent", "FooBot,BarBot"]
+    done = await robots_crawls(tmp_path, "--page", "--json", site.url("/tea"), *agents)
+    shop, other, foo = done.json
+    assert [one["agent"] for one in (shop, other, foo)] == ["ShopBot", "OtherBot", "FooBot,BarBot"]
+    assert (shop["noindex"], other["noindex"], foo["noindex"]) == (True, False, False)
+    tag, meta = {"source": "X-Robots-Tag 2", "line": None}, {"source": "meta shopbot", "line": 2}
+    assert shop["rules"] == [
+        {"rule": "noarchive", "value": None, **tag},
+        {"rule": "unavailable_after", "value": "2001-02-03T00:00:00Z", **tag},
+        {"rule": "noindex", "value": None, **meta},
+        {"rule": "max-snippet", "value": 20, **meta},
+    ]
+    assert (shop["status"], foo["status"], other["status"]) == (200, 200, None)
+    assert foo["expired"] is True
+    assert "line 7: Disallow: /tea" in other["error"]
+    assert site.pages_asked == ["/tea"]
+    assert done.status == 1
+
+
+async def test_pages_that_can_not_be_had(tmp_path: Path, site: Site, sites: Sites) -> None:
+    busy = sites.add(robots=503)
+    paths = ["/private/x", "/away", "/round", "/gone", "/plain"]
+    done = await robots_crawls(tmp_path, "--page", "--json", *map(site.url, paths), busy.url("/"))
+    assert [one["status"] for one in done.json] == [None, None, None, 410, 200, None]
+    words = ["Disallow: /private", "Disallow: /private", "redirects", "None", "None", "503"]
+    assert all(word in str(one["error"]) for word, one in zip(words, done.json, strict=True))
+    assert done.status == 3
+    assert not site.hits("/private/x")
+    assert not busy.hits("/")
+    assert (await robots_crawls(tmp_path, "--page", site.url("/plain"))).status == 0
+
+
+def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
+    headers = ["--header", "X-Robots-Tag: nofollow", "--header", "x-robots-tag: otherbot: noai"]
+    asked = ("--page", "--file", "-", "--agent", "ShopBot", "--agent", "*")
+    done = robots_here(tmp_path, *asked, *headers, stdin=HTML)
+    overall = [line for line in done.out.splitlines() if line.startswith("  overall")]
+    assert [line.split(maxsplit=1)[1] for line in overall] == [
+        "noindex, nofollow, max_snippet: 20",
+        "nofollow",
+    ]
+    assert (done.status, done.err) == (1, "")
+    done = robots_here(tmp_path, "--page", "--file", "-", stdin="<p>")
+    assert "no restrictions" in done.out
+    assert done.status == 0
+    expired = ("--header", "X-Robots-Tag: unavailable_after: 2001-02-03")
+    assert robots_here(tmp_path, "--page", "--file", "-", *expired, stdin="<p>").status == 1
+
+
+# -- usage -----------------------------------------------------------------------------------
+
+
+async def test_each_purpose_is_told_with_its_reason(tmp_path: Path, site: Site) -> None:
+    done = await robots_crawls(tmp_path, "--usage", site.url("/noai-moved"))
+    signal = "robots.txt, line 4: Content-Signal: search=yes, ai-train=no"
+    *told, sha256 = done.out.splitlines()
+    assert told == [
+        site.url("/noai-moved"),
+        "  agent            ShopBot",
+        "  answer           HTTP 200",
+        f"  redirects to     {site.url('/noai')}",
+        f"  train-ai         no: {signal}",
+        "  train-ai-images  no: meta robots, line 1: noai",
+        "  ai-input         not said",
+        "  search           yes: robots.txt, line 5: Content-Usage: search=y",
+        "  tdm              not said",
+        "  license          https://example.com/license.xml",
+    ]
+    assert sha256.startswith("  robots.txt       SHA-256 ")
+    assert (done.status, done.err) == (1, "")
+    assert site.count("/.well-known/tdmrep.json") == 0
+
+
+async def test_json_is_that_of_the_record(tmp_path: Path, site: Site) -> None:
+    agents = ["--agent", "ShopBot", "--agent", "OtherBot"]
+    asked = ("--usage", "--json", site.url("/noai"), site.url("/private"), *agents)
+    done = await robots_crawls(tmp_path, *asked, settings={"REP_TDMREP": True})
+    shop, other, private, _ = done.json
+    assert {name: shop[name] for name in ("train-ai", "search", "tdm", "tdm_policy")} == {
+        "train-ai": "n",
+        "search": "y",
+        "tdm": "n",
+        "tdm_policy": "https://a.example/p",
+    }
+    assert (shop["status"], shop["error"], shop["agent"]) == (200, None, "ShopBot")
+    # Its group says nothing.
+    assert [one["source"] for one in other["statements"]] == ["meta robots", "tdmrep.json"]
+    assert (private["status"], private["train-ai"]) == (None, "n")
+    assert "line 3: Disallow: /private" in private["error"]
+    assert done.status == 1
+    assert site.count("/.well-known/tdmrep.json") == site.count("/noai") == 1
+
+
+def test_the_extra_is_named_where_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "find_spec", lambda name: None)
+    done = robots_here(tmp_path, "--usage", "http://a.example/")
+    assert (done.status, done.out) == (2, "")
+    assert done.errors == ["scrapy robots: --usage needs http-sf: pip install 'scrapy-rep[usage]'"]
