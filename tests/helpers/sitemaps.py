@@ -104,6 +104,10 @@ def read(
         return reader, [entry for entries in reader.read(some) for entry in entries]
 
 
+def locs(entries: list[dict[str, Any]]) -> list[str]:
+    return [entry["loc"] for entry in entries]
+
+
 BEFORE = "".join(f"<url><loc>http://a.test/{n}</loc></url>\n" for n in range(20))
 
 
