@@ -15,12 +15,12 @@ import pytest
 from scrapy_rep.storages import SqliteStorage, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED
 from tests.helpers.files import aside
-from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.redisserver import needs_server
 from tests.helpers.storing import A, B, rules
 
-HUGE = 40_000_000
-BOUND = 3_000_000
-"""Bytes of memory. One huge value takes more than ten times that."""
+HUGE = 12_000_000
+BOUND = 1_500_000
+"""Bytes of memory. One huge value takes eight times that."""
 C = "http://c.example:80"
 
 
@@ -47,10 +47,10 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any
         return
     from scrapy_rep.storages.redis import RedisStorage
 
-    with RedisServer(tmp_path) as server:
-        storage = RedisStorage(server.url, "huge", 3600)
-        yield storage, write_to_server
-        storage.close()
+    server = request.getfixturevalue("redis_server")
+    storage = RedisStorage(server.url, "huge", 3600)
+    yield storage, write_to_server
+    storage.close()
 
 
 def test_huge_headers_and_bodies(shared: tuple[Any, Any]) -> None:
