@@ -81,13 +81,9 @@ def when_all_are_held(then: Callable[[], object]) -> Record:
     return when_held(COUNT, lambda: later(0.1, then))
 
 
-def assert_told_once(result: CrawlResult, fault: Fault) -> None:
+def assert_over(result: CrawlResult, fault: Fault) -> None:
     [said] = warnings(result, without="Could not finish writing")
     assert fault.words in said
-
-
-def assert_over(result: CrawlResult, fault: Fault) -> None:
-    assert_told_once(result, fault)
     assert len(lines(result, "can be used again")) == 1
 
 
@@ -99,53 +95,38 @@ async def the_rest(site: Site, tmp_path: Path, before: CrawlResult) -> None:
     assert warnings(last) == []
 
 
-# Requests that are held
-
-
-async def hold_while(
-    sites: Sites, folder: Path, begin: Callable[[], object], end: Callable[[], object], **more: Any
-) -> CrawlResult:
-    """A crawl whose disk fails until all are held, and works before any is released."""
+@pytest.mark.process
+async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_path: Path) -> None:
+    """From the start until all are held and listed. What it could not take is in the files before any of
+    it is requested."""
     gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-
-    def let_go() -> None:
-        assert ask(folder / HELD, "SELECT count(*) FROM held") == COUNT
-        gate.open()
+    site, disk = sites.add(robots=gate), Disk(tmp_path / "disk", "3m")
+    record = when_all_are_held(lambda: as_soon_as(lambda: len(warnings(log)) == 2, over))
+    record.handlers[signals.engine_started] = disk.fill
 
     def over() -> None:
-        end()
-        as_soon_as(lambda: lines(log, "can be used again"), let_go)
+        disk.filler.unlink()
+        as_soon_as(lambda: len(lines(log, "can be used again")) == 2, let_go)
 
-    record = Record(
-        on_deferred=lambda spider, held: (
-            begin() if held == 5 else held == COUNT and later(0.2, over)
-        )
-    )
+    def let_go() -> None:
+        assert ask(disk.folder / HELD, "SELECT count(*) FROM held") == COUNT
+        gate.open()
+
     wanted = [Request(url, meta={"filler": "x" * 3000}) for url in urls(site, COUNT)]
-    with captured_log() as log:
-        result = await run(wanted, folder, record, **more)
-    assert set(result.responses) == set(urls(site, COUNT))
-    return result
-
-
-@pytest.mark.loop
-async def test_holding_while_it_is_full(sites: Sites, tmp_path: Path, possible: Any) -> None:
-    fault = possible(Full(tmp_path / HELD))
-    result = await hold_while(sites, tmp_path, fault.begin, fault.end)
-    assert_over(result, fault)
-
-
-@pytest.mark.process
-async def test_a_file_system_that_is_full(sites: Sites, tmp_path: Path) -> None:
-    disk = Disk(tmp_path / "disk", "600k")
     try:
-        # Scrapy's own queues would be in the way.
-        more = {"SCHEDULER": OnlyInMemory}
-        result = await hold_while(sites, disk.folder, disk.fill, disk.filler.unlink, **more)
-        assert len(warnings(result)) == 1
+        with captured_log() as log:
+            # Scrapy's own queues would be in the way.
+            more = {"REP_SITEMAPS": True, "SCHEDULER": OnlyInMemory}
+            start = listed.site.url("/start")
+            result = await run([start, *wanted], disk.folder, record, **more)
     finally:
         disk.close()
+    assert {start, *urls(site, COUNT)} <= set(result.responses)
+    assert set(listed.asked) == set(listed.wanted)
+    assert len(warnings(result)) == 2
+
+
+# Requests that are held
 
 
 async def test_releasing_what_stays_locked(sites: Sites, tmp_path: Path, possible: Any) -> None:
@@ -195,20 +176,6 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, poss
     assert_over(result, fault)
 
 
-async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
-    """One origin that is none, one number that is text: those after them come all the same."""
-    site = sites.add(robots=503)
-    record = when_all_are_held(lambda: record.close())
-    await run(urls(site, COUNT), tmp_path, record)
-    change(tmp_path / HELD, INSERT, "http://[", -2, 0.0, b"{}")
-    change(tmp_path / HELD, INSERT, "http://a.example", -1, "long ago", b"{}")
-    site.set("/robots.txt", RULES)
-    result = await run([], tmp_path)
-    assert set(result.responses) == set(urls(site, COUNT))
-    [line] = warnings(result)
-    assert "2 held requests could not be read" in line
-
-
 async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, possible: Any) -> None:
     """Scrapy's own queue keeps what would end with the process."""
     fault, site = possible(Full(tmp_path / HELD)), sites.add(robots=503)
@@ -217,7 +184,8 @@ async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, poss
     first = await run(urls(site, COUNT), tmp_path, record)
     assert first.failures == first.responses == {}
     assert first.stat("rep/handed_back") > COUNT // 2
-    assert_told_once(first, fault)
+    [said] = warnings(first, without="Could not finish writing")
+    assert fault.words in said
     fault.end()
     await the_rest(site, tmp_path, first)
 
@@ -226,10 +194,11 @@ async def test_recovered_and_ended_in_slices(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """However many origins are recovered, or given up at the end: others have the event loop in
-    between."""
+    between. One that is no origin is told, and those after it come all the same."""
     count, turns = 30, []
     db = sqlite3.connect(tmp_path / HELD, isolation_level=None)
     db.executescript(SCHEMA)
+    db.execute(INSERT, ("http://[", 0, 0.0, b"{}"))
     for number in range(1, count + 1):
         origin = f"http://127.0.0.1:{number}"
         db.execute(INSERT, (origin, number, 0.0, pickle.dumps(Request(origin).to_dict())))
@@ -245,6 +214,7 @@ async def test_recovered_and_ended_in_slices(
     # None is refused before all are recovered.
     record.on_resolved = lambda: len(record.resolved) == 1 and record.close()
     result = await run([], tmp_path, record, REP_DEFER_DEAD_HOST_TRIES=1000)
+    assert len(lines(result, "1 held request could not be read", level="WARNING")) == 1
     assert result.stats["rep/held"] == count
     assert len(turns) >= 2 * count
 
@@ -272,21 +242,6 @@ async def seed(
 ) -> CrawlResult:
     more = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS": 4, **more}
     return await run([listed.site.url("/start")], tmp_path, moment, **more)
-
-
-async def test_listing_while_it_is_full(listed: ListedSite, tmp_path: Path, possible: Any) -> None:
-    fault = possible(Full(tmp_path / LISTED))
-
-    def begin() -> None:
-        fault.begin()
-        as_soon_as(lambda: warnings(log), fault.end)
-
-    with captured_log() as log:
-        result = await seed(listed, tmp_path, Moment("/index.xml", 1, begin))
-    assert set(listed.asked) == set(listed.wanted)
-    assert_over(result, fault)
-    assert warnings(await seed(listed, tmp_path)) == []
-    assert listed.asked.total() == len(listed.wanted)
 
 
 async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path, possible: Any) -> None:
