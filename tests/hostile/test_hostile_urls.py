@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
@@ -21,10 +20,7 @@ from scrapy_rep.pages import rules
 from scrapy_rep.pages.rules import _marked_links, _Resolver
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
-from tests.helpers.behaviours import RULES, answer
-from tests.helpers.process import Crawl
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Sites
 from tests.helpers.timing import in_a_slice
 
 LABELS = ".".join(["é"] * 80)
@@ -189,30 +185,3 @@ def test_the_short_way_leads_to_the_same_url(reference: str, base: str) -> None:
     if not found and wanted:  # a host that isn't valid
         with pytest.raises(ValueError, match="host"):
             encoded(resolved)
-
-
-@pytest.mark.process
-def test_a_crawl_of_such_pages(sites: Sites, tmp_path: Path) -> None:
-    """A watch names the frame that holds the event loop."""
-    site = sites.add(robots=RULES)
-    for number, body in enumerate(hostile_pages().values()):
-        html = body + "<a rel=nofollow href=/next>"
-        site.set(f"/{number}", answer(html, 200, [("Content-Type", "text/html; charset=utf-8")]))
-    crawl = Crawl(
-        tmp_path,
-        [site.url(f"/{number}") for number in range(len(hostile_pages()))],
-        {
-            "EXTENSIONS": {
-                "tests.helpers.pages_spider.Recorder": 0,
-                "tests.hostile.loopwatch.LoopWatch": 0,
-            },
-            "REP_NOFOLLOW": "count",
-        },
-        links="yes",
-    )
-    crawl.join(60)
-    assert crawl.reason == "finished"
-    assert len(crawl.urls("page")) == 2 * len(hostile_pages())
-    assert [f"{one.url} {one.detail}" for one in crawl.of("stall")] == []
-    [memory] = crawl.of("memory")
-    assert int(memory.detail) < 100
