@@ -14,11 +14,6 @@ from threading import Lock
 from typing import Any
 
 import pytest
-from scrapy.core.scheduler import Scheduler
-
-from scrapy_rep.storages import SqliteStorage
-from tests.helpers.crawling import CrawlResult
-from tests.helpers.storing import rules
 
 
 def aside(path: Path) -> list[Path]:
@@ -46,36 +41,6 @@ def script(path: Path, *statements: str) -> None:
     db = sqlite3.connect(path)
     db.executescript(";".join(statements))
     db.close()
-
-
-def damaged(path: Path, start: int = 4096) -> None:
-    """One of ours with garbage from its second page on."""
-    storage = SqliteStorage(path)
-    for number in range(300):
-        storage.save(rules(f"http://{number}:80", b"%d" % number * 100))
-    storage.close()
-    data = path.read_bytes()
-    assert len(data) > start + 4096
-    path.write_bytes(data[:start] + b"\xaa" * (len(data) - start))
-
-
-BROKEN = {
-    "text": lambda path: path.write_text("User-agent: *\n" * 100),
-    "short": lambda path: path.write_bytes(b"short"),
-    "header alone": lambda path: path.write_bytes(b"SQLite format 3\0"),
-    "header and garbage": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\xaa" * 8176),
-    "another program's": lambda path: script(
-        path,
-        "CREATE TABLE entries (origin TEXT, theirs TEXT)",
-        "INSERT INTO entries VALUES ('x', 'precious')",
-    ),
-    # Of a program that marks its files, still empty but for that.
-    "another program's, marked": lambda path: script(
-        path, "PRAGMA application_id = 42", "CREATE TABLE theirs (x)"
-    ),
-    "damaged within": damaged,
-    "header damaged": lambda path: damaged(path, 0),
-}
 
 
 # What can happen to a file of ours that holds something. Each leaves a file at the path, or a folder.
@@ -166,13 +131,6 @@ class Disk:
 
     def close(self) -> None:
         subprocess.run(["umount", "-l", str(self.folder)], check=False, capture_output=True)
-
-
-class OnlyInMemory(Scheduler):
-    """Scrapy's own scheduler, without disk queues."""
-
-    def _dq(self) -> None:
-        return None
 
 
 class Shared(sqlite3.Connection):
@@ -295,9 +253,3 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("spool", "feeder", "loader"):
         monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.storages.journal._CALM_SECONDS", 0.3)
-
-
-def assert_no_tracebacks(result: CrawlResult) -> None:
-    for one in result.records:
-        assert "Traceback" not in one.getMessage()
-        assert not one.exc_info or one.levelname == "DEBUG", one.getMessage()

@@ -28,10 +28,10 @@ import pytest
 import scrapy
 
 import scrapy_rep
-from tests.helpers.behaviours import RULES, after, answer, reset, silence
+from tests.helpers.behaviours import after, answer
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.scrapy_process import PATIENCE, ScrapyProcess
-from tests.helpers.servers import Site, Sites
+from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import index, urlset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,49 +239,6 @@ class Fleet:
     def close(self) -> None:
         for crawl in self.crawls:
             crawl.close()
-
-
-def decided(crawl: Crawl, *sites: Site) -> dict[str, list[str]]:
-    """What became of the pages of these sites."""
-    places = tuple(site.url() for site in sites)
-    return {
-        kind: sorted(url for url in crawl.urls(kind) if url.startswith(places))
-        for kind in ("page", "failed")
-    }
-
-
-class Town:
-    """Sites whose robots.txt are down, each in another way, until they are up."""
-
-    DOWN = (503, silence(), 503, reset())
-
-    def __init__(self, sites: Sites, *, page_seconds: float = 0.02) -> None:
-        self.sites: list[Site] = [sites.add() for _ in self.DOWN]
-        self.page_seconds = page_seconds
-        self.down()
-
-    def down(self) -> None:
-        for site, behaviour in zip(self.sites, self.DOWN, strict=True):
-            site.set("/robots.txt", behaviour)
-
-    def up(self) -> None:
-        for site in self.sites:
-            site.set("/robots.txt", RULES)
-
-    def pages(self, count: int, name: str = "page") -> list[str]:
-        """The URLs of pages, an equal share at each site, by turns. The pages are made anew."""
-        urls = []
-        for number in range(count):
-            site = self.sites[number % len(self.sites)]
-            path = f"/{name}-{number}"
-            site.set(path, after(self.page_seconds, f"this is {path}"))
-            urls.append(site.url(path))
-        return urls
-
-    @property
-    def asked(self) -> Counter[str]:
-        """How often each page was asked for."""
-        return Counter(site.url(target) for site in self.sites for target in site.pages_asked)
 
 
 class Listed:
