@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_rep.storages import SqliteStorage
-from tests.helpers.storing import World
+from tests.storages.world import World
 
 
 @pytest.fixture

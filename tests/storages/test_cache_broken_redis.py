@@ -17,7 +17,7 @@ import pytest
 from tests.helpers.log import lines, warnings
 from tests.helpers.redisserver import PATIENCE, PATIENT, RedisServer, ask, needs_server
 from tests.helpers.servers import Sites
-from tests.helpers.storing import (
+from tests.storages.visits import (
     EARNED,
     assert_quiet,
     make_impatient,

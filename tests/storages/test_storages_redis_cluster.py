@@ -11,17 +11,8 @@ import pytest
 
 from tests.helpers.redisserver import PATIENCE, RedisServer, ask, needs_server
 from tests.helpers.servers import Sites
-from tests.helpers.storing import (
-    A,
-    B,
-    make_impatient,
-    missing,
-    rules,
-    some,
-    users_class,
-    visit,
-    warning,
-)
+from tests.helpers.storing import A, B, missing, rules, users_class
+from tests.storages.visits import make_impatient, some, visit, warning
 
 pytest.importorskip("redis", minversion="8", reason="needs redis 8, from PyPI")
 
