@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.helpers.docs import ROOT, section
+from tests.docs.examples import section
+from tests.helpers.docs import ROOT
 
 TEXT = ROOT.joinpath("CONTRIBUTING.md").read_text("utf-8")
 

@@ -4,7 +4,7 @@ record of what a crawl does with held requests."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from scrapy import Request, Spider
@@ -185,27 +185,6 @@ def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:
         "robotstxt/forbidden",
     ):
         assert stat not in result.stats, stat
-
-
-class KeepingSpider(ListSpider):
-    """Sends its requests as they are, and has an errback of its own."""
-
-    async def start(self) -> AsyncIterator[Any]:
-        for request in self.requests:
-            yield request.replace(callback=self.parse_one, errback=self.failed_one)
-
-    def parse_one(self, response: Response, **kwargs: Any) -> Any:
-        self.responses.append(response)
-        yield from self.more(response)
-
-    def more(self, response: Response) -> list[Any]:
-        return []
-
-    def ask(self, url: str, meta: dict[str, Any]) -> Request:
-        return Request(url, callback=self.parse_one, errback=self.failed_one, meta=meta)
-
-    def failed_one(self, failure: Any) -> None:
-        self.errors.append((failure.request, failure.value))
 
 
 class InlineSpider(ListSpider):

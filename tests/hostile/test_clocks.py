@@ -11,9 +11,9 @@ import pytest
 from scrapy_rep.protocol.freshness import unreachable_seconds
 from tests.helpers.crawling import DAY, DOWN, OK, SLOW, Clock, Step, StepSpider, crawl
 from tests.helpers.redisserver import RedisServer
-from tests.helpers.report import data_of, ended, line, started
 from tests.helpers.servers import Sites
 from tests.helpers.storing import A, in_a_file
+from tests.reporting.report.records import data_of, ended, line, started
 
 LIMIT = 30.0 * DAY
 

@@ -20,12 +20,13 @@ from scrapy_rep.holding.disk import SCHEMA
 from scrapy_rep.seeding.spool import FILE_NAME as LISTED
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
-from tests.helpers.files import Corrupted, Disk, Fault, Full, Locked, aside, ask, change, impatient
+from tests.helpers.files import aside, ask, change, impatient
 from tests.helpers.held import DEFER, Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
-from tests.helpers.process import Listed as ListedSite
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
+from tests.seeding.listed import Listed as ListedSite
+from tests.storages.faults import Corrupted, Disk, Fault, Full, Locked
 
 pytestmark = pytest.mark.slow
 

@@ -31,9 +31,9 @@ from tests.helpers.log import (
     warnings,
 )
 from tests.helpers.recorded import context_of
-from tests.helpers.report import many
 from tests.helpers.robots_command import robots_here
 from tests.helpers.servers import Sites
+from tests.reporting.report.records import many
 
 
 def assert_clean_log(result: CrawlResult) -> None:

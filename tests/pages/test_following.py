@@ -15,10 +15,10 @@ import scrapy_rep
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines, summary
-from tests.helpers.pagesite import NOFOLLOW, AsyncLinkSpider, LinkSpider, page
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import lists, urlset
+from tests.pages.pagesite import NOFOLLOW, AsyncLinkSpider, LinkSpider, page
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 
