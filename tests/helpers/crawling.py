@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from logging.handlers import BufferingHandler
 from typing import Any
 
 import pytest
@@ -208,19 +210,14 @@ def keep_imports() -> None:
 @contextmanager
 def captured_log() -> Iterator[list[logging.LogRecord]]:
     """Everything that is logged meanwhile, the tests' own servers apart."""
-    records: list[logging.LogRecord] = []
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.threadName not in _SERVERS:
-                records.append(record)
-
-    root, handler = logging.getLogger(), Handler()
+    handler = BufferingHandler(sys.maxsize)
+    handler.addFilter(lambda record: record.threadName not in _SERVERS)
+    root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
     try:
-        yield records
+        yield handler.buffer
     finally:
         root.setLevel(level)
         root.removeHandler(handler)

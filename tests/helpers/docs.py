@@ -1,4 +1,4 @@
-"""What README.md and the manual in docs/ say, and the sites of example_project/ at the manual's addresses."""
+"""Pages of the manual."""
 
 from __future__ import annotations
 

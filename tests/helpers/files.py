@@ -1,5 +1,4 @@
-"""SQLite files that are not as they should be, and what can happen to one under JOBDIR while a crawl is
-running."""
+"""What is in SQLite files, and beside them."""
 
 from __future__ import annotations
 
@@ -35,9 +34,6 @@ def script(path: Path, *statements: str) -> None:
     db = sqlite3.connect(path)
     db.executescript(";".join(statements))
     db.close()
-
-
-# What can happen to a file of ours that holds something. Each leaves a file at the path, or a folder.
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,7 @@ def _beside(path: Path, suffix: str, mode: str) -> None:
     Path(f"{path}{suffix}").write_bytes(data)
 
 
+# Each leaves a file at the path, or a folder.
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut in two": lambda path: os.truncate(path, path.stat().st_size // 2),
     "empty": lambda path: path.write_bytes(b""),
