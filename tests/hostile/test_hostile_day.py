@@ -30,7 +30,7 @@ from tests.helpers.log import IN_A_LINE
 from tests.helpers.process import Crawl
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import index, listing, urlset
-from tests.hostile.test_hostile_urls import hostile_pages
+from tests.hostile.links import hostile_pages
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

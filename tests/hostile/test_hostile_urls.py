@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from urllib.parse import urljoin
 
 import pytest
@@ -22,10 +21,6 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
 from tests.helpers.rows import every_row
 from tests.helpers.timing import in_a_slice
-
-LABELS = ".".join(["é"] * 80)
-"""Each takes 30 microseconds."""
-LONG = "é" * 250
 
 # -- one URL -----------------------------------------------------------------------------------
 
@@ -105,30 +100,6 @@ def test_the_dearest_host_takes_no_slice(take: Callable[[str], object], host: st
 
 
 # -- the links of a page -----------------------------------------------------------------------
-
-
-def links(before: str, href: str, count: int = 4_000) -> str:
-    kinds = ("<a rel=nofollow href='{}'>", "<a href='{}'>")
-    return before + "".join(kinds[at % 2].format(href.format(at)) for at in range(count))
-
-
-@cache
-def hostile_pages() -> dict[str, str]:
-    """Made when they are needed: it takes a moment."""
-    return {
-        "a base of 250": links(f"<base href='http://{LONG}/'>", "p{}", 20_000),
-        "a base of 80 labels": links(f"<base href='//{LABELS}/'>", "p{}"),
-        "hosts of 80 labels": links("", f"http://{LABELS}.{{}}/"),
-        "hosts of 30 labels": links("", f"http://{LABELS[:60]}{{}}/"),
-        "hosts": links("", "http://bücher{}.example/"),
-        "a base of 1 MB": links("<base href='/" + "a/" * 500_000 + "'>", "p{}", 10_000),
-        "a base of 8 KB": links("<base href='/" + "a/" * 4_000 + "'>", "./p{}", 10_000),
-        "long paths": links("", "/" + "é" * 300 + "{}"),
-        "paths of dots": links("", "/" + "a/../" * 100 + "{}"),
-        "queries": links("", "?é{}"),
-        "plain": links("", "/p/{}", 60_000),
-        "absolute": links("", "http://a.example/p/{}", 40_000),
-    }
 
 
 @pytest.mark.alone
