@@ -21,6 +21,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
 from tests.helpers.rows import every_row
 from tests.helpers.timing import in_a_slice
+from tests.hostile.links import LABELS, LONG, hostile_pages
 
 # -- one URL -----------------------------------------------------------------------------------
 
