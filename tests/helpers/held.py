@@ -171,22 +171,6 @@ def assert_no_errors(result: CrawlResult) -> None:
     assert errors == [], errors
 
 
-def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:
-    """Nobody was told that a request failed, and nothing counts as dropped."""
-    assert result.failures == {}
-    assert record.dropped == []
-    for stat in (
-        "downloader/exception_count",
-        "dupefilter/filtered",
-        "offsite/filtered",
-        "rep/given_up",
-        "rep/unreachable/dropped",
-        "rep/unreachable/allowed",
-        "robotstxt/forbidden",
-    ):
-        assert stat not in result.stats, stat
-
-
 class InlineSpider(ListSpider):
     """Downloads `inline` in the callback of each of its pages, one after another."""
 

@@ -17,8 +17,8 @@ from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from scrapy_rep.protocol.sitemaps import reader as unpack
 from tests.helpers.rows import every_row
-from tests.helpers.sitemaps import BEFORE, GOOD, locs, read
 from tests.helpers.timing import TIMES, assert_linear
+from tests.protocol.sitemaps.reading import BEFORE, GOOD, locs, read
 
 EMPTY = gzip.compress(b"", mtime=0)
 MEBIBYTE = 1 << 20

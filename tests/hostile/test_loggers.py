@@ -18,7 +18,7 @@ import scrapy_rep
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import clean, json_line
 from tests.helpers.crawling import captured_log
-from tests.helpers.log import EVERYTHING, READABLE, assert_clean_text
+from tests.hostile.evil import EVERYTHING, READABLE, assert_clean_text
 
 # -- the one function ------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ import pytest
 
 from scrapy_rep.protocol.sitemaps import Kind
 from scrapy_rep.protocol.sitemaps import reader as unpack
-from tests.helpers.sitemaps import NAMESPACE, read
+from tests.helpers.sitemaps import NAMESPACE
+from tests.protocol.sitemaps.reading import read
 
 LOC = "<loc>http://a.test/p</loc>"
 SURROGATES = "&#55357;&#56832;"

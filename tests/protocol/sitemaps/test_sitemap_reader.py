@@ -10,7 +10,8 @@ import pytest
 
 from scrapy_rep.protocol.sitemaps import Kind
 from scrapy_rep.protocol.sitemaps import reader as unpack
-from tests.helpers.sitemaps import BEFORE, GOOD, NAMESPACE, atom, index, read, rss, urlset
+from tests.helpers.sitemaps import NAMESPACE, atom, index, rss, urlset
+from tests.protocol.sitemaps.reading import BEFORE, GOOD, read
 
 URLS = ["http://a.test/1", "http://a.test/2?x=1&y=2", "http://a.test/käse"]
 
