@@ -24,7 +24,17 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool as sitemaptable
 from tests.helpers import names
 from tests.helpers.behaviours import RULES, answer, as_behaviour, in_turn, redirect
-from tests.helpers.crawling import DAY, DOWN, NO, OK, Clock, CrawlResult, StepSpider, crawl
+from tests.helpers.crawling import (
+    DAY,
+    DOWN,
+    NO,
+    OK,
+    Clock,
+    CrawlResult,
+    StepSpider,
+    crawl,
+    run_settings,
+)
 from tests.helpers.log import lines
 from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, listing, pages, urlset
@@ -98,7 +108,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 
 def fresh(**settings: Any) -> Targets:
-    crawler = get_crawler(settings_dict={**Targeted.settings(), **settings})
+    crawler = get_crawler(settings_dict={**run_settings(), **settings})
     crawler.spider = Spider("shop")
     return Targets(crawler, private_hosts=False)
 
@@ -222,15 +232,6 @@ async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
     assert not await targets.refuses(UNKNOWN, SHOP)
     assert await targets.refuses(INSIDE_TEST, SHOP)
     assert not targets.may_connect("unknown.test", "127.0.0.1")
-
-
-class Targeted(SeededSpider):
-    @staticmethod
-    def settings() -> dict[str, Any]:
-        """As the tests run: with a reactor or without."""
-        from scrapy.utils.reactor import is_reactor_installed
-
-        return {"TWISTED_REACTOR_ENABLED": is_reactor_installed()}
 
 
 PAGE = answer("<p>", type="text/html")
