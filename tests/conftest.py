@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import importlib
 import inspect
@@ -310,14 +311,8 @@ def sites_thread() -> Iterator[LoopThread]:
 
 @pytest.fixture(scope="session")
 def tls_context(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    context: list[Any] = []
-
-    def once() -> Any:
-        if not context:
-            context.append(server_context(tmp_path_factory.mktemp("tls")))
-        return context[0]
-
-    return once
+    """Makes it when it is needed, once."""
+    return functools.cache(lambda: server_context(tmp_path_factory.mktemp("tls")))
 
 
 @pytest.fixture
