@@ -21,6 +21,7 @@ import functools
 import gc
 import importlib
 import inspect
+import itertools
 import multiprocessing.util
 import os
 import re
@@ -48,6 +49,8 @@ NOT_QUICK = {"process", "needs_redis", "alone", "slow"}
 _WHOLLY_NOT_QUICK = re.compile(
     rf"^pytestmark = (?:[^[\n]*|\[[^]]*)\bmark\.(?:{'|'.join(sorted(NOT_QUICK))})\b", re.MULTILINE
 )
+
+_TESTS = itertools.count(1)
 
 # Hypothesis: the same few examples in each run; with `--hypothesis-profile=search` many others.
 _ANY_TIME: dict[str, Any] = {"database": None, "deadline": None}
@@ -204,7 +207,17 @@ def is_alone(item: pytest.Item) -> bool:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Before pytest-timeout's own wrapper: the time that a test waits for its turn is not its."""
     with timing.turn(item.config.rootpath, alone=is_alone(item)):
-        return (yield)
+        result = yield
+    if next(_TESTS) % 25 == 0:
+        keep_what_is_there()
+    return result
+
+
+def keep_what_is_there() -> None:
+    """What is there between two tests stays. Each crawl collects garbage (see `tests.helpers.crawling`), and
+    need not look at all that, again and again: a third of a quick run's time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -250,9 +263,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session", autouse=True)
 def quick_engine() -> Iterator[None]:
     """The engine looks every 50 ms instead of every 5 s whether a crawl is over."""
-    # What is there by now stays: each crawl collects garbage, see tests.helpers.crawling.
-    gc.collect()
-    gc.freeze()
+    keep_what_is_there()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", 0.05)
         # Older Scrapy pauses for 100 ms around each callback.

@@ -10,7 +10,6 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from logging.handlers import BufferingHandler
 from typing import Any
 
@@ -191,7 +190,6 @@ async def crawl(
             await maybe_deferred_to_future(done.addTimeout(CRAWL_TIMEOUT, reactor))
         # Errors that nobody handled are logged when their Deferreds are collected.
         gc.collect()
-        keep_imports()
 
     [(ended, reason)] = closings
     assert isinstance(ended, ListSpider)
@@ -199,12 +197,6 @@ async def crawl(
     result = CrawlResult(ended, crawler.stats.get_stats(), reason)
     result.records = records
     return result
-
-
-@cache
-def keep_imports() -> None:
-    """Spare the collections after later crawls what the first one has imported: 20 ms each."""
-    gc.freeze()
 
 
 @contextmanager
