@@ -139,8 +139,7 @@ def why_not(marks: dict[str, pytest.Mark], config: pytest.Config) -> str | None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files none of whose tests run, as their marks say: half a run's time in other modes, and a quarter
-    of the quick one's."""
+    """Files none of whose tests run, as their marks say: in other modes, half a run's time."""
     if collection_path.suffix not in (".py", ".md"):
         return None
     text, wanted = collection_path.read_text("utf-8"), wanted_marks(config)
@@ -215,7 +214,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def keep_what_is_there() -> None:
     """What is there between two tests stays. Each crawl collects garbage (see `tests.helpers.crawling`), and
-    need not look at all that, again and again: a third of a quick run's time."""
+    need not look at all that again: a quarter of a quick run's time."""
     gc.collect()
     gc.freeze()
 
