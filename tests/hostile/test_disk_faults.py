@@ -23,10 +23,10 @@ from tests.helpers.crawling import CrawlResult, captured_log, crawl
 from tests.helpers.files import aside, ask, change, impatient
 from tests.helpers.held import DEFER, Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
-from tests.helpers.servers import Site, Sites
+from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 from tests.seeding.listed import Listed as ListedSite
-from tests.storages.faults import Corrupted, Disk, Fault, Full, Locked
+from tests.storages.faults import Corrupted, Disk, Fault, Locked
 
 pytestmark = pytest.mark.slow
 
@@ -91,14 +91,6 @@ def assert_over(result: CrawlResult, fault: Fault) -> None:
     assert len(lines(result, "can be used again")) == 1
 
 
-async def the_rest(site: Site, tmp_path: Path, before: CrawlResult) -> None:
-    """What the run before did not fetch, the next one does."""
-    site.set("/robots.txt", RULES)
-    last = await run([], tmp_path)
-    assert {*before.responses, *last.responses} == set(urls(site, COUNT))
-    assert warnings(last) == []
-
-
 @pytest.mark.process
 async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_path: Path) -> None:
     """From the start until all are held and listed. What it could not take is in the files before any of
@@ -133,21 +125,6 @@ async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_
 # Requests that are held
 
 
-async def test_releasing_what_stays_locked(sites: Sites, tmp_path: Path, possible: Any) -> None:
-    fault, gate = possible(Locked(tmp_path / HELD)), Gate(503, RULES)
-    site = sites.add(robots=gate)
-
-    def begin() -> None:
-        fault.begin()
-        gate.open()
-
-    result = await run(urls(site, COUNT), tmp_path, when_all_are_held(begin))
-    assert set(result.responses) == set(urls(site, COUNT))
-    assert result.failures == {}
-    fault.end()
-    await the_rest(site, tmp_path, result)
-
-
 async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, possible: Any) -> None:
     """The running time of earlier runs is known only then: it does not count for what is held
     already."""
@@ -178,20 +155,6 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, poss
     assert set(result.responses) == {*urls(site, COUNT), *urls(other, 5)}
     assert result.failures == {}
     assert_over(result, fault)
-
-
-async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, possible: Any) -> None:
-    """Scrapy's own queue keeps what would end with the process."""
-    fault, site = possible(Full(tmp_path / HELD)), sites.add(robots=503)
-    record = when_all_are_held(lambda: record.close())
-    record.handlers[signals.engine_started] = fault.begin
-    first = await run(urls(site, COUNT), tmp_path, record)
-    assert first.failures == first.responses == {}
-    assert first.stat("rep/handed_back") > COUNT // 2
-    [said] = warnings(first, without="Could not finish writing")
-    assert fault.words in said
-    fault.end()
-    await the_rest(site, tmp_path, first)
 
 
 async def test_recovered_and_ended_in_slices(
