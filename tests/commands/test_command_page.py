@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.behaviours import redirect
+from tests.helpers.pagesite import page
 from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.servers import Site, Sites
-from tests.pages.pagesite import page
 
 HTML = '<title>Tea</title>\n<meta name="ShopBot" content="noindex, max-snippet:20">\n'
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages import Entry, SqliteStorage
 from scrapy_rep.storages.entry import pack_body
+from tests.helpers.report import answer, line, many_lines, started
 from tests.helpers.robots_command import robots_here
-from tests.reporting.report.records import answer, line, many_lines, started
 
 A = "http://a.example"
 

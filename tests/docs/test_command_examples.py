@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.examples import Example, example_copy, example_proxy, examples, section
-from tests.helpers.docs import blocks, page
+from tests.helpers.docs import Example, blocks, example_copy, example_proxy, examples, page, section
 from tests.helpers.process import environment
 from tests.helpers.robots_command import FIELDS, robots
 from tests.helpers.scrapy_process import Done, run_scrapy

@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from tests.docs.examples import section
-from tests.helpers.docs import ROOT
+from tests.helpers.docs import ROOT, section
 
 TEXT = ROOT.joinpath("CONTRIBUTING.md").read_text("utf-8")
 

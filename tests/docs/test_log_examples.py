@@ -16,9 +16,17 @@ from scrapy.crawler import AsyncCrawlerRunner, Crawler
 from scrapy.settings import Settings
 from scrapy.spiderloader import get_spider_loader
 
-from tests.docs.examples import EXAMPLE, PAGES, Example, example_copy, example_proxy, examples
 from tests.helpers.crawling import captured_log
-from tests.helpers.docs import ROOT, blocks
+from tests.helpers.docs import (
+    EXAMPLE,
+    PAGES,
+    ROOT,
+    Example,
+    blocks,
+    example_copy,
+    example_proxy,
+    examples,
+)
 from tests.helpers.process import environment
 from tests.helpers.rows import every_row
 from tests.helpers.scrapy_process import run_scrapy

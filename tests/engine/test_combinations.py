@@ -24,8 +24,8 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES, Behaviour, answer
 from tests.helpers.crawling import CrawlResult, ListSpider, captured_log, crawl, new_runner
 from tests.helpers.names import server_context
+from tests.helpers.report import CHROMIUM
 from tests.helpers.servers import Connection, Hit, LoopThread, Site, Sites
-from tests.reporting.report.browser import CHROMIUM
 
 
 class TunnelTo(dict[str, Behaviour]):
@@ -172,7 +172,7 @@ async def test_connect_proxy_gets_its_password_for_robots_txt(
 @needs("scrapy_poet")
 @pytest.mark.scrapy_api
 async def test_scrapy_poet_pages_and_inline_requests_obey(sites: Sites) -> None:
-    from tests.pages.pagesite import PoetSpider
+    from tests.helpers.pagesite import PoetSpider
 
     site, other = sites.add(robots=RULES), sites.add(robots=RULES)
     addons = {"scrapy_rep.Addon": 300, "scrapy_poet.Addon": 300}

@@ -26,6 +26,7 @@ from tests.helpers.held import (
     NEVER,
     Gate,
     Record,
+    held,
     origin_of,
     silent_until_open,
     urls,
@@ -35,7 +36,6 @@ from tests.helpers.log import lines, summary
 from tests.helpers.recorded import context_of
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
-from tests.holding.holds import held
 
 
 def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.utils.test import get_crawler
 
@@ -16,6 +17,8 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import OTHERS
 from scrapy_rep.settings import RepSettings
+from tests.helpers.crawling import CrawlResult
+from tests.helpers.held import DEFER
 
 
 class Resolved:
@@ -57,6 +60,34 @@ def lines_of(path: Path, *verdicts: str) -> list[dict[str, Any]]:
 def decisions(path: Path) -> list[dict[str, Any]]:
     """The decisions alone."""
     return [one for one in lines_of(path) if one["verdict"] not in OTHERS]
+
+
+STAT = "passed "
+
+
+class Passed:
+    """A downloader middleware before ours, which counts."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.stats = crawler.stats
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Passed:
+        return cls(crawler)
+
+    def process_request(self, request: Request) -> None:
+        assert self.stats is not None
+        self.stats.inc_value(STAT + request.url)
+
+
+def counting(**more: Any) -> dict[str, Any]:
+    """Settings that defer and have the requests counted."""
+    return {**DEFER, "DOWNLOADER_MIDDLEWARES": {Passed: 60}, **more}
+
+
+def passed(result: CrawlResult, word: str) -> list[int]:
+    """The counts of all requests with that word in the URL."""
+    return [count for stat, count in result.stats.items() if stat.startswith(STAT) and word in stat]
 
 
 def context_of(crawler: Crawler | None = None) -> CrawlContext:

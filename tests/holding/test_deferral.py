@@ -19,13 +19,13 @@ from tests.helpers.held import (
     Gate,
     Record,
     assert_clean,
+    assert_nothing_dropped,
     origin_of,
     silent_until_open,
     urls,
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
-from tests.holding.closing import assert_nothing_dropped
 
 
 @pytest.mark.loop

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +21,7 @@ from tests.helpers.held import (
     DEFER,
     NEVER,
     Gate,
+    KeepingSpider,
     Record,
     as_soon_as,
     assert_clean,
@@ -35,27 +35,6 @@ from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
 
 pytestmark = pytest.mark.slow
-
-
-class KeepingSpider(ListSpider):
-    """Sends its requests as they are, and has an errback of its own."""
-
-    async def start(self) -> AsyncIterator[Any]:
-        for request in self.requests:
-            yield request.replace(callback=self.parse_one, errback=self.failed_one)
-
-    def parse_one(self, response: Response, **kwargs: Any) -> Any:
-        self.responses.append(response)
-        yield from self.more(response)
-
-    def more(self, response: Response) -> list[Any]:
-        return []
-
-    def ask(self, url: str, meta: dict[str, Any]) -> Request:
-        return Request(url, callback=self.parse_one, errback=self.failed_one, meta=meta)
-
-    def failed_one(self, failure: Any) -> None:
-        self.errors.append((failure.request, failure.value))
 
 
 def rows(directory: Path) -> int:

@@ -20,7 +20,7 @@ from tests.helpers.behaviours import RULES, after, in_turn, silence
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import Gate, Record, as_soon_as, assert_clean, assert_no_errors, later, urls
 from tests.helpers.servers import Sites
-from tests.holding.closing import SECONDS, SLOW, closing_took
+from tests.helpers.timing import SECONDS, SLOW, closing_took
 
 pytestmark = pytest.mark.slow
 

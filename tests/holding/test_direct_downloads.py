@@ -32,35 +32,8 @@ from tests.helpers.held import (
     urls,
 )
 from tests.helpers.log import lines
+from tests.helpers.recorded import counting, passed
 from tests.helpers.servers import Sites
-
-STAT = "passed "
-
-
-class Passed:
-    """A downloader middleware before ours, which counts."""
-
-    def __init__(self, crawler: Crawler) -> None:
-        self.stats = crawler.stats
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Passed:
-        return cls(crawler)
-
-    def process_request(self, request: Request) -> None:
-        assert self.stats is not None
-        self.stats.inc_value(STAT + request.url)
-
-
-def counting(**more: Any) -> dict[str, Any]:
-    """Settings that defer and have the requests counted."""
-    return {**DEFER, "DOWNLOADER_MIDDLEWARES": {Passed: 60}, **more}
-
-
-def passed(result: CrawlResult, word: str) -> list[int]:
-    """The counts of all requests with that word in the URL."""
-    return [count for stat, count in result.stats.items() if stat.startswith(STAT) and word in stat]
-
 
 PIPELINE = {"scrapy.pipelines.files.FilesPipeline": 1}
 

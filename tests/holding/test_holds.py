@@ -15,7 +15,7 @@ from scrapy import Request
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.hold import Held, HeldOrigin, Hold, dumps, loads
 from scrapy_rep.protocol import Origin
-from tests.holding.holds import INF, SPIDER, A, held, opened, read_all, unserialisable
+from tests.helpers.held import INF, SPIDER, A, held, opened, read_all, unserialisable
 
 
 def origin_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> HeldOrigin:

@@ -19,8 +19,7 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import ask, change
-from tests.helpers.recorded import context_of
-from tests.holding.holds import (
+from tests.helpers.held import (
     SPIDER,
     A,
     B,
@@ -34,6 +33,7 @@ from tests.holding.holds import (
     run,
     unserialisable,
 )
+from tests.helpers.recorded import context_of
 
 
 @pytest.fixture

@@ -17,11 +17,16 @@ from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from scrapy_rep.protocol.sitemaps import reader as unpack
 from tests.helpers.rows import every_row
+from tests.helpers.sitemaps import BEFORE, GOOD, read
 from tests.helpers.timing import TIMES, assert_linear
-from tests.protocol.sitemaps.reading import BEFORE, GOOD, locs, read
 
 EMPTY = gzip.compress(b"", mtime=0)
 MEBIBYTE = 1 << 20
+
+
+def locs(entries: list[dict[str, Any]]) -> list[str]:
+    return [entry["loc"] for entry in entries]
+
 
 # Comments before the first element of a sitemap
 

@@ -15,25 +15,18 @@ import scrapy_rep
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines, summary
+from tests.helpers.pagesite import (
+    NOFOLLOW,
+    AgainSpider,
+    AsyncLinkSpider,
+    LinkSpider,
+    page,
+)
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import lists, urlset
-from tests.pages.pagesite import NOFOLLOW, AsyncLinkSpider, LinkSpider, page
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
-
-
-class AgainSpider(ListSpider):
-    """Asks for the page that it has once more, and then for another."""
-
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        self.responses.append(response)
-        if response.meta.get("again"):
-            return
-        yield response.request.replace(meta={"again": True}, dont_filter=True)  # type: ignore[union-attr]
-        yield Request(response.url + "#again", meta={"again": True}, dont_filter=True)
-        yield response.follow("/other", meta={"again": True})
-
 
 LINKS = (
     '<a href="/plain">1</a> <a rel="nofollow" href="/marked">2</a> <a rel="ugc" href="/ugc">3</a>'

@@ -10,9 +10,9 @@ from scrapy import Request
 
 from tests.helpers.crawling import Clock, CrawlResult, crawl
 from tests.helpers.log import lines, summary
+from tests.helpers.pagesite import NOINDEX, AsyncLinkSpider, LinkSpider, page
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
-from tests.pages.pagesite import NOINDEX, AsyncLinkSpider, LinkSpider, page
 
 pytestmark = pytest.mark.usefixtures("in_time")
 

@@ -11,8 +11,8 @@ from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from scrapy_rep import page_rules
 from scrapy_rep.protocol.page import PageRules
 from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.pagesite import NOINDEX, page
 from tests.helpers.servers import Sites
-from tests.pages.pagesite import NOINDEX, page
 from tests.protocol.pages import told
 
 URL = "http://example.com/"

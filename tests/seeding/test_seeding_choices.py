@@ -22,10 +22,10 @@ from scrapy_rep.seeding.selection import entry_as_json
 from tests.helpers.behaviours import redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines
+from tests.helpers.pagesite import page
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, lists, pages, seeded, urlset
-from tests.pages.pagesite import page
 
 pytestmark = pytest.mark.slow
 

@@ -17,11 +17,10 @@ import pytest
 from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
-from tests.helpers.process import Crawl, needs_reactorless
+from tests.helpers.process import Crawl, Listed, needs_reactorless
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import SeededSpider
-from tests.seeding.listed import Listed
 
 pytestmark = pytest.mark.slow
 

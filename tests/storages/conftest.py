@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_rep.storages import SqliteStorage
-from tests.storages.world import World
+from tests.helpers.storing import World
 
 
 @pytest.fixture

@@ -17,13 +17,20 @@ import pytest
 from scrapy_rep.storages import Entry, SqliteStorage, Storage
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
-from tests.helpers.files import aside, ask, change
+from tests.helpers.files import Disk, aside, ask, change
 from tests.helpers.held import origin_of
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
-from tests.helpers.storing import in_a_file, rules
-from tests.storages.faults import Disk
-from tests.storages.visits import assert_quiet, make_impatient, nothing, some, visit, warning
+from tests.helpers.storing import (
+    assert_quiet,
+    in_a_file,
+    make_impatient,
+    nothing,
+    rules,
+    some,
+    visit,
+    warning,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 
 from tests.helpers.log import lines, warnings
-from tests.helpers.redisserver import PATIENCE, PATIENT, RedisServer, ask, needs_server
+from tests.helpers.redisserver import (
+    Address,
+    RedisServer,
+    ask,
+    catch_up,
+    needs_server,
+    replicated,
+)
 from tests.helpers.servers import Sites
-from tests.storages.visits import (
+from tests.helpers.storing import (
     EARNED,
     assert_quiet,
     make_impatient,
@@ -28,62 +32,6 @@ from tests.storages.visits import (
 )
 
 pytestmark = needs_server
-
-
-@contextmanager
-def replicated(folder: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
-    """A primary, and a replica that has all that the primary has."""
-    quick = {"repl_diskless_sync_delay": "0"}
-    with RedisServer(folder, **quick) as primary, RedisServer(folder, **quick) as replica:
-        ask(replica, "REPLICAOF", "127.0.0.1", primary.port)
-        yield primary, replica
-
-
-def catch_up(primary: RedisServer) -> None:
-    """Wait until the replica has all."""
-    import redis
-
-    with redis.Redis(port=primary.port) as client:
-        client.set("written", "last")  # the server waits for what the client itself has written
-        assert client.wait(1, int(1000 * PATIENCE)) == 1
-
-
-class Address:
-    """An address that leads to `server`, which can change. Connections stay with the old one."""
-
-    def __init__(self, server: RedisServer) -> None:
-        self.server = server
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/?{PATIENT}"
-
-    def __enter__(self) -> Address:  # noqa: PYI034 (as above)
-        Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
-
-    def _accept(self) -> None:
-        with self._listening, suppress(OSError):  # closed
-            while True:
-                client, _ = self._listening.accept()
-                Thread(target=self._relay, args=(client, self.server.port), daemon=True).start()
-
-    def _relay(self, client: socket.socket, port: int) -> None:
-        with client, suppress(OSError), socket.create_connection(("127.0.0.1", port)) as server:
-            back = Thread(target=_copy, args=(server, client), daemon=True)
-            back.start()
-            _copy(client, server)
-            back.join()
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-    for one in (source, target):
-        with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ import pytest
 from tests.helpers.behaviours import RULES
 from tests.helpers.held import urls
 from tests.helpers.pages_spider import PAGE_AS_EVER
+from tests.helpers.process import Fleet
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Sites
-from tests.storages.fleet import Fleet
 
 pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
 

@@ -12,8 +12,7 @@ from scrapy_rep.storages import Entry, UnreadableEntry, client
 from scrapy_rep.storages.client import Claim, StorageClient
 from tests.helpers.crawling import captured_log
 from tests.helpers.log import lines
-from tests.helpers.storing import NOW, A, B, missing, rules
-from tests.storages.world import Hanging, Watched, World, always, never
+from tests.helpers.storing import NOW, A, B, Hanging, Watched, World, always, missing, never, rules
 
 FULL = OSError(28, "No space left on device")
 

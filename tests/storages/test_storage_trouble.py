@@ -9,8 +9,7 @@ from scrapy_rep.storages.client import Claim
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines
-from tests.helpers.storing import A, B, rules
-from tests.storages.world import Hanging, World, always, never
+from tests.helpers.storing import A, B, Hanging, World, always, never, rules
 
 FULL = OSError(28, "No space left on device")
 ALL = ("load", "save", "lease", "release", "purge")

@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.redisserver import PATIENCE, RedisServer, ask, needs_server
+from tests.helpers.redisserver import RedisServer, ask, cluster, needs_server
 from tests.helpers.servers import Sites
-from tests.helpers.storing import A, B, missing, rules, users_class
-from tests.storages.visits import make_impatient, some, visit, warning
+from tests.helpers.storing import (
+    A,
+    B,
+    make_impatient,
+    missing,
+    rules,
+    some,
+    users_class,
+    visit,
+    warning,
+)
 
 pytest.importorskip("redis", minversion="8", reason="needs redis 8, from PyPI")
 
 pytestmark = needs_server
-
-
-@contextmanager
-def cluster(folder: Path, prefix: str) -> Iterator[tuple[RedisServer, RedisServer]]:
-    """Two nodes. The keys that begin with *prefix*, with braces, are on the second."""
-    with ExitStack() as stack:
-        first, second = (stack.enter_context(_node(folder)) for _ in range(2))
-        slot = ask(first, "CLUSTER KEYSLOT", prefix)
-        ask(first, "CLUSTER ADDSLOTSRANGE", 0, slot - 1)
-        ask(second, "CLUSTER ADDSLOTSRANGE", slot, 16383)
-        ask(first, "CLUSTER MEET", "127.0.0.1", second.port)
-        until = time.monotonic() + PATIENCE
-        for node in (first, second):
-            while ask(node, "CLUSTER INFO")["cluster_state"] != "ok":
-                assert time.monotonic() < until, "the nodes don't find each other"
-                time.sleep(0.02)
-        yield first, second
-
-
-def _node(folder: Path) -> RedisServer:
-    while True:
-        server = RedisServer(folder, cluster_enabled="yes")
-        if server.port < 55_000:  # it needs the port 10,000 above, too
-            server._line += ["--cluster-config-file", f"nodes-{server.port}.conf"]
-            return server
-
 
 PREFIX = "{scrapy-rep}"
 

@@ -11,7 +11,7 @@ import pytest
 
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.protocol.sitemaps import reader as unpack
-from tests.protocol.sitemaps.reading import BEFORE, GOOD, read
+from tests.helpers.sitemaps import BEFORE, GOOD, read
 
 MEBIBYTE = 1 << 20
 ONE = b"<urlset><url><loc>http://a.test/</loc></url>"

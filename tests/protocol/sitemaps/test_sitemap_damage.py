@@ -10,8 +10,7 @@ import pytest
 
 from scrapy_rep.protocol.sitemaps import Kind
 from scrapy_rep.protocol.sitemaps import reader as unpack
-from tests.helpers.sitemaps import NAMESPACE
-from tests.protocol.sitemaps.reading import read
+from tests.helpers.sitemaps import NAMESPACE, read
 
 LOC = "<loc>http://a.test/p</loc>"
 SURROGATES = "&#55357;&#56832;"

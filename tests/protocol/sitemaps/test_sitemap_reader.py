@@ -10,8 +10,7 @@ import pytest
 
 from scrapy_rep.protocol.sitemaps import Kind
 from scrapy_rep.protocol.sitemaps import reader as unpack
-from tests.helpers.sitemaps import NAMESPACE, atom, index, rss, urlset
-from tests.protocol.sitemaps.reading import BEFORE, GOOD, read
+from tests.helpers.sitemaps import BEFORE, GOOD, NAMESPACE, atom, index, read, rss, urlset
 
 URLS = ["http://a.test/1", "http://a.test/2?x=1&y=2", "http://a.test/käse"]
 

@@ -17,7 +17,7 @@ from scrapy_rep.reporting.report import render
 from scrapy_rep.reporting.report.data import ReportData
 from scrapy_rep.reporting.report.findings import axis_of
 from scrapy_rep.reporting.report.reading import CrawlSum
-from tests.reporting.report.records import NOW, answer, data_of, ended, line, many_lines, started
+from tests.helpers.report import NOW, answer, data_of, ended, line, many_lines, started
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"
 NO_ANSWER = "no answer yet"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+from scrapy import Request
 from scrapy.http import HtmlResponse, Response
 from web_poet import HttpClient, WebPage
 from web_poet.exceptions import HttpError
@@ -42,6 +43,18 @@ class AsyncLinkSpider(LinkSpider):
     async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
         for one in super().parse(response):
             yield one
+
+
+class AgainSpider(ListSpider):
+    """Asks for the page that it has once more, and then for another."""
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        self.responses.append(response)
+        if response.meta.get("again"):
+            return
+        yield response.request.replace(meta={"again": True}, dont_filter=True)  # type: ignore[union-attr]
+        yield Request(response.url + "#again", meta={"again": True}, dont_filter=True)
+        yield response.follow("/other", meta={"again": True})
 
 
 @attrs.define
