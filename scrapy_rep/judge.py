@@ -14,7 +14,6 @@ from scrapy import Request
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.lifecycle import in_shell
-from scrapy_rep.engine.stat_counter import StatCounter
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.holding.gate import Gate
@@ -54,7 +53,6 @@ class Judge:
         self._gate = gate
         self._context = context
         self._stats = context.stats
-        self.hits = StatCounter(context.crawler, context.engine, "rep/cache/hit")
         self._in_shell = in_shell(context.crawler)
         self._origins = origins
         self._policy = origins.policy
@@ -81,7 +79,7 @@ class Judge:
         if found.standing is Standing.STALE:
             self._stats.inc_value("rep/cache/stale")
         else:
-            self.hits.count += 1
+            self._stats.inc_value("rep/cache/hit")
         return self._act(request, found, path)
 
     async def _wait(self, request: Request, origin: Origin, path: str) -> None:
@@ -90,7 +88,7 @@ class Judge:
         replays = self._origins.http_cache.answers(request)
         if known is not None and not known.unreachable and request in self._gate and not replays:
             # The answer that let it pass the gate counts, though it has become due since.
-            self.hits.count += 1
+            self._stats.inc_value("rep/cache/hit")
             await settled(self._act(request, known, path))
             return
         asked_before = known is not None
@@ -204,7 +202,7 @@ class Judge:
         :raises RobotsUnreachable: always, unless this is a dry run
         """
         origin = origin_of(request)
-        self.hits.count += 1
+        self._stats.inc_value("rep/cache/hit")
         self._drop(request, origin, drop, self._origins.cache.get(origin))
 
     def _drop(

@@ -60,7 +60,7 @@ class RepMiddleware:
         self._verdicts = self._deferral.releases.verdicts
         self._gate = Gate(context, origins, self._deferral)
         self._judge = Judge(context, origins, self.decisions, self._gate, self.overrules)
-        self._hits = self._judge.hits
+        self._count = context.stats.inc_value
         discovery = Discovery(context)
         self._seeding: SitemapSeeding | None = None
         if mode := seeding_mode(crawler, settings):
@@ -121,7 +121,7 @@ class RepMiddleware:
             if rules.allows(comparable(path)):
                 state.used_at = now
                 state.allowed += 1
-                self._hits.count += 1
+                self._count("rep/cache/hit")
                 return None
         return self._look_closer(request)
 

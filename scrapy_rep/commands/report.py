@@ -25,7 +25,7 @@ def run(
 ) -> None:
     """Print the page."""
     from scrapy_rep.reporting.report import LIBRARIES, render
-    from scrapy_rep.reporting.report.data import ReportData
+    from scrapy_rep.reporting.report.contents import ReportData
 
     if not arguments:
         raise UsageError("--report needs a file that REP_DECISIONS has written", print_help=False)

@@ -46,12 +46,8 @@ class EngineAccess:
     """The engine beyond its documented methods."""
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
+        self._crawler: Any = crawler
         self.slots = DownloadSlots(crawler)
-
-    @property
-    def _engine(self) -> Any:
-        return self._crawler.engine
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
@@ -69,7 +65,7 @@ class EngineAccess:
     def add_slot(self) -> int:
         """Add a download slot and return 1; return 0 if their number isn't limited. Nothing public
         raises ``Downloader.total_concurrency``; 0 means no limit."""
-        downloader = self._engine.downloader
+        downloader = self._crawler.engine.downloader
         if not getattr(downloader, "total_concurrency", 0):
             return 0
         downloader.total_concurrency += 1
@@ -79,7 +75,7 @@ class EngineAccess:
     def remove_slot(self, slots: int) -> None:
         """Remove as many *slots* as :meth:`add_slot` returned."""
         if slots:
-            self._engine.downloader.total_concurrency -= slots
+            self._crawler.engine.downloader.total_concurrency -= slots
 
     def has_listeners(self, signal: object) -> bool:
         """Whether anything is connected to *signal*: sending one takes longer than most handlers."""
@@ -94,7 +90,7 @@ class EngineAccess:
 
     def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
         """Await *step* once before the spider closes, in the order of :class:`Stage`."""
-        Closing.of(self._engine).add(stage, step)
+        Closing.of(self._crawler.engine).add(stage, step)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Call *request*'s errback and handle its output, even if the engine takes no more requests
@@ -115,7 +111,7 @@ class EngineAccess:
         # An errback that returns the output we have.
         scraped = copy(request)
         scraped.errback = lambda _: output
-        done: Deferred[None] = self._engine.scraper.enqueue_scrape(failure, scraped)
+        done: Deferred[None] = self._crawler.engine.scraper.enqueue_scrape(failure, scraped)
         return done
 
     @staticmethod
@@ -128,12 +124,12 @@ class EngineAccess:
     @property
     def paused(self) -> bool:
         """Whether the user has paused the crawl."""
-        return bool(self._engine.paused)
+        return bool(self._crawler.engine.paused)
 
     @property
     def scheduler(self) -> Any:
         """Public since Scrapy 2.19."""
-        engine = self._engine
+        engine = self._crawler.engine
         return engine.scheduler if hasattr(engine, "scheduler") else engine._slot.scheduler
 
     @property
@@ -159,7 +155,7 @@ class EngineAccess:
     def wake(self) -> None:
         """Make the engine look for requests to download. Its ``crawl()`` does that with
         ``_slot.nextcall``."""
-        slot = self._engine._slot
+        slot = self._crawler.engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
 
@@ -173,11 +169,11 @@ class EngineAccess:
         scheduler = self.scheduler
         queues = getattr(scheduler, "dqs", None)
         if queues is None:
-            self._engine.crawl(request)
+            self._crawler.engine.crawl(request)
             return
         scheduler.dqs = None
         try:
-            self._engine.crawl(request)
+            self._crawler.engine.crawl(request)
         finally:
             scheduler.dqs = queues
 
@@ -256,19 +252,14 @@ class DownloadSlots:
     """The downloader's slots."""
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
+        self._crawler: Any = crawler
         self._slowed: dict[str, _Slowed] = {}
         self._sweep_at = _MANY
         self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
-    @property
-    def _downloader(self) -> Any:
-        engine: Any = self._crawler.engine
-        return engine.downloader
-
     def key_of(self, url: str) -> str:
         """Return the default slot for *url*."""
-        key: str = self._downloader.get_slot_key(Request(url))
+        key: str = self._crawler.engine.downloader.get_slot_key(Request(url))
         return key
 
     def is_full(self, request: Request, leaving: list[Request]) -> bool:
@@ -278,7 +269,7 @@ class DownloadSlots:
         :param leaving: others for that slot that the engine took, of which those are removed that have
             got there
         """
-        downloader = self._downloader
+        downloader = self._crawler.engine.downloader
         slots = getattr(downloader, "slots", None)  # somebody's own downloader may have none
         if slots is None:
             return False
@@ -296,7 +287,7 @@ class DownloadSlots:
 
         :returns: whether *seconds* exceed the project's own delay
         """
-        slot = self._downloader.slots.get(key)
+        slot = self._crawler.engine.downloader.slots.get(key)
         slowed = self._slowed.get(key)
         if slot is None or (slowed is None and not seconds):
             return False
@@ -317,7 +308,7 @@ class DownloadSlots:
         """
         if if_slowed and not self._slowed:
             return {}
-        key, slots = self.key_of(url), self._downloader.slots
+        key, slots = self.key_of(url), self._crawler.engine.downloader.slots
         slowed = self._slowed.get(key)
         if slowed is not None and slowed.slot is not slots.get(key):
             slowed = None
@@ -331,7 +322,7 @@ class DownloadSlots:
     def _sweep(self) -> None:
         """Forget slots that Scrapy has removed."""
         if len(self._slowed) >= self._sweep_at:
-            slots = self._downloader.slots
+            slots = self._crawler.engine.downloader.slots
             self._slowed = {
                 key: slowed for key, slowed in self._slowed.items() if slots.get(key) is slowed.slot
             }

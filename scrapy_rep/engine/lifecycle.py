@@ -23,7 +23,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.log import Isolation, get_logger
-from scrapy_rep.engine.pause import pause
+from scrapy_rep.engine.timers import pause
 
 logger = get_logger(__name__)
 
@@ -101,8 +101,6 @@ class Stage(IntEnum):
     """No more pages from sitemaps, which could still be held."""
     HOLDING = 3
     """Requests that wait or are held are saved, or their errbacks called."""
-    COUNTING = 4
-    """Stats are updated, with what the earlier stages counted."""
 
 
 class Closing:

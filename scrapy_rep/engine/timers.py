@@ -1,23 +1,28 @@
-"""What is due later: alarms, one timer for any number of keys; and periodic tasks."""
+"""What is due later: alarms, one timer for any number of keys; periodic tasks; and pauses in coroutines,
+with any reactor or none (Scrapy has its own since 2.18)."""
 
 from __future__ import annotations
 
 import heapq
 import math
+import time
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import DeferredLock
+from twisted.internet.defer import Deferred, DeferredLock
 
 from scrapy_rep.engine.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from scrapy.utils.asyncio import CallLaterResult
 
 logger = get_logger(__name__)
+
+SLICE_SECONDS = 0.01
+"""The longest that work may block the event loop."""
 
 # Of periodic tasks.
 _PERIOD_SECONDS = 1.0
@@ -57,14 +62,14 @@ class Alarm:
     def __contains__(self, key: str) -> bool:
         return key in self._times
 
-    def set(self, key: str, time: float) -> None:
-        """Make *key* due at *time*."""
-        if self._times.get(key) == time:
+    def set(self, key: str, when: float) -> None:
+        """Make *key* due at *when*."""
+        if self._times.get(key) == when:
             return
-        self._times[key] = time
-        heapq.heappush(self._heap, (time, key))
+        self._times[key] = when
+        heapq.heappush(self._heap, (when, key))
         if len(self._heap) > 2 * len(self._times) + _OUTDATED:
-            self._heap = [(time, key) for key, time in self._times.items()]
+            self._heap = [(when, key) for key, when in self._times.items()]
             heapq.heapify(self._heap)
         self._arm()
 
@@ -72,10 +77,10 @@ class Alarm:
         """Cancel *key*: it won't be due."""
         self._times.pop(key, None)
 
-    def set_sooner(self, key: str, time: float) -> None:
-        """Make *key* due at *time*, unless it is due earlier."""
-        if time < self._times.get(key, math.inf):
-            self.set(key, time)
+    def set_sooner(self, key: str, when: float) -> None:
+        """Make *key* due at *when*, unless it is due earlier."""
+        if when < self._times.get(key, math.inf):
+            self.set(key, when)
 
     @property
     def soonest(self) -> float:
@@ -106,8 +111,8 @@ class Alarm:
         for _ in range(_AT_A_TURN):
             if self._stopped or not self._heap or self._heap[0][0] > now:
                 break
-            time, key = heapq.heappop(self._heap)
-            if self._times.get(key) == time:  # not set again since
+            when, key = heapq.heappop(self._heap)
+            if self._times.get(key) == when:  # not set again since
                 del self._times[key]
                 self._call(key)
         self._arm()
@@ -161,3 +166,35 @@ class PeriodicTask:
         await self.now(last=True)
         if self._timer is not None:
             self._timer.cancel()
+
+
+def work(steps: Iterator[object]) -> bool:
+    """Take steps for one slice of time. Return whether none are left."""
+    slices = Slices()
+    return not any(slices.over for _ in steps)
+
+
+async def pause(seconds: float = 0) -> None:
+    """Yield to the event loop for *seconds*."""
+    over: Deferred[None] = Deferred()
+    timer = call_later(seconds, over.callback, None)
+    try:
+        await maybe_deferred_to_future(over)
+    finally:
+        timer.cancel()
+
+
+class Slices:
+    """Tells when to yield to the event loop: every 10 ms."""
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + SLICE_SECONDS
+
+    @property
+    def over(self) -> bool:
+        """Whether the slice is over. If so, the next one begins."""
+        now = time.perf_counter()
+        if now < self._until:
+            return False
+        self._until = now + SLICE_SECONDS
+        return True

@@ -28,9 +28,8 @@ from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.lifecycle import Stage
-from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import text_of
-from scrapy_rep.engine.timers import Alarm, PeriodicTask
+from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.handing_back import HandingBack
@@ -258,12 +257,10 @@ class Deferral(ResolutionListener):
         if held_origin.count:
             self._table.pin(state.origin)
             self.held.log.unreachable(held_origin)
-        if held_origin.waiting:
-            self.held.warn_full(held_origin.origin)
-            drop = Drop.of(state)._replace(for_room=True)
-            for held in self.held.take_waiting(held_origin):
-                if not self.handing_back.one(held.request, held.since):
-                    self.releases.let_out(held.request, drop)
+        for held in self.held.take_waiting(held_origin):
+            if not self.handing_back.one(held.request, held.since):
+                self.held.warn_full(held_origin.origin)
+                self.releases.let_out(held.request, Drop.of(state)._replace(for_room=True))
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Give up: after a misconfiguration or a bug, retrying can't help."""

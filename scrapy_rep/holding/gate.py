@@ -45,8 +45,8 @@ logger = get_logger(__name__)
 
 # Requests that leave the scheduler in one step: Scrapy's own, and others, which ask a server for each.
 _STEP, _FOREIGN_STEP = 100, 16
-# Seconds until a scheduler is asked again that took back a request.
-_REST_SECONDS = 0.1
+# Seconds until a scheduler is asked again that has only requests for which there is no room.
+_REST_SECONDS = 1.0
 # Origins that are looked at in one step, for one whose download slot isn't full.
 _LOOKS = 50
 # Seconds until an unreadable file is tried again.
@@ -72,7 +72,10 @@ class Gate:
         anything is fetched for the request."""
         self._let_out: WeakSet[Request] = WeakSet()
         self._checks = 0
-        self._rests_until = 0.0
+        self._nothing_else = False
+        """Whether there is no room for all that the scheduler has."""
+        self._rests = False
+        """Whether the scheduler will be asked again after a rest."""
         self._idle_since: float | None = None
         self._idle_after = context.settings.defer_idle
         self._step = _STEP
@@ -115,9 +118,10 @@ class Gate:
         return request
 
     def _next_scheduled(self) -> Request | None:
+        self._nothing_else = False
         for _ in range(self._step):
             # An answer wakes the engine, and so does the end of the wait for it.
-            if not self._held.may_wait or time.monotonic() < self._rests_until:
+            if not self._held.may_wait or self._nothing_else:
                 return None
             request = self._next()
             if request is None:
@@ -131,11 +135,21 @@ class Gate:
         self._context.engine.wake()
         return None
 
+    def _rest(self) -> None:
+        if not self._rests:
+            self._rests = True
+            call_later(_REST_SECONDS, self._rested)
+
+    def _rested(self) -> None:
+        self._rests = False
+        self._context.engine.wake()
+
     def has_pending_requests(self) -> bool:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
         answer. A crawl that has done nothing but wait for ``REP_DEFER_IDLE`` seconds counts as idle:
         its spider may have other work to fetch."""
-        if self._has_pending() or self._releases or self._checks:
+        scheduled = self._has_pending() and not (self._nothing_else and self._held)
+        if scheduled or self._releases or self._checks:
             self._idle_since = None
             return True
         if not self._held:
@@ -205,8 +219,9 @@ class Gate:
             assert state is not None
             self._deferral.hold(state, request, since)
         elif self._deferral.handing_back.one(request, since):
-            self._rests_until = time.monotonic() + _REST_SECONDS
-            call_later(_REST_SECONDS, self._context.engine.wake)
+            if self._deferral.handing_back.came_last(request):
+                self._nothing_else = True
+                self._rest()
         else:
             self._held.warn_full(origin)
             self._releases.verdicts[request] = advice

@@ -1,5 +1,6 @@
-"""Where requests go that can't stay at the gate: none is lost silently. They are returned to a scheduler
-that outlives the process, or that other processes share; else their errbacks are called.
+"""Where requests go that can't stay at the gate: none is lost silently. While the crawl runs, they are
+returned to a scheduler that isn't Scrapy's; at its end, to one that outlives the process; else their
+errbacks are called.
 
 They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
 without a signal, which was sent. What they were like before is in their meta, for the process that
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.job import job_dir
@@ -17,7 +19,7 @@ from twisted.internet.defer import DeferredList, succeed
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import Slices, pause
+from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.hold import Held, announce, dumps
 from scrapy_rep.origins.requests import origin_of
@@ -43,6 +45,9 @@ HANDED_BACK = "_rep_held"
 
 # Errbacks called before the event loop gets a turn.
 _SLICE = 20
+# By how much the priority of a request is lowered that is handed back for want of room: it comes after all
+# others of its priority; and after all others, if there is no room either when it comes again.
+_BEHIND = (1, 1 << 20)
 
 
 def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
@@ -58,6 +63,8 @@ class HandingBack:
     def __init__(self, context: CrawlContext, held: HeldOrigins) -> None:
         self._context = context
         self._held = held
+        self._times: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
+        """How often there was no room for each, before it came again: 2 for more often, too."""
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 
@@ -77,25 +84,29 @@ class HandingBack:
 
     def one(self, request: Request, since: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others of its priority. Return
-        whether the scheduler took it: only one that other processes share, or that outlives this
-        one."""
-        if self._held.hold.durable or not self._context.engine.scheduler_outlives:
+        whether the scheduler took it: Scrapy's own would return it at once."""
+        if self._held.hold.durable or not self._context.engine.scheduler_is_foreign:
             return False
-        return self._hand_back(request, self._held.now() if since is None else since, last=True)
+        lower = _BEHIND[self._times.get(request, 0) > 0]
+        return self._hand_back(request, self._held.now() if since is None else since, lower)
 
-    def _hand_back(self, request: Request, since: float, *, last: bool = False) -> bool:
+    def came_last(self, request: Request) -> bool:
+        """Whether *request* came behind all others that the scheduler had."""
+        return self._times.get(request, 0) > 1
+
+    def _hand_back(self, request: Request, since: float, lower: int = 0) -> bool:
         """Give *request*, here since then, to the scheduler. Return whether that worked.
 
-        :param last: lower its priority until it comes again
+        :param lower: how much less urgent it is until it comes again
         """
-        mark = {
+        request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
             "since": time.time() - (self._held.now() - since),
+            "times": min(self._times.get(request, 0) + 1, 2) if lower else 0,
         }
-        request.meta[HANDED_BACK] = mark
         request.dont_filter = True
-        request.priority -= last
+        request.priority -= lower
         try:
             if self._context.engine.scheduler.enqueue_request(request):
                 self.on_handed_back(request)
@@ -116,6 +127,7 @@ class HandingBack:
             since = float(mark["since"])
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
+            self._times[request] = int(mark.get("times", 0))
         except (KeyError, TypeError, ValueError, OverflowError):
             return None  # somebody else's, or damaged
         waited = time.time() - since

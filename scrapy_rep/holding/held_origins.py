@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import counted, duration
+from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.holding.hold import Held, HeldOrigin, Hold, announce
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
@@ -32,7 +32,7 @@ logger = get_logger(__name__)
 # An origin may hold this many times the room that is left: there is always room for one more origin
 # ("dynamic thresholds", as in network switches).
 _SHARE = 10
-# At most this many are held of a scheduler that outlives the process, or is shared, without a JOBDIR.
+# At most this many are held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
 _MOST_SHARED = 1000
 # An origin that holds this many or fewer is not greedy, however small the hold.
 _FEW = 3
@@ -195,7 +195,7 @@ class HeldOrigins:
         return self._weight < self._most_waiting and self._unheld + self._total < limit
 
     def limit_memory(self) -> None:
-        """Hold fewer: the scheduler outlives the process, and a kill should lose little."""
+        """Hold fewer: the scheduler can have them back, and a kill should lose little."""
         self._most = min(self._most, _MOST_SHARED)
 
     def warn_full(self, origin: Origin) -> None:

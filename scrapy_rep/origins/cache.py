@@ -16,7 +16,7 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredLock
 
-from scrapy_rep.engine.pause import SLICE_SECONDS, pause
+from scrapy_rep.engine.timers import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
     NOT_ABOUT_SITE,

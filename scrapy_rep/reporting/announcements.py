@@ -28,7 +28,6 @@ from scrapy_rep.storages.entry import UnreadableEntry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scrapy import Request
     from scrapy.crawler import Crawler
 
     from scrapy_rep.origins.answer import Answer
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+# Scrapy has it since 2.18.
+_PARSED = getattr(scrapy_signals, "robots_parsed", None)
 # Configuration errors that are logged, once each.
 _MAX_LOGGED = 1000
 
@@ -59,41 +60,32 @@ class Announcer(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was fetched, or found in the storage."""
-        state, answer = resolution.state, resolution.answer
-        robots, request = resolution.robots, resolution.request
+        state, answer, robots = resolution.state, resolution.answer, resolution.robots
         if answer is None:  # found in the storage
             self._context.stats.inc_value("rep/cache/recalled")
-            await self._parsed(state.robots, request)
-            return
-        with self._isolated("count of answers"):
-            self._count(answer)
-        if answer.outcome is Outcome.UNREACHABLE:
-            with self._isolated("log of failures"):
-                self._log_failure(state, answer)
-        await self._parsed(robots, request)
-        await self._send(
-            signals.robots_resolved,
-            origin=state.origin,
-            outcome=answer.outcome,
-            status=answer.status,
-            url=answer.url,
-            hops=answer.hops,
-            robots=robots,
-            error=str(answer.error) if answer.error else None,
-            attempts=state.entry.attempts,
-            spider=self._context.spider,
-        )
-
-    async def _parsed(self, robots: RobotsTxt | None, request: Request) -> None:
-        # Scrapy has it since 2.18.
-        robots_parsed = getattr(scrapy_signals, "robots_parsed", None)
-        if robots is None or robots_parsed is None:
-            return
-        await self._send(robots_parsed, robotparser=RobotParser(robots), request=request)
-
-    async def _send(self, signal: object, **values: Any) -> None:
-        if self._context.engine.has_listeners(signal):
-            await self._context.crawler.signals.send_catch_log_async(signal, **values)
+        else:
+            with self._isolated("count of answers"):
+                self._count(answer)
+            if answer.outcome is Outcome.UNREACHABLE:
+                with self._isolated("log of failures"):
+                    self._log_failure(state, answer)
+        has_listeners = self._context.engine.has_listeners
+        send = self._context.crawler.signals.send_catch_log_async
+        if robots is not None and _PARSED is not None and has_listeners(_PARSED):
+            await send(_PARSED, robotparser=RobotParser(robots), request=resolution.request)
+        if answer is not None and has_listeners(signals.robots_resolved):
+            await send(
+                signals.robots_resolved,
+                origin=state.origin,
+                outcome=answer.outcome,
+                status=answer.status,
+                url=answer.url,
+                hops=answer.hops,
+                robots=robots,
+                error=str(answer.error) if answer.error else None,
+                attempts=state.entry.attempts,
+                spider=self._context.spider,
+            )
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Log a misconfiguration, once for each kind."""
@@ -147,8 +139,9 @@ MAX_LINES, _LENGTH = 50, 300
 class ChangeWatch:
     """Compares each new robots.txt with the one before."""
 
-    def __init__(self, context: CrawlContext) -> None:
+    def __init__(self, context: CrawlContext, agents: Agents) -> None:
         self._context = context
+        self._agents = agents
         self._obey_global = context.settings.obey_global_group
         self._refused: deque[tuple[Origin, str]] = deque(maxlen=_REFUSED)
         self._log = Limiter(logger, "robots.txt files that have changed")
@@ -158,18 +151,14 @@ class ChangeWatch:
         self._refused.append((origin, url))
 
     async def look(
-        self,
-        resolution: Resolution,
-        chain: tuple[str, ...],
-        waiting: Callable[[str], Iterable[str]],
+        self, resolution: Resolution, before: Entry, waiting: Callable[[str], Iterable[str]]
     ) -> dict[str, Any] | None:
-        """Return what has changed, None if nothing has. Log and count it.
+        """Return what has changed since *before*, None if nothing has. Log and count it.
 
         :param waiting: returns URLs that wait for an origin's answer; it may read them from disk
         """
-        flight, state = resolution.flight, resolution.state
-        before = flight.before if flight is not None and resolution.answer is not None else None
-        if before is None or not _differ(before, state.entry):
+        state = resolution.state
+        if not _differ(before, state.entry):
             return None
         try:
             old, new = before.body, state.entry.body
@@ -177,6 +166,7 @@ class ChangeWatch:
             return None
         refused = [url for origin, url in self._refused if origin == state.origin]
         urls = dict.fromkeys([*refused[-_URLS:], *waiting(state.name)])
+        chain = self._agents.chain_of(resolution.request)
         how = old, new, list(urls), chain, self._obey_global
         large = len(old) + len(new) > LARGE
         change = await run_in_thread(compare, *how) if large else compare(*how)

@@ -1,8 +1,8 @@
-"""The record of a crawl: what is reported about each decision, answer and sitemap. docs/observing.md
-explains the fields.
+"""The record of a crawl: what is reported about each decision, answer and sitemap, and the counts for the
+summary. docs/observing.md explains the fields.
 
-Each record is one :class:`logging.LogRecord`. The listeners are logging handlers: the counts for the
-summary (`summary.py`), the audit trail (`audit_trail.py`) and the report. To add a field, add it to
+Each record is one :class:`logging.LogRecord`. The listeners are logging handlers: the audit trail
+(`audit_trail.py`) and the report; without them, no record is made. To add a field, add it to
 :meth:`Record.fields`.
 """
 
@@ -10,20 +10,26 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from scrapy_rep.engine.text import iso, json_line
+from scrapy_rep.engine.log import BoundedSet
+from scrapy_rep.engine.text import clean, iso, json_line
 from scrapy_rep.origins.answer import is_lost_connection, is_tls_failure
-from scrapy_rep.protocol.availability import REDIRECTS, Outcome
+from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.entry import UnreadableEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_rep.engine.log import Isolation
     from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Decision, Origin
+    from scrapy_rep.protocol import Decision, Origin, Rule
 
 NAME = "scrapy_rep.decisions"
 _MS = "milliseconds"
@@ -49,13 +55,6 @@ _REASONS = {
 }
 
 
-class Basis(NamedTuple):
-    """What a decision rests on."""
-
-    state: OriginState | None = None
-    decision: Decision | None = None
-
-
 class Record(logging.LogRecord):
     """One thing that happened."""
 
@@ -64,7 +63,8 @@ class Record(logging.LogRecord):
         verdict: str,
         at: float,
         about: tuple[str | None, Origin | str | None] = (None, None),
-        basis: Basis = Basis(),  # noqa: B008 (immutable)
+        state: OriginState | None = None,
+        decision: Decision | None = None,
         **more: Any,
     ) -> None:
         """:param at: when, in seconds since the epoch
@@ -77,7 +77,7 @@ class Record(logging.LogRecord):
         self.at = at
         self.url = url
         self.origin = None if origin is None else str(origin)
-        self.basis = basis
+        self.state, self.decision = state, decision
         self.more = more
         self._line: bytes | None = None
 
@@ -92,7 +92,7 @@ class Record(logging.LogRecord):
 
     def fields(self) -> dict[str, Any]:
         """Return all fields, in order."""
-        state, decision = self.basis
+        state, decision = self.state, self.decision
         entry = state.entry if state and state.entry.fetched_at is not None else None
         rule = decision.rule if decision is not None else None
         reason = self.more.get("reason") or (_reason(state) if state else None)
@@ -133,6 +133,9 @@ class Listener(logging.Handler):
         super().__init__()
         self._isolated = isolated
 
+    async def end(self) -> None:
+        """Finish: the crawl has ended."""
+
     def handle(self, record: logging.LogRecord) -> bool:
         """Take *record*. All come from one thread, so there is no lock."""
         with self._isolated(self.part):
@@ -157,9 +160,6 @@ CONFIGURATION = "configuration"
 
 # Bytes of a body that are searched.
 _SEARCHED = 20_000
-_HTML = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s{0,1000}<(?:!doctype\s{1,9}html|html|head|body|\?xml|!--)", re.IGNORECASE
-)
 # A line that says something, not only a comment.
 _SAYS = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
 # Of bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
@@ -183,28 +183,48 @@ _KINDS = {
 }
 
 
-def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str, Any]:
+class Found(NamedTuple):
+    """What came of the requests for a robots.txt."""
+
+    outcome: str
+    """A key of :data:`OUTCOMES`."""
+    kind: str | None = None
+    """Why it is unreachable, in a word or two."""
+    fetches: int = 0
+    """How many there were."""
+
+    @classmethod
+    def of(cls, resolution: Resolution) -> Found:
+        """Return what a resolution says."""
+        entry, answer, flight = resolution.state.entry, resolution.answer, resolution.flight
+        fetches = flight.fetches if flight is not None else 0
+        if entry.unreachable_since is not None:
+            error = answer.error if answer is not None else None
+            return cls("unreachable", kind_of(entry.error, error), fetches)
+        if entry.outcome is Outcome.RULES:
+            return cls(_kind_of_file(_body_of(resolution)), None, fetches)
+        status = entry.status if answer is None else answer.status
+        return cls("redirected" if status in REDIRECTS else "missing", None, fetches)
+
+
+def answer_fields(resolution: Resolution, found: Found, delay: float, now: float) -> dict[str, Any]:
     """Return the fields of the record for an answer.
 
     :param delay: seconds between requests, as far as ``REP_CRAWL_DELAY`` grants it
     """
     state, answer, flight = resolution.state, resolution.answer, resolution.flight
     entry = state.entry
-    failed = entry.unreachable_since is not None
-    error = answer.error if answer is not None else None
-    reason = entry.error if failed else (answer.note or None if answer is not None else None)
-    body = answer.body if answer is not None else _body_of(resolution)
+    failed = found.outcome == "unreachable"
     has_body = not failed and entry.has_copy
-    asked = flight if answer is not None and answer.asked else None
-    status = answer.status if answer is not None else entry.status
+    note = answer.note if answer is not None else ""
     about = {
-        "outcome": "unreachable" if failed else _outcome(entry.outcome, status, body),
+        "outcome": found.outcome,
         "stored": answer is None,
-        "asked": iso(asked.asked_at, _MS) if asked is not None else None,
-        "fetches": asked.fetches if asked is not None else 0,
+        "asked": iso(flight.asked_at, _MS) if flight is not None and found.fetches else None,
+        "fetches": found.fetches,
         "hops": answer.hops if answer is not None else entry.hops,
-        "bytes": len(cut(body)) if has_body else None,
-        "kind": kind_of(reason, error) if failed else None,
+        "bytes": len(cut(_body_of(resolution))) if has_body else None,
+        "kind": found.kind,
         "attempts": entry.attempts,
         "next": max(0.0, round(entry.next_attempt_at - now, 3)) if failed else None,
         "fresh_until": None if failed else iso(entry.fresh_until, _MS),
@@ -212,30 +232,24 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
         "sitemaps": len(state.robots.sitemaps) if has_body and state.robots is not None else 0,
     }
     return {
-        "url": (answer.url if answer is not None else entry.url) or state.origin.robots_url,
-        "status": status,
+        "status": answer.status if answer is not None else entry.status,
         "sha256": entry.sha256 if has_body else None,
         "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
-        "reason": reason,
+        "reason": entry.error if failed else note or None,
         "answer": about,
     }
 
 
 def _body_of(resolution: Resolution) -> bytes:
     try:
-        return resolution.state.entry.body
+        return resolution.answer.body if resolution.answer else resolution.state.entry.body
     except UnreadableEntry:
         return b""
 
 
-def _outcome(outcome: Outcome, status: int | None, body: bytes) -> str:
-    """Return a key of :data:`OUTCOMES`."""
-    if outcome is Outcome.MISSING:
-        return "redirected" if status in REDIRECTS else "missing"
-    if outcome is Outcome.UNREACHABLE:
-        return "unreachable"
+def _kind_of_file(body: bytes) -> str:
     start = body[:_SEARCHED]
-    if _HTML.match(start):
+    if is_html(start):
         text = start.lower()
         return "challenge" if any(words in text for words in _WALL) else "html"
     return "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty"
@@ -255,3 +269,121 @@ def kind_of(reason: str | None, error: Exception | None = None, *, short: bool =
     if error is not None and is_lost_connection(error):
         return "connection lost"
     return (reason or "")[:_SHORT] if short else "other"
+
+
+# Origins whose latest outcome is known. Of older ones, it is final: one that comes back counts twice.
+_ORIGINS = 100_000
+_RULES = 5_000
+_RULE_LENGTH = 500
+
+_NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
+
+RowT = TypeVar("RowT")
+
+
+class Rows(dict[Any, RowT]):
+    """Rows by key, in bounded memory: beyond a limit, the half that comes last in an order is forgotten."""
+
+    def __init__(
+        self,
+        limit: int,
+        order: Callable[[RowT], Any],
+        forget: Callable[[RowT], None] = lambda _: None,
+    ) -> None:
+        """:param forget: is called with each row that is forgotten"""
+        super().__init__()
+        self._limit, self._order, self._forget = limit, order, forget
+        self.all = 0
+        """How many there were: one that was forgotten, and comes back, counts twice."""
+        self.top: list[RowT] = []
+
+    def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
+        """Return the row of *key*, a new one if there is none."""
+        found = self.get(key)
+        if found is None:
+            if len(self) >= self._limit:
+                ordered = sorted(self, key=lambda one: self._order(self[one]))
+                for one in ordered[self._limit // 2 :]:
+                    self._forget(self.pop(one))
+            self.all += 1
+            found = self[key] = make()
+        return found
+
+    def add(self, row: RowT) -> None:
+        """Add a row without a key."""
+        self.row(self.all, lambda: row)
+
+    def end(self, most: int) -> list[RowT]:
+        """Return the first rows, which are :attr:`top` from now on."""
+        self.top = sorted(self.values(), key=self._order)[:most]
+        return self.top
+
+
+@dataclass(slots=True)
+class DecidingRule:
+    """A rule that refused requests."""
+
+    rule: str
+    group: str
+    first: tuple[str, int]
+    """The first of the origins that have it, and the line there."""
+    times: int = 0
+    origins: int = 0
+
+
+class Counts:
+    """What happened, in numbers: exact totals, and details of the most frequent things, in bounded
+    memory."""
+
+    part = "count for the summary"
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        """By what became of them."""
+        self.fetches = 0
+        self._latest: dict[int, tuple[str, str]] = {}
+        """By the hash of an origin: a third of the memory."""
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self._settled: Counter[tuple[str, str]] = Counter()
+        self.rules: Rows[DecidingRule] = Rows(_RULES, lambda one: (-one.times, one.first))
+        """Those that refused requests."""
+        self._seen = BoundedSet()
+
+    def answered(self, origin: Origin, found: Found) -> None:
+        """Count what came of the requests for an origin's robots.txt."""
+        self.fetches += found.fetches
+        if found.outcome == "none" and hash(origin) in self._latest:
+            return
+        key = found.outcome, found.kind or ""
+        self._latest[hash(origin)] = self._known.setdefault(key, key)
+        if len(self._latest) > _ORIGINS:
+            for oldest in list(islice(self._latest, _ORIGINS // 10)):
+                self._settled[self._latest.pop(oldest)] += 1
+
+    def decided(
+        self,
+        verdict: str,
+        origin: Origin | None,
+        decision: Decision | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Count a decision about a request."""
+        passed = verdict == "allowed" and (reason or "").startswith(IMPOLITE)
+        self.requests["passed" if passed else _NAMES.get(verdict, verdict)] += 1
+        if origin is None:
+            return
+        self.answered(origin, Found("none"))
+        if verdict == "disallowed" and decision is not None and decision.rule is not None:
+            self._ruled(str(origin), decision.rule, decision.agent or "")
+
+    def _ruled(self, origin: str, rule: Rule, group: str) -> None:
+        key, where = (clean(str(rule)[:_RULE_LENGTH]), group), (origin, rule.line)
+        found = self.rules.row(key, lambda: DecidingRule(*key, where))
+        found.times += 1
+        found.origins += self._seen.add((key, origin))
+        found.first = min(found.first, where)
+
+    def outcomes(self) -> Counter[tuple[str, str]]:
+        """Return the number of origins by outcome (a key of :data:`OUTCOMES`) and, of those unreachable,
+        why."""
+        return Counter(self._latest.values()) + self._settled

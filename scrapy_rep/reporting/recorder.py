@@ -1,5 +1,5 @@
-"""Passes what happens, as records (`record.py`), to the listeners: the log, the counts for the summary,
-the audit trail, the report.
+"""Tells what happens: the log of decisions, the counts for the summary, and records (`record.py`) for the
+audit trail and the report.
 
 Plain allows are recorded one by one only with ``REP_DECISIONS_ALL``; otherwise they are only counted,
 because most requests are plain allows and must cost nothing.
@@ -7,7 +7,9 @@ because most requests are plain allows and must cost nothing.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import scrapy
 from scrapy import signals as scrapy_signals
@@ -15,15 +17,15 @@ from twisted.internet.defer import CancelledError
 
 import scrapy_rep
 from scrapy_rep import signals
+from scrapy_rep.engine.access import Listener as SignalListener
 from scrapy_rep.engine.lifecycle import is_interactive
-from scrapy_rep.engine.log import Isolation
-from scrapy_rep.engine.text import text_of
+from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
+from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.reporting.announcements import ChangeWatch, agents_in_words, log_beginning
 from scrapy_rep.reporting.audit_trail import AuditTrail
-from scrapy_rep.reporting.decision_log import DecisionLog, StartRequests
 from scrapy_rep.reporting.record import (
     ALLOWED_COUNT,
     ANSWER,
@@ -33,12 +35,14 @@ from scrapy_rep.reporting.record import (
     IMPOLITE,
     STARTED,
     UNKNOWN_YET,
-    Basis,
+    Counts,
+    Found,
+    Listener,
     Record,
     answer_fields,
 )
 from scrapy_rep.reporting.report import Report, is_possible
-from scrapy_rep.reporting.summary import Counts, log_summary
+from scrapy_rep.reporting.summary import figures, log_summary
 from scrapy_rep.settings import changed_values
 
 if TYPE_CHECKING:
@@ -49,16 +53,21 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
+    from scrapy_rep.origins.requests import Agents
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
 
+logger = get_logger(__name__)
+
+# Set by Scrapy's StartSpiderMiddleware.
+_START = "is_start_request"
 # Parts that fail independently, as the log calls them.
 _STARTS, _CHANGES = "watch of start requests", "comparison of robots.txt files"
 
 
 class Recorder(ResolutionListener):
-    """Records each decision other than a plain allow, and each robots.txt result. The judge calls it,
-    and whatever else lets a request pass or drops it."""
+    """Logs, counts and records each decision other than a plain allow, and each robots.txt result. The
+    judge calls it, and whatever else lets a request pass or drops it."""
 
     part = "record of decisions"
 
@@ -70,18 +79,22 @@ class Recorder(ResolutionListener):
         settings = context.settings
         self.dry_run = settings.dry_run
         """Whether nothing is dropped or held."""
+        self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
-        self._counts = Counts(self._isolated)
-        uri = settings.decisions
-        self._trail = AuditTrail(context, uri, self._isolated) if uri else None
-        wanted = settings.report and is_possible(context)
-        self._report = Report(context, origins.table, self._isolated) if wanted else None
-        self.everything = self._trail is not None and settings.decisions_all
+        self._counts = Counts()
+        self._listeners: list[Listener] = []
+        if settings.decisions:
+            self._listeners.append(AuditTrail(context, settings.decisions, self._isolated))
+        if settings.report and is_possible(context):
+            self._listeners.append(Report(context, origins.table, self._isolated))
+        context.channel.handlers += self._listeners
+        self.everything = bool(settings.decisions) and settings.decisions_all
         """Whether plain allows are recorded one by one."""
-        listeners = (self._counts, self._trail, self._report)
-        context.channel.handlers += [one for one in listeners if one is not None]
-        self._log = DecisionLog(context)
-        self._changes = ChangeWatch(context)
+        self._told = BoundedSet()
+        self._forbids = Limiter(logger, "origins whose robots.txt forbids requests")
+        self._drops = Limiter(logger, "origins whose requests are dropped")
+        self._holds = Limiter(logger, "origins whose requests would be held")
+        self._changes = ChangeWatch(context, origins.agents)
         self._starts = StartRequests(context, origins.agents)
         self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
         """Returns some URLs that wait for an answer of an origin."""
@@ -99,17 +112,29 @@ class Recorder(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was fetched, or found in the storage."""
-        state = resolution.state
-        chain = self._origins.agents.chain_of(resolution.request)
-        obeyed = self._context.settings.crawl_delay
-        delay = self._origins.crawl_delay.seconds(state, chain) if obeyed else 0.0
-        fields = answer_fields(resolution, delay, self._context.clock())
-        self._tell(ANSWER, fields.pop("url"), state.origin, agent=_names(chain), **fields)
+        found, origin = Found.of(resolution), resolution.state.origin
+        with self._isolated(Counts.part):
+            self._counts.answered(origin, found)
+        if self._context.channel.handlers:
+            self._record_answer(resolution, found)
+        flight = resolution.flight
+        if flight is None or flight.before is None:
+            return
         with self._isolated(_CHANGES):
-            change = await self._changes.look(resolution, chain, self.waiting)
+            change = await self._changes.look(resolution, flight.before, self.waiting)
             if change is not None:
-                url = resolution.robots_url
-                self._tell(CHANGED, url, state.origin, Basis(state), change=change)
+                state = resolution.state
+                self._tell(CHANGED, resolution.robots_url, origin, state, change=change)
+
+    def _record_answer(self, resolution: Resolution, found: Found) -> None:
+        state, answer = resolution.state, resolution.answer
+        chain = self._origins.agents.chain_of(resolution.request)
+        delay = self._origins.crawl_delay.seconds(state, chain)
+        fields = answer_fields(resolution, found, delay, self._context.clock())
+        url = answer.url if answer is not None else resolution.robots_url
+        self._tell(
+            ANSWER, url or state.origin.robots_url, state.origin, agent=_names(chain), **fields
+        )
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Record that there is no answer. A fetch that was cancelled counts as one."""
@@ -117,6 +142,8 @@ class Recorder(ResolutionListener):
         reason = "the fetch was cancelled" if cut else text_of(error)
         kind = None if cut else CONFIGURATION
         answer = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
+        with self._isolated(Counts.part):
+            self._counts.answered(origin, Found("none", None, int(cut)))
         self._tell(ANSWER, origin.robots_url, origin, reason=reason, answer=answer)
 
     # Requests
@@ -125,17 +152,17 @@ class Recorder(ResolutionListener):
         self, request: Request, state: OriginState, decision: Decision | None = None
     ) -> None:
         """*request* passes: robots.txt allows it, or has been unreachable for 30 days."""
-        self.record(request, state.origin, "allowed", Basis(state, decision))
+        self.record(request, state.origin, "allowed", state, decision)
 
     def passed(self, request: Request, state: OriginState) -> None:
         """*request* passes without an answer: ``REP_UNREACHABLE`` is "allow"."""
         reason = f"{IMPOLITE}; {state.entry.error}"
-        self.record(request, state.origin, "allowed", Basis(state), reason=reason)
+        self.record(request, state.origin, "allowed", state, reason=reason)
 
     def overruled(self, request: Request, state: OriginState, decision: Decision) -> None:
         """*request* passes though *decision* forbids it: a subclass says so."""
         reason = "RepMiddleware.overrules()"
-        self.record(request, state.origin, "allowed", Basis(state, decision), reason=reason)
+        self.record(request, state.origin, "allowed", state, decision, reason=reason)
 
     def replayed(self, request: Request, origin: Origin) -> None:
         """*request* passes without an answer: it is in the HTTP cache."""
@@ -156,14 +183,50 @@ class Recorder(ResolutionListener):
         """
         self._refused(request, error, dry_run=self.dry_run)
         if isinstance(error, RobotsDisallowed):
-            self._log.forbidden(request, error)
+            self._log_forbidden(request, error)
             self._changes.forbidden(error.origin, request.url)
-            self.record(request, error.origin, "disallowed", Basis(state, error.decision))
+            self.record(request, error.origin, "disallowed", state, error.decision)
             return
         if error.origin is not None:
             self._count_reason(error)
-        self._log.unreachable(request, error, direct=direct)
-        self.record(request, error.origin, "unreachable", Basis(state), reason=error.reason)
+        self._log_unreachable(request, error, direct=direct)
+        self.record(request, error.origin, "unreachable", state, reason=error.reason)
+
+    def _log_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
+        if self._told.add(error.origin):
+            message = (
+                "robots.txt of %(origin)s forbids %(url)s (%(why)s); more for this origin at DEBUG "
+                "level"
+            )
+            values = {"origin": error.origin, "url": request.url, "why": error.why}
+            self._forbids.log(message, values, self._context.spider)
+            if not self.dry_run:
+                return
+        self._log_each(request, error, "")
+
+    def _log_unreachable(self, request: Request, error: RobotsUnreachable, *, direct: bool) -> None:
+        values = {"origin": error.origin, "url": request.url, "error": error}
+        extra, has_origin = self._context.extra, error.origin is not None
+        if has_origin and self._interactive and not self.dry_run:
+            logger.error(
+                "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
+                "fetch the page anyway, add -s REP_UNREACHABLE=allow",
+                values,
+                extra=extra,
+            )
+        elif has_origin and not direct and self._told.add(error.origin):
+            dropping = "Would drop" if self.dry_run else "Dropping"
+            message = f"{dropping} requests to %(origin)s: %(error)s"
+            self._drops.log(message, values, self._context.spider)
+        if direct:
+            logger.warning("Not downloading %(url)s: %(error)s", values, extra=extra)
+        else:
+            self._log_each(request, error, "Dropped: ")
+
+    def _log_each(self, request: Request, error: Exception, prefix: str) -> None:
+        prefix = "Dry run, not dropped: " if self.dry_run else prefix
+        values = {"error": error, "request": request}
+        logger.debug(f"{prefix}%(error)s: %(request)s", values, extra=self._context.extra)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """*request* passes, since this is a dry run. Otherwise, it would be held."""
@@ -171,7 +234,12 @@ class Recorder(ResolutionListener):
         state = self._origins.table.get(origin)
         if state is not None and state.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
-        self._log.would_hold(origin, self._why_held(origin))
+        if self._told.add(origin):
+            message = (
+                "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
+            )
+            values = {"origin": origin, "why": self._why_held(origin)}
+            self._holds.log(message, values, self._context.spider)
         self._held(request, origin)
 
     def page_says(
@@ -221,44 +289,55 @@ class Recorder(ResolutionListener):
         """Record how many requests to an origin have passed since the last such record."""
         count, state.allowed = state.allowed, 0
         if count:
-            self._tell(ALLOWED_COUNT, None, state.name, count=count)
+            self._counts.requests["allowed"] += count
+            self._tell(ALLOWED_COUNT, None, state.origin, count=count)
 
     def record(
         self,
         request: Request,
         origin: Origin | None,
         verdict: str,
-        basis: Basis = Basis(),  # noqa: B008 (immutable)
+        state: OriginState | None = None,
+        decision: Decision | None = None,
         **more: Any,
     ) -> None:
-        """Record a decision about *request*.
+        """Count and record a decision about *request*.
 
         :param more: fields of the record, of any JSON type
         """
-        agent = _names(self._origins.agents.chain_of(request))
-        more = {"agent": agent, "dry_run": self.dry_run, **more}
-        self._tell(verdict, request.url, origin, basis, **more)
+        with self._isolated(Counts.part):
+            self._counts.decided(verdict, origin, decision, more.get("reason"))
+        if self._context.channel.handlers:
+            agent = _names(self._origins.agents.chain_of(request))
+            more = {"agent": agent, "dry_run": self.dry_run, **more}
+            self._tell(verdict, request.url, origin, state, decision, **more)
 
     def _tell(
         self,
         verdict: str,
         url: str | None = None,
-        origin: Origin | str | None = None,
-        basis: Basis = Basis(),  # noqa: B008 (immutable)
+        origin: Origin | None = None,
+        state: OriginState | None = None,
+        decision: Decision | None = None,
         **more: Any,
     ) -> None:
-        at = self._context.clock()
-        self._context.channel.tell(Record(verdict, at, (url, origin), basis, **more))
+        if self._context.channel.handlers:
+            at = self._context.clock()
+            self._context.channel.tell(Record(verdict, at, (url, origin), state, decision, **more))
 
     # The crawl's beginning and end
 
     def _opened(self) -> None:
         context, agents = self._context, self._origins.agents
-        if not is_interactive(context.crawler):
+        if not self._interactive:
             log_beginning(context, agents)
         if self.dry_run:
             self._stats.set_value("rep/dry_run", True)
-            self._log.begin()
+            logger.warning(
+                "REP_DRY_RUN is on: robots.txt is fetched and decisions are recorded, but no request "
+                "is dropped or held.",
+                extra=context.extra,
+            )
         settings = {
             "spider": context.spider.name if context.spider else "",
             "agent": agents_in_words(agents),
@@ -272,20 +351,69 @@ class Recorder(ResolutionListener):
         for state in self._origins.table.states():
             self._allowed_so_far(state)
         with self._isolated("summary"):
-            counts = self._counts.all(self._stats)
-            counts["start_requests"] = self._starts.fields()
-            self._tell(ENDED, reason=reason, dry_run=self.dry_run, counts=counts)
-            log_summary(self._counts, self._context)
+            counts = figures(self._counts, self._stats)
+            told = {**counts, "start_requests": self._starts.fields()}
+            self._tell(ENDED, reason=reason, dry_run=self.dry_run, counts=told)
+            log_summary(self._counts, counts, self._context)
         if reason == "finished":  # otherwise, some may not have been tried
             with self._isolated(_STARTS):
                 self._starts.warn()
-        if self._trail is not None:
-            with self._isolated(self._trail.part):
-                await self._trail.end()
-        if self._report is not None:
-            with self._isolated(self._report.part):
-                await self._report.write()
+        for listener in self._listeners:
+            with self._isolated(listener.part):
+                await listener.end()
 
 
 def _names(chain: tuple[str, ...]) -> str | None:
     return ",".join(chain) or None
+
+
+class StartRequests:
+    """Warns if robots.txt refused every start request: the spider would seem broken."""
+
+    def __init__(self, context: CrawlContext, agents: Agents) -> None:
+        self._context = context
+        self._agents = agents
+        self._refused = 0
+        self._first: dict[str, str] | None = None
+        self._dry: WeakSet[Request] = WeakSet()
+        self._passed = False
+        told = (scrapy_signals.request_reached_downloader, scrapy_signals.response_received)
+        self._listener = SignalListener(context.crawler, dict.fromkeys(told, self._got_through))
+        self._listener.begin()
+
+    def refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
+        """*request* was dropped, or a dry run lets it pass."""
+        if request.meta.get(_START):
+            self._refused += 1
+            if self._first is None:
+                # As --agent takes it. With no token, the rules for all apply.
+                agent = ",".join(self._agents.chain_of(request)) or "*"
+                url, why = clean(request.url), str(error).rstrip(".")
+                command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
+                self._first = {"url": url, "why": why, "command": command}
+            if dry_run:
+                self._dry.add(request)
+
+    def _got_through(self, request: Request, **_: Any) -> None:
+        if request.meta.get(_START) and request not in self._dry:
+            self._passed = True
+            self._listener.end()
+
+    def fields(self) -> dict[str, Any]:
+        """Return what is on record about them."""
+        return {"refused": self._refused, "passed": self._passed, **(self._first or {})}
+
+    def warn(self) -> None:
+        """Tell the user if no start request got through."""
+        if self._passed or self._first is None:
+            return
+        refused = "refused"
+        outcome = "If the crawl found nothing, that is why; your spider may be fine."
+        if self._context.settings.dry_run:
+            refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
+        logger.warning(
+            f"robots.txt {refused} every start request (%(count)d). {outcome} The first was "
+            "%(url)s: %(why)s. For details: %(command)s",
+            {"count": self._refused, **self._first},
+            extra=self._context.extra,
+        )

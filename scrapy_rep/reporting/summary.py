@@ -1,132 +1,20 @@
-"""The summary of a crawl: a few lines of log at its end. Its counts are exact totals, and details of the
-most frequent things, in bounded memory."""
+"""The summary of a crawl: a few lines of log at its end."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from itertools import islice
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.engine.log import BoundedSet, get_logger
-from scrapy_rep.engine.text import clean, counted
-from scrapy_rep.reporting.record import ALLOWED_COUNT, ANSWER, IMPOLITE, Listener, Record
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.text import counted
 
 if TYPE_CHECKING:
-    import logging
+    from collections import Counter
 
     from scrapy.statscollectors import StatsCollector
 
-    from scrapy_rep.engine.log import Isolation
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.protocol import Rule
-
-# Origins whose latest outcome is known. Of older ones, it is final: one that comes back counts twice.
-_ORIGINS = 100_000
-_RULES = 5_000
-_RULE_LENGTH = 500
-
-_NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
-
-
-@dataclass(slots=True)
-class DecidingRule:
-    """A rule that refused requests."""
-
-    rule: str
-    group: str
-    first: tuple[str, int]
-    """The first of the origins that have it, and the line there."""
-    times: int = 0
-    origins: int = 0
-
-
-class Counts(Listener):
-    """Counts what is on record."""
-
-    part = "count for the summary"
-
-    def __init__(self, isolated: Isolation) -> None:
-        super().__init__(isolated)
-        self.requests: Counter[str] = Counter()
-        """By what became of them."""
-        self.fetches = 0
-        self._latest: dict[int, tuple[str, str]] = {}
-        """By the hash of an origin: a third of the memory."""
-        self._known: dict[tuple[str, str], tuple[str, str]] = {}
-        self._settled: Counter[tuple[str, str]] = Counter()
-        self._rules: dict[tuple[str, str], DecidingRule] = {}
-        self._seen = BoundedSet()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Count *record*."""
-        assert isinstance(record, Record)
-        verdict, origin = record.verdict, record.origin
-        if verdict == ANSWER and origin is not None:
-            about = record.more["answer"]
-            self.fetches += about["fetches"]
-            if about["outcome"] != "none":
-                self._note(origin, about["outcome"], about.get("kind") or "")
-        elif verdict == ALLOWED_COUNT:
-            self.requests["allowed"] += record.more["count"]
-        elif verdict == "allowed" and (record.more.get("reason") or "").startswith(IMPOLITE):
-            self.requests["passed"] += 1
-        else:
-            self.requests[_NAMES.get(verdict, verdict)] += 1
-            decision = record.basis.decision
-            if verdict == "disallowed" and decision is not None and decision.rule is not None:
-                self._decided(origin or "", decision.rule, decision.agent or "")
-        if origin is not None and hash(origin) not in self._latest:
-            self._note(origin, "none", "")
-
-    def _note(self, origin: str, outcome: str, kind: str) -> None:
-        key = outcome, kind
-        self._latest[hash(origin)] = self._known.setdefault(key, key)
-        if len(self._latest) > _ORIGINS:
-            for oldest in list(islice(self._latest, _ORIGINS // 10)):
-                self._settled[self._latest.pop(oldest)] += 1
-
-    def _decided(self, origin: str, rule: Rule, group: str) -> None:
-        key, where = (clean(str(rule)[:_RULE_LENGTH]), group), (origin, rule.line)
-        if key not in self._rules:
-            if len(self._rules) >= _RULES:
-                kept = self.top_rules(_RULES // 2)
-                self._rules = {(one.rule, one.group): one for one in kept}
-            self._rules[key] = DecidingRule(*key, where)
-        found = self._rules[key]
-        found.times += 1
-        found.origins += self._seen.add((key, origin))
-        found.first = min(found.first, where)
-
-    def outcomes(self) -> Counter[tuple[str, str]]:
-        """Return the number of origins by outcome (a key of :data:`~answers.OUTCOMES`) and, of those
-        unreachable, why."""
-        return Counter(self._latest.values()) + self._settled
-
-    def top_rules(self, count: int) -> list[DecidingRule]:
-        """Return the rules that refused most requests."""
-        return sorted(self._rules.values(), key=lambda one: (-one.times, one.first))[:count]
-
-    def all(self, stats: StatsCollector) -> dict[str, Any]:
-        """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only
-        for a first answer."""
-
-        held = _stat(stats, "deferred/unreachable")
-        names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
-        return {
-            **{name: self.requests[name] for name in names},
-            "held": held,
-            "waited": _stat(stats, "deferred") - held,
-            "held_max": _stat(stats, "held/max"),
-            "handed_back": _stat(stats, "handed_back"),
-            "kept": _stat(stats, "held"),
-            "fetches": self.fetches,
-            "origins": self.outcomes().total(),
-            "page_dropped": _stat(stats, "page/dropped"),
-            "usage_dropped": _stat(stats, "usage/items") + _stat(stats, "usage/requests"),
-        }
-
+    from scrapy_rep.reporting.record import Counts
 
 logger = get_logger(__name__)
 
@@ -170,27 +58,48 @@ _SITEMAPS = {
 _SAID = (("n", "no"), ("y", "yes"))
 
 
-def log_summary(counts: Counts, context: CrawlContext) -> None:
-    """Log the summary, unless there were no requests."""
+def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
+    """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only for a
+    first answer."""
+    held = _stat(stats, "deferred/unreachable")
+    names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
+    return {
+        **{name: counts.requests[name] for name in names},
+        "held": held,
+        "waited": _stat(stats, "deferred") - held,
+        "held_max": _stat(stats, "held/max"),
+        "handed_back": _stat(stats, "handed_back"),
+        "kept": _stat(stats, "held"),
+        "fetches": counts.fetches,
+        "origins": counts.outcomes().total(),
+        "page_dropped": _stat(stats, "page/dropped"),
+        "usage_dropped": _stat(stats, "usage/items") + _stat(stats, "usage/requests"),
+    }
+
+
+def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> None:
+    """Log the summary, unless there were no requests.
+
+    :param told: the :func:`figures`
+    """
     how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
     lines = [
         part
-        for line in _summary(counts, context)
+        for line in _summary(counts, told, context)
         for part in wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, **how)
     ]
     if lines:
         logger.info("\n".join(["%s"] * len(lines)), *lines, extra=context.extra)
 
 
-def _summary(counts: Counts, context: CrawlContext) -> list[str]:
+def _summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> list[str]:
     outcomes, stats = counts.outcomes(), context.stats
-    figures = counts.all(stats)
-    if not outcomes and not figures["dropped"]:
+    if not outcomes and not told["dropped"]:
         return []
     lines = [
         f"robots.txt of {counted(outcomes.total(), 'origin')}:",
         f"{' ' * _INDENT}{_outcomes(outcomes) or 'none'}",
-        _requests(figures, context.settings.dry_run),
+        _requests(told, context.settings.dry_run),
     ]
     beyond = [
         f"{name} for {counted(number, 'origin')}"
@@ -222,7 +131,7 @@ def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
 
 
 def _rules(counts: Counts) -> list[str]:
-    top = counts.top_rules(_TOP)
+    top = counts.rules.end(_TOP)
     if not top:
         return []
     lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]
@@ -271,7 +180,7 @@ def _stat(stats: StatsCollector, name: str) -> int:
     return int(stats.get_value(f"rep/{name}", 0))
 
 
-def _requests(counts: dict[str, Any], dry_run: bool) -> str:
+def _requests(counts: dict[str, int], dry_run: bool) -> str:
     parts = [f"{counts['allowed']:,} allowed"]
     if counts["passed"]:
         parts.append(f"{counts['passed']:,} allowed though robots.txt was unreachable")

@@ -12,8 +12,8 @@ from scrapy import Request
 from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
-from scrapy_rep.engine.pause import pause, work
 from scrapy_rep.engine.text import counted, resolve_sitemap
+from scrapy_rep.engine.timers import pause, work
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.protocol import Origin

@@ -15,8 +15,8 @@ from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.text import counted, text_of
+from scrapy_rep.engine.timers import Slices
 from scrapy_rep.seeding.discovery import FED, PAGE_KEY
 from scrapy_rep.seeding.loader import SitemapRequester
 from scrapy_rep.seeding.selection import Reason

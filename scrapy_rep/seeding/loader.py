@@ -24,8 +24,8 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.text import clean, text_of
+from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
 from scrapy_rep.origins.requests import origin_of

@@ -18,10 +18,9 @@ from scrapy.utils.job import job_dir
 from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
-from scrapy_rep.engine.pause import Slices, pause
 from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.text import counted
-from scrapy_rep.engine.timers import PeriodicTask
+from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.requests import USUAL, origin_of
 from scrapy_rep.protocol import Origin

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals as scrapy_signals
 
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.pause import Slices
 from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.text import PageURLs, counted, resolve_sitemap
+from scrapy_rep.engine.timers import Slices
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps.xml import Kind

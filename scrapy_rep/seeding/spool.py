@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import pause
 from scrapy_rep.engine.text import counted
+from scrapy_rep.engine.timers import pause
 from scrapy_rep.storages.journal import MAX_ID, Journal, tables_of, transaction
 
 if TYPE_CHECKING:

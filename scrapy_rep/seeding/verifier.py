@@ -14,7 +14,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import DeferredSemaphore
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.pause import pause, work
+from scrapy_rep.engine.timers import pause, work
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin

@@ -22,41 +22,30 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("example.sites")
 
 
-@pytest.fixture
-def run(sites: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The program, which finds everything installed."""
-    module = importlib.import_module("run")
-    monkeypatch.setattr(module, "install", lambda: None)
-    return module
-
-
 @pytest.mark.slow
 def test_sites_stay_up_until_ctrl_c(
-    run: Any, sites: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sites: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed: list[str] = []
-    bodies: list[bytes] = []
+    printed, last = "", list[bytes]()
     sleep = time.sleep
 
     def look(seconds: float) -> None:
+        nonlocal printed
         if seconds < 1e6:
             return sleep(seconds)  # a slow site
-        printed.append(capsys.readouterr().out)
-        for address in re.findall(
-            r"^(http://127\.\S+) +(?:plain|longest)", printed[0], re.MULTILINE
-        ):
+        printed = capsys.readouterr().out
+        for address in re.findall(r"^(http://127\.\S+) +(?:plain|longest)", printed, re.MULTILINE):
             with open_url(f"{address}/robots.txt") as answer:
-                bodies.append(answer.read())
+                last.append(answer.read().splitlines()[-1])
         raise KeyboardInterrupt
 
+    program = importlib.import_module("run")
+    monkeypatch.setattr(program, "install", lambda: None)
     monkeypatch.setattr(sites.time, "sleep", look)
-    run.main(["serve"])
-    assert "activate" in printed[0]
-    assert len(re.findall(r"^http://127\.", printed[0], re.MULTILINE)) == len(sites.SITES)
-    assert [body.splitlines()[-1] for body in bodies] == [
-        b"Disallow: /private",
-        b"Allow: /shop/open/",
-    ]
+    program.main(["serve"])
+    assert "activate" in printed
+    assert len(re.findall(r"^http://127\.", printed, re.MULTILINE)) == len(sites.SITES)
+    assert last == [b"Disallow: /private", b"Allow: /shop/open/"]
 
 
 def test_other_addresses_than_the_manuals_are_told(

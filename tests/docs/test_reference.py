@@ -1,8 +1,10 @@
-"""The manual's reference says what the code does. (Examples with `>>>` are run as doctests.)"""
+"""The manual's reference says what the code does, and CONTRIBUTING.md, DESIGN.md and the workflows name
+what is there. (Examples with `>>>` are run as doctests.)"""
 
 from __future__ import annotations
 
 import ast
+import configparser
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -76,13 +78,10 @@ def test_an_example_in_python_is_sound() -> None:
 
 
 def test_spiders_shown_are_those_of_the_example() -> None:
-    spiders = "".join(
-        path.read_text("utf-8") for path in ROOT.glob("example_project/example/spiders/*.py")
-    )
-    names = set(re.findall(r"^class (\w+)", spiders, re.MULTILINE))
-    shown = [
-        code for _, code in CODE if set(re.findall(r"^class (\w+)", code, re.MULTILINE)) & names
-    ]
+    paths = ROOT.glob("example_project/example/spiders/*.py")
+    spiders = "".join(path.read_text("utf-8") for path in paths)
+    name = re.compile(r"^class (\w+)", re.MULTILINE)
+    shown = [code for _, code in CODE if set(name.findall(code)) & set(name.findall(spiders))]
     assert len(shown) >= 2
     assert [code for code in shown if code not in spiders] == []
 
@@ -108,5 +107,54 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
 
 
-def test_readme_fits_on_some_screens() -> None:
-    assert 150 <= len(PAGES[0].read_text("utf-8").splitlines()) <= 250
+# -- for those who change it -----------------------------------------------------------------
+
+TEXT = ROOT.joinpath("CONTRIBUTING.md").read_text("utf-8")
+
+
+def config(name: str) -> configparser.ConfigParser:
+    found = configparser.ConfigParser(interpolation=None)
+    found.read(ROOT / name, encoding="utf-8")
+    return found
+
+
+def test_environments_and_files_are_there() -> None:
+    tox = config("tox.ini")
+    there = {name.partition(":")[2] for name in tox.sections()} | {
+        *tox["tox"]["envlist"].split(", ")
+    }
+    named = re.findall(r"tests/run\.py -e ([\w-]+)", TEXT)
+    (others,) = re.findall(r"`python3 tests/run\.py -e lint`, or (.*?) \|", TEXT)
+    assert {*named, *re.findall(r"`([\w-]+)`", others)} <= there
+    tests = re.findall(r"(tests/\S+\.py) -k (test_\w+)", TEXT)
+    assert tests
+    for path, name in tests:
+        assert f"def {name}(" in ROOT.joinpath(path).read_text("utf-8")
+
+
+def test_files_that_are_named_are_there() -> None:
+    design = page("DESIGN.md")
+    named = re.findall(r"`((?:[\w]+/)+(?:\w+\.py)?)`|`(\w+\.py)`", design)
+    paths = re.findall(r"\b(?:tests|docs|scrapy_rep)/[\w/]+\.(?:py|md)\b", TEXT)
+    paths += [one or other for one, other in named]
+    assert len(paths) > 20
+    folders = (ROOT, ROOT / "scrapy_rep")
+    assert [one for one in paths if not any((folder / one).exists() for folder in folders)] == []
+
+
+def test_every_folder_and_mark_is_explained() -> None:
+    layout = section(TEXT, "Layout")
+    folders = [path.parent.name for path in ROOT.glob("scrapy_rep/*/__init__.py")]
+    assert [folder for folder in folders if f"{folder}/" not in layout] == []
+    marks = config("setup.cfg")["tool:pytest"]["markers"].strip()
+    text = section(TEXT, "How the tests are organised")
+    for mark in re.findall(r"^(\w+):", marks, re.MULTILINE):
+        assert f"`{mark}`" in text or mark == "needs_reactor"
+
+
+def test_workflows_run_the_same_commands() -> None:
+    workflows = [path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")]
+    commands = re.findall(r"- run: (.+)$", "\n".join(workflows), re.MULTILINE)
+    assert len(commands) >= 3 or not workflows
+    ours = (".ci/run", "python3 tests/run.py")
+    assert [one for one in commands if not any(our in one for our in ours)] == []

@@ -54,15 +54,15 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
     seen: list[Any] = []
 
     def look(engine: EngineAccess) -> None:
-        downloader = engine._engine.downloader
+        downloader = engine._crawler.engine.downloader
         assert isinstance(downloader, Downloader)
         seen.append(downloader.total_concurrency)
         with engine.extra_slot():
             seen.append(downloader.total_concurrency)
         seen.extend([downloader.total_concurrency, type(engine.scheduler), engine.paused])
-        engine._engine.pause()
+        engine._crawler.engine.pause()
         seen.append(engine.paused)
-        later(0.1, engine._engine.unpause)
+        later(0.1, engine._crawler.engine.unpause)
 
     await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5})
     assert seen == [5, 6, 5, Scheduler, False, True]
@@ -242,17 +242,17 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
 
             async def seeding() -> None:
                 events.append("SEEDING")
-                engine.before_closing(Stage.COUNTING, step("late"))
+                engine.before_closing(Stage.HOLDING, step("late"))
 
             engine.before_closing(Stage.COMMAND, fail)
-            for stage in (Stage.COUNTING, Stage.HOLDING, Stage.COMMAND):
+            for stage in (Stage.HOLDING, Stage.COMMAND):
                 EngineAccess(self.crawler).before_closing(stage, step(stage.name))
             engine.before_closing(Stage.SEEDING, seeding)
             _async(self.crawler.engine)
 
     result = await crawl(Closing, requests=[sites.add().url("/x")])
     assert result.reason == "way"
-    assert events == ["COMMAND", "SEEDING", "HOLDING", "COUNTING", "late"]
+    assert events == ["COMMAND", "SEEDING", "HOLDING", "late"]
     [error] = [one.getMessage() for one in result.records if one.levelname == "ERROR"]
     assert error.startswith("Bug in scrapy-rep: the work before closing failed.")
 
@@ -275,7 +275,7 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
 
             if closing:
                 engine.before_closing(Stage.COMMAND, before)
-                _async(engine._engine)
+                _async(engine._crawler.engine)
             else:
                 engine.fail(request, error)
 
@@ -309,7 +309,7 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
     seen: list[Any] = []
 
     def look(engine: EngineAccess) -> None:
-        slots, [(key, slot)] = engine.slots, engine._engine.downloader.slots.items()
+        slots, [(key, slot)] = engine.slots, engine._crawler.engine.downloader.slots.items()
         assert type(slot) is scrapys.Slot
         assert 0 <= _clock() - slot.lastseen < 60
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
@@ -319,7 +319,7 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         assert not slots.slow("no such slot", "a", 5.0)
         seen.extend([slot.concurrency, slot.download_delay()])
         [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
-        new = engine._engine.downloader.slots[beside]
+        new = engine._crawler.engine.downloader.slots[beside]
         assert (new.concurrency, new.delay, getattr(new, _JITTER)) == own
         slots.slow(key, "a", 0.0)
         assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
@@ -357,7 +357,7 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
     """Scrapy removes a slot a minute after its last request."""
 
     def look(engine: EngineAccess) -> None:
-        slots, scrapys_own = engine.slots, engine._engine.downloader.slots
+        slots, scrapys_own = engine.slots, engine._crawler.engine.downloader.slots
         for number in range(300):
             scrapys_own[f"host{number}"] = scrapys.Slot(8, 0.0, 0)
             slots.slow(f"host{number}", "origin", 5.0)

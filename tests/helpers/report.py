@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.engine.text import iso
-from scrapy_rep.reporting.report.data import ReportData
+from scrapy_rep.reporting.report.contents import ReportData
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")

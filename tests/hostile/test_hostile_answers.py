@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.engine import pause
+from scrapy_rep.engine import timers
 from scrapy_rep.engine.text import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.state import OriginState
@@ -127,7 +127,7 @@ async def test_sitemaps_are_worked_on_in_slices(
     """The event loop has its turn after each step: of what is listed, of a piece of a file, which can have a
     thousand entries, of the proof that a host lists a sitemap. None is lost."""
     turns: Counter[str] = Counter()
-    usual = pause.work, pause.pause
+    usual = timers.work, timers.pause
 
     def count_turns_of(module: ModuleType, name: str) -> None:
         def counted(*arguments: Any) -> Any:
@@ -136,7 +136,7 @@ async def test_sitemaps_are_worked_on_in_slices(
 
         monkeypatch.setattr(module, name, counted)
 
-    monkeypatch.setattr(pause, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(timers, "SLICE_SECONDS", -1.0)
     count_turns_of(discovery, "work")  # what a robots.txt lists is announced ...
     count_turns_of(seeding, "pause")  # ... and read
     count_turns_of(loader, "pause")
@@ -165,7 +165,7 @@ async def test_sitemaps_are_worked_on_in_slices(
 
 
 def test_a_listing_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pause, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(timers, "SLICE_SECONDS", -1.0)
     values = [f"/{number}" for number in range(MAX_SITEMAPS + 10)]
     some = Listing("http://a.test/robots.txt", ["/0", "http://[", *values])
     steps = 1

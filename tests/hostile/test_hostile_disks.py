@@ -11,7 +11,7 @@ import pytest
 
 from scrapy_rep.engine.text import counted
 from scrapy_rep.reporting import audit_trail as trail
-from scrapy_rep.reporting.decision_log import DiskFull, LineFile
+from scrapy_rep.reporting.audit_trail import DiskFull, LineFile
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import StepSpider, crawl

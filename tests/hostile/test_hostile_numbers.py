@@ -13,9 +13,9 @@ import pytest
 from scrapy_rep.protocol.freshness import unreachable_seconds
 from scrapy_rep.reporting.announcements import Announcer, ChangeWatch
 from scrapy_rep.reporting.audit_trail import AuditTrail
-from scrapy_rep.reporting.decision_log import StartRequests
+from scrapy_rep.reporting.record import Counts
+from scrapy_rep.reporting.recorder import StartRequests
 from scrapy_rep.reporting.report import Report
-from scrapy_rep.reporting.summary import Counts
 from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
@@ -132,10 +132,15 @@ async def test_a_clock_out_of_its_mind(
 
 PARTS: list[list[tuple[type, str]]] = [
     [
-        *((Counts, "emit"), (Report, "emit"), (ChangeWatch, "look"), (StartRequests, "refused")),
+        *(
+            (Counts, "answered"),
+            (Report, "emit"),
+            (ChangeWatch, "look"),
+            (StartRequests, "refused"),
+        ),
         *((Announcer, "_log_failure"), (Discovery, "resolved")),
     ],
-    [(Counts, "all"), (AuditTrail, "emit"), (Announcer, "resolved")],
+    [(Counts, "outcomes"), (AuditTrail, "emit"), (Announcer, "resolved")],
     [(AuditTrail, "end"), (Announcer, "_count")],
 ]
 

@@ -10,8 +10,11 @@ import pytest
 from scrapy import Request, Spider
 
 from scrapy_rep.engine import log
+from scrapy_rep.protocol import Decision, Origin, Rule
+from scrapy_rep.reporting import record as module
+from scrapy_rep.reporting.record import IMPOLITE, Counts, Found
 from tests.helpers.behaviours import in_turn, silence
-from tests.helpers.crawling import AGENT, ListSpider, StepSpider, crawl
+from tests.helpers.crawling import AGENT, CrawlResult, ListSpider, StepSpider, crawl
 from tests.helpers.held import DEFER, NEVER, Record, as_soon_as, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
@@ -19,6 +22,10 @@ from tests.helpers.servers import Sites
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
+
+
+def warned(result: CrawlResult) -> list[str]:
+    return lines(result, "every start request", level="WARNING")
 
 
 # -- the first of an origin ------------------------------------------------------------------
@@ -47,10 +54,8 @@ async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
 async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
     site = sites.add(robots=503)
     result = await crawl(urls(site, 20))  # REP_UNREACHABLE is "drop"
-    [line] = lines(result, "Dropping requests")
-    assert line == f"Dropping requests to {origin_of(site)}: robots.txt unreachable: " + (
-        "HTTP 503"
-    )
+    dropping = f"Dropping requests to {origin_of(site)}: robots.txt unreachable: HTTP 503"
+    assert lines(result, "Dropping requests") == [dropping]
     assert len(lines(result, "Dropped: ", level="DEBUG")) == 20
     assert_clean(result)
 
@@ -76,7 +81,7 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
     url = f"{origin_of(site)}/private/it's"
     quoted = shlex.quote(url)
     assert quoted.startswith("'")
-    [line] = lines(result, "every start request", level="WARNING")
+    [line] = warned(result)
     assert line == (
         "robots.txt refused every start request (2). If the crawl found nothing, that is why; your "
         f"spider may be fine. The first was {url}: Forbidden by robots.txt "
@@ -97,7 +102,7 @@ async def test_the_suggested_command_names_the_agent_of_the_request(
     site = sites.add(robots=RULES)
     request = Request(site.url("/private"), meta={"rep_user_agent": agent} if agent else {})
     result = await crawl(request, {"USER_AGENT": "Mozilla/5.0"})
-    [line] = lines(result, "every start request", level="WARNING")
+    [line] = warned(result)
     assert line.endswith(f" --agent {suggested} {site.url('/private')}")
 
 
@@ -105,7 +110,7 @@ async def test_every_start_request_was_given_up(sites: Sites) -> None:
     down = sites.refused()
     settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2}
     result = await crawl([f"{down}/1", f"{down}/2"], settings)
-    [line] = lines(result, "every start request", level="WARNING")
+    [line] = warned(result)
     assert "refused every start request (2)" in line
     assert "robots.txt unreachable" in line
     assert summary(result) == [
@@ -129,7 +134,7 @@ async def test_what_is_fetched_later_is_no_start_request(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url("/page"))
     assert result.responses == {site.url("/page"): 200}
-    assert len(lines(result, "every start request", level="WARNING")) == 1
+    assert len(warned(result)) == 1
 
 
 @pytest.mark.parametrize("page", [404, silence()], ids=["404", "silent"])
@@ -137,7 +142,7 @@ async def test_a_start_request_that_fails_is_none_that_is_refused(sites: Sites, 
     site = sites.add(robots=RULES, pages={"/page": page})
     settings = {"DOWNLOAD_TIMEOUT": 0.2, "RETRY_ENABLED": False}
     result = await crawl([site.url("/x"), site.url("/page"), site.url("/private")], settings)
-    assert lines(result, "every start request", level="WARNING") == []
+    assert warned(result) == []
 
 
 async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any) -> None:
@@ -156,16 +161,9 @@ async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any)
     wanted = [*urls(site, 2), other.url("/x")]
     result = await crawl(wanted, settings, signal_handlers=record.handlers)
     assert result.reason == "enough"
-    assert lines(result, "every start request", level="WARNING") == []
+    assert warned(result) == []
     requests = "Requests: 0 allowed, 1 forbidden, 2 held (2 kept for the next run)"
     assert summary(result)[1] == requests
-
-
-async def test_no_start_requests(sites: Sites) -> None:
-    result = await crawl([])
-    assert lines(result, "every start request", level="WARNING") == []
-    assert summary(result) == []
-    assert_clean(result)
 
 
 # -- the summary -----------------------------------------------------------------------------
@@ -191,8 +189,8 @@ async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> No
     assert_clean(result)
 
 
-async def test_summary_of_one(sites: Sites) -> None:
-    site = sites.add(robots=RULES)
+async def test_summaries_of_one_origin(sites: Sites) -> None:
+    site, down = sites.add(robots=RULES), sites.add(robots=503)
     result = await crawl([site.url("/x1"), site.url("/page")])
     assert summary(result) == [
         "robots.txt of 1 origin: 1 with rules",
@@ -200,12 +198,76 @@ async def test_summary_of_one(sites: Sites) -> None:
         "The line that decided:",
         f"  1 × {origin_of(site)}, line 3: Disallow: /x (group *)",
     ]
-
-
-async def test_summary_where_the_unreachable_may_pass(sites: Sites) -> None:
-    site = sites.add(robots=503)
-    result = await crawl(urls(site, 3), {"REP_UNREACHABLE": "allow"})
+    result = await crawl(urls(down, 3), {"REP_UNREACHABLE": "allow"})
     assert summary(result) == [
         "robots.txt of 1 origin: 1 unreachable (HTTP 503)",
         "Requests: 0 allowed, 3 allowed though robots.txt was unreachable, 0 forbidden",
     ]
+    result = await crawl(site.url("/x"), {"DOWNLOAD_HANDLERS": {"http": None}})
+    assert summary(result) == [
+        "robots.txt of 1 origin: 1 without an answer",
+        "Requests: 0 allowed, 0 forbidden, 1 dropped (robots.txt unreachable)",
+    ]
+    result = await crawl([])
+    assert summary(result) == warned(result) == []
+    assert_clean(result)
+
+
+# -- its figures, in bounded memory ----------------------------------------------------------
+
+
+A, B, C = (Origin("http", name, 80) for name in "abc")
+
+
+def forbidden(counts: Counts, origin: Origin, line: int, pattern: str = "/x") -> None:
+    counts.decided("disallowed", origin, Decision(False, Rule(line, pattern, False), "*"))
+
+
+def test_an_origin_counts_by_its_latest_answer() -> None:
+    counts = Counts()
+    counts.answered(A, Found("unreachable", "HTTP 503", 2))
+    counts.answered(A, Found("rules", None, 2))
+    counts.answered(B, Found("unreachable", "timeout", 2))
+    counts.answered(A, Found("none", None, 2))  # a fetch that was cancelled
+    counts.decided("held", C)
+    assert counts.outcomes() == {("rules", ""): 1, ("unreachable", "timeout"): 1, ("none", ""): 1}
+    assert counts.fetches == 8
+
+
+def test_requests_count_by_what_became_of_them() -> None:
+    """What a setting forbids has no rule, and a rule that is overruled has not decided."""
+    counts = Counts()
+    counts.decided("allowed", A, reason=f"{IMPOLITE}; HTTP 503")
+    forbids = Decision(False, Rule(1, "/x", False), "*")
+    counts.decided("allowed", A, forbids, reason="RepMiddleware.overrules()")
+    counts.decided("unreachable", A, reason="HTTP 503")
+    counts.decided("disallowed", A, Decision(False, None, None))
+    assert counts.requests == {"allowed": 1, "passed": 1, "dropped": 1, "forbidden": 1}
+    assert counts.rules.end(5) == []
+
+
+def test_rules_are_counted_over_all_origins() -> None:
+    counts = Counts()
+    for number in (2, 0, 1):
+        for _ in range(number + 1):
+            forbidden(counts, Origin("http", f"site{number}.example", 80), 5 - number)
+    forbidden(counts, Origin("http", "z.example", 80), 9, "/\x1b")
+    first, second = counts.rules.end(5)
+    assert (first.rule, first.times, first.origins) == ("Disallow: /x", 6, 3)
+    assert first.first == ("http://site0.example", 5)
+    assert second.rule == r"Disallow: /\x1b"
+
+
+def test_very_many_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ORIGINS", 100)
+    monkeypatch.setattr(module, "_RULES", 50)
+    counts = Counts()
+    for number in range(1000):
+        origin = Origin("http", "site", number)
+        counts.answered(origin, Found("missing" if number % 4 else "rules"))
+        forbidden(counts, origin, 1, f"/{number % 300}")
+        forbidden(counts, origin, 1)
+    assert counts.outcomes() == {("rules", ""): 250, ("missing", ""): 750}
+    assert counts.rules.end(1)[0].times == counts.rules.end(1)[0].origins == 1000
+    assert len(counts._latest) <= 101
+    assert len(counts.rules) <= 50

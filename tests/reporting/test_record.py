@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from scrapy_rep.reporting.announcements import MAX_LINES, changed_lines
+from scrapy_rep.reporting.record import Record as Line
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import Clock, StepSpider, crawl
-from tests.helpers.held import DEFER, Record, later, origin_of, urls
+from tests.helpers.held import DEFER, later, origin_of, urls
+from tests.helpers.held import Record as Signals
 from tests.helpers.log import lines
-from tests.helpers.recorded import decisions, lines_of
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
+from tests.reporting.conftest import Record
 
 pytestmark = pytest.mark.usefixtures("in_time")
 
@@ -26,7 +28,7 @@ WALL = "<html><title>Just a moment...</title><script src=/cdn-cgi/challenge-plat
 @pytest.mark.loop
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_each_answer_is_on_record(sites: Sites, tmp_path: Path) -> None:
+async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
     """By what it is; with as many fetches as the server has seen."""
     answers: dict[str, Any] = {
         "rules": RULES,
@@ -38,78 +40,88 @@ async def test_each_answer_is_on_record(sites: Sites, tmp_path: Path) -> None:
         "unreachable": in_turn(503, 503, RULES),
     }
     town = {name: sites.add(robots=robots) for name, robots in answers.items()}
-    refused, path = sites.refused(), tmp_path / "d.jsonl"
-    wanted = [*(site.url("/x") for site in town.values()), f"{refused}/x"]
-    settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DECISIONS": str(path)}
-    result = await crawl(wanted, settings)
+    refused, own = sites.refused(), sites.add()
+    wanted = [*(site.url("/x") for site in (*town.values(), own)), f"{refused}/x"]
+    settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_OVERRIDES": {own.host: None}}
+    crawled = await record(wanted, settings)
     found: dict[str, list[dict[str, Any]]] = {}
-    for line in lines_of(path, "answer"):
+    for line in crawled.of("answer"):
         found.setdefault(line["origin"], []).append(line["answer"])
     told = {name: found[origin_of(site)] for name, site in town.items()}
     assert [one["outcome"] for one in told.pop("unreachable")] == ["unreachable"] * 2 + ["rules"]
     assert {name: [one["outcome"] for one in told[name]] for name in told} == {
         name: [name] for name in told
     }
-    for site in town.values():
+    for site in (*town.values(), own):
         fetches = sum(one["fetches"] for one in found[origin_of(site)])
         assert fetches == site.count("/robots.txt")
     [dead] = found[refused]
     assert (dead["kind"], dead["attempts"]) == ("refused", 1)
-    assert result.stat("robotstxt/request_count") == sum(map(len, found.values()))
+    assert crawled.result.stat("robotstxt/request_count") == sum(map(len, found.values())) - 1
 
 
 @pytest.mark.scrapy_api
 async def test_a_crawl_is_on_record_from_its_beginning_to_its_end(
-    sites: Sites, tmp_path: Path
+    sites: Sites, record: Record
 ) -> None:
     """Plain allows are a number; every line has the name of the crawl."""
-    site, path = sites.add(robots=RULES), tmp_path / "d.jsonl"
-    secret = f"redis://me:secret@{tmp_path}"
-    settings = {"REP_DECISIONS": str(path), "REP_CACHE_REDIS_URL": secret}
-    await crawl([*urls(site, 7), site.url("/private")], settings)
-    first, *_, last = whole = lines_of(path)
-    assert len({one["crawl"] for one in whole}) == 1
+    site, secret = sites.add(robots=RULES), "redis://me:secret@127.0.0.1"
+    wanted = [*urls(site, 7), site.url("/private")]
+    found = await record(wanted, {"REP_CACHE_REDIS_URL": secret})
+    first, *_, last = found.lines
+    assert len({one["crawl"] for one in found.lines}) == 1
     assert (first["verdict"], last["verdict"], last["reason"]) == (
         "crawl_started", "crawl_ended", "finished",
     )  # fmt: skip
     assert first["settings"]["agent"] == "testbot"
-    assert first["settings"]["changed"]["REP_CACHE_REDIS_URL"] == f"redis://me:***@{tmp_path}"
-    [allowed] = lines_of(path, "allowed_count")
+    assert first["settings"]["changed"]["REP_CACHE_REDIS_URL"] == "redis://me:***@127.0.0.1"
+    [allowed] = found.of("allowed_count")
     assert (allowed["origin"], allowed["count"]) == (origin_of(site), 7)
     counts = last["counts"]
     assert (counts["allowed"], counts["forbidden"], counts["fetches"]) == (7, 1, 1)
-    assert [one["verdict"] for one in decisions(path)] == ["disallowed"]
+    assert found.told("verdict") == [("disallowed",)]
+
+
+async def test_without_a_listener_no_record_is_made(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Line, "__init__", None)
+    site, down = sites.add(robots=RULES), sites.add(robots=503)
+    result = await crawl([site.url("/x"), site.url("/private"), down.url("/x")])
+    result.assert_clean()
+    assert len(result.failures) == 2
 
 
 async def test_allows_are_counted_though_origins_are_forgotten(
-    sites: Sites, tmp_path: Path
+    sites: Sites, record: Record
 ) -> None:
-    town, path = [sites.add(robots=RULES) for _ in range(5)], tmp_path / "d.jsonl"
+    town = [sites.add(robots=RULES) for _ in range(5)]
     steps = [site.url(f"/{number}") for number in range(4) for site in town]
-    settings = {"REP_DECISIONS": str(path), "REP_CACHE_MAX_ORIGINS": 2}
-    await crawl(StepSpider, settings, steps=steps)
-    assert sum(one["count"] for one in lines_of(path, "allowed_count")) == 20
+    found = await record(StepSpider, {"REP_CACHE_MAX_ORIGINS": 2}, steps=steps)
+    assert sum(one["count"] for one in found.of("allowed_count")) == 20
 
 
-async def test_what_was_released_says_how_long_it_was_held(sites: Sites, tmp_path: Path) -> None:
+async def test_what_was_released_says_how_long_it_was_held(
+    sites: Sites, record: Record, tmp_path: Path
+) -> None:
     """In the run before, too."""
-    site, path = sites.add(robots=503), tmp_path / "d.jsonl"
-    settings = {**DEFER, "JOBDIR": str(tmp_path / "job"), "REP_DECISIONS": str(path)}
-    record = Record(on_deferred=lambda *_: later(0.5, record.close))
-    await crawl([site.url("/x")], settings, signal_handlers=record.handlers)
+    site = sites.add(robots=503)
+    settings = {**DEFER, "JOBDIR": str(tmp_path / "job")}
+    signals = Signals(on_deferred=lambda *_: later(0.5, signals.close))
+    await record([site.url("/x")], settings, signal_handlers=signals.handlers)
     site.set("/robots.txt", RULES)
-    result = await crawl([], settings)
-    [released] = lines_of(path, "released")
+    found = await record([], settings)
+    [released] = found.of("released")
     assert released["held_for"] >= 0.5
-    [line] = lines(result, "Released 1 request to ")
+    [line] = lines(found.result, "Released 1 request to ")
     assert float(line.split(" after ")[1].split()[0]) >= 0.5
 
 
 async def test_a_change_in_mid_crawl_is_told(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sites: Sites, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line, a stat, a record: what changed, and which verdicts with it."""
-    clock, path = Clock().install(monkeypatch), tmp_path / "d.jsonl"
+    clock = Clock().install(monkeypatch)
     site = sites.add(robots="User-agent: *\nDisallow: /a\nDisallow: /c\n")
     same, down = sites.add(robots=RULES), sites.add(robots=in_turn(404, 503))
     new = "User-agent: *\nDisallow: /b\r\nDisallow: /c\n"
@@ -118,8 +130,8 @@ async def test_a_change_in_mid_crawl_is_told(
         lambda: site.set("/robots.txt", new), 86401,
         site.url("/b/1"), same.url("/x1"), down.url("/x1"),
     ]  # fmt: skip
-    result = await crawl(StepSpider, {"REP_DECISIONS": str(path)}, steps=steps, clock=clock)
-    [line] = lines_of(path, "changed")
+    found = await record(StepSpider, steps=steps, clock=clock)
+    [line] = found.of("changed")
     change = line["change"]
     assert (change["added"], change["removed"]) == (["Disallow: /b"], ["Disallow: /a"])
     turned = [(one["url"], one["was"], one["now"]) for one in change["turned"]]
@@ -128,10 +140,10 @@ async def test_a_change_in_mid_crawl_is_told(
         (site.url("/b/1"), "allowed", "disallowed"),
     ]
     assert change["turned_count"] == 2
-    [told] = lines(result, "has changed")
+    [told] = lines(found.result, "has changed")
     what = "1 line added, 1 removed; this changes the verdict on 2 of "
     assert f"robots.txt of {origin_of(site)} has changed: {what}" in told
-    assert result.stat("rep/changed") == 1
+    assert found.result.stat("rep/changed") == 1
 
 
 def test_lines_that_were_moved_have_not_changed() -> None:
@@ -142,20 +154,16 @@ def test_lines_that_were_moved_have_not_changed() -> None:
     assert (much["lines_removed"], len(much["removed"])) == (30_000, MAX_LINES)
 
 
-async def test_each_sitemap_is_on_record(sites: Sites, tmp_path: Path) -> None:
-    site, path = sites.add(), tmp_path / "d.jsonl"
+async def test_each_sitemap_is_on_record(sites: Sites, record: Record) -> None:
+    site = sites.add()
     site.set("/robots.txt", f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n")
     site.set("/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"]))
     site.set("/gone.xml", 404)
-    await crawl([site.url("/")], {"REP_SITEMAPS": True, "REP_DECISIONS": str(path)})
-    found = {one["url"]: one for one in lines_of(path, "sitemap")}
+    crawled = await record([site.url("/")], {"REP_SITEMAPS": True})
+    found = {one["url"]: one for one in crawled.of("sitemap")}
     read, failed = found[site.url("/a.xml")]["sitemap"], found[site.url("/gone.xml")]["sitemap"]
-    assert (read["found"], read["kind"], read["entries"], read["taken"]) == (
-        "listed",
-        "urlset",
-        3,
-        2,
-    )
+    about = [read[name] for name in ("found", "kind", "entries", "taken")]
+    assert about == ["listed", "urlset", 3, 2]
     assert sum(read["rejected"].values()) == 1
     assert failed["failed"] == "HTTP 404"
     assert {one["origin"] for one in found.values()} == {origin_of(site)}

@@ -14,7 +14,7 @@ from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
-from scrapy_rep.engine.pause import pause
+from scrapy_rep.engine.timers import pause
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.seeding.discovery import SpiderOptions
 from scrapy_rep.seeding.loader import GUESSES

@@ -100,7 +100,7 @@ async def test_entries_that_are_read_after_their_host_has_answered(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those before them were judged meanwhile."""
-    monkeypatch.setattr("scrapy_rep.engine.pause.SLICE_SECONDS", -1.0)
+    monkeypatch.setattr("scrapy_rep.engine.timers.SLICE_SECONDS", -1.0)
     site, other = sites.add(), sites.add()
     for one in (site, other):
         one.set("/robots.txt", listing(site.url("/map.xml")))

@@ -21,22 +21,18 @@ CHECKERS = {
 }
 
 
+IMPORTS = re.compile(r"^(from scrapy_rep\S* import )(\([^)]*\)|.*)$", re.MULTILINE)
+
+
 def misspelt(text: str) -> tuple[str, set[int]]:
-    """A user's file with all of our names misspelt, and the lines that are wrong therefore."""
-    wrong: set[int] = set()
-    ours = False
-    lines = text.splitlines()
-    for number, line in enumerate(lines, 1):
-        names = line
-        if line.startswith("from "):
-            begin, names = line.split(" import ")
-            ours = begin.startswith("from scrapy_rep")
-        elif line[:1] not in ("", " ", ")"):
-            break  # after the imports
-        if ours and (changed := re.sub(r"\b(\w+)\b", r"\1y as \1", names)) != names:
-            lines[number - 1] = line.removesuffix(names) + changed
-            wrong.add(number)
-    return "\n".join(lines) + "\n", wrong
+    """A user's file with all of our names misspelt, each in a line of its own, and these lines."""
+
+    def each(one: re.Match[str]) -> str:
+        return "\n".join(f"{one[1]}{name}y as {name}" for name in re.findall(r"\w+", one[2]))
+
+    bad = IMPORTS.sub(each, text)
+    lines = enumerate(bad.splitlines(), 1)
+    return bad, {number for number, line in lines if line.startswith("from scrapy_rep")}
 
 
 def complaints(checker: str, path: Path) -> tuple[set[int], str]:

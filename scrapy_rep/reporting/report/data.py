@@ -1,86 +1,20 @@
-"""The contents of the report, as `page.html` shows them: plain values, limited to what a browser can
-show. Times are seconds since the epoch, positions on the time axis percent. `reading.py` gathers them from
-the record."""
+"""The rows of the report, and its time axis: plain values, limited to what a browser can show. Times are
+seconds since the epoch, positions on the time axis percent."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-import scrapy_rep
-from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.announcements import changed_lines
+from scrapy_rep.engine.text import date
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from scrapy_rep.reporting.report.reading import CrawlSum
-
-    BodyOf = Callable[[str, str], bytes | None]
-    """Returns the robots.txt of an origin with a SHA-256."""
-
-RowT = TypeVar("RowT")
+    from collections.abc import Iterator
 
 _ORIGINS_OF_A_RULE = 100
-# Excerpts from robots.txt files: of all rules, and of one. Lines before and after the one that decided,
-# and characters of each.
-_EXCERPTS, _OF_A_RULE, _AROUND, _LENGTH = 250, 20, 4, 200
-_NARROWEST = 0.3
 _INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
-
-
-class Top(list[RowT]):
-    """Rows of a table: those that come first in an order, and how many there were."""
-
-    def __init__(self, limit: int, order: Callable[[RowT], Any]) -> None:
-        super().__init__()
-        self._limit, self._order = limit, order
-        self.all = 0
-
-    def add(self, row: RowT) -> None:
-        """Add *row*, which doesn't change any more."""
-        self.all += 1
-        self.append(row)
-        if len(self) > 2 * self._limit:
-            self.cut()
-
-    def cut(self) -> None:
-        """Sort the rows, and keep the first ones."""
-        self.sort(key=self._order)
-        del self[self._limit :]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that needs a look."""
-
-    kind: str
-    level: str
-    """``error``, ``warning`` or ``note``."""
-    count: int
-    text: str
-    """A sentence."""
-    section: str = ""
-    """The section of the page that has more."""
-    items: Sequence[str] = ()
-    """Some origins or URLs, those most affected first."""
-    filter: str = ""
-    """What the section's filter shows then."""
-    command: str = ""
-    """A command that tells more."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeRow:
-    """How many origins answered so."""
-
-    key: str
-    words: str
-    count: int
-    share: float
 
 
 @dataclass(slots=True)
@@ -95,7 +29,7 @@ class RuleOrigin:
     sha256: str | None
     times: int = 0
     excerpt: list[tuple[int, str, bool]] = field(default_factory=list)
-    """Lines around it: number, text, whether it is the one that decided."""
+    """Lines around it: number, text, whether it decided."""
 
 
 @dataclass(slots=True)
@@ -118,13 +52,13 @@ class RuleRow:
 @dataclass(slots=True)
 class Period:
     """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of the
-    first fetch; or requests that waited for a first answer."""
+    first fetch (its *end*: ``answered``, ``given_up``, ``open``); or requests that ``waited`` for a first
+    answer."""
 
     origin: str
     began: float
     ended: float
     end: str = "open"
-    """``answered``, ``given_up``, ``open``; or ``waited``: for a first answer."""
     fetches: int = 0
     reason: str = ""
     requests: int = 0
@@ -144,7 +78,6 @@ class OriginRow:
     outcome: str = "none"
     """Its last answer, a key of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
     kind: str = ""
-    """Why it is unreachable, in a word or two."""
     reason: str = ""
     url: str = ""
     status: int | None = None
@@ -160,11 +93,8 @@ class OriginRow:
     """How many are held without an answer so far."""
     open_held: int = 0
     open_waiting: int = 0
-    """How many are there now."""
-    spell: Period | None = None
-    """Its failures go on."""
-    wait: Period | None = None
-    """Requests wait for its first answer."""
+    period: Period | None = None
+    """The one that goes on."""
 
     @property
     def share(self) -> float | None:
@@ -200,44 +130,8 @@ class SaidRow:
     about: str
     text: str
     url: str
-    """For example."""
     count: int = 0
     dropped: int = 0
-
-
-class TimePoint(NamedTuple):
-    """How many requests are held, and how many wait for a first answer, from this moment on."""
-
-    at: float
-    held: int
-    waiting: int
-    x: float
-
-
-class Tick(NamedTuple):
-    """A mark on the time axis."""
-
-    at: float
-    x: float
-    text: str
-
-
-@dataclass(slots=True)
-class Axis:
-    """The time axis."""
-
-    began: float
-    ended: float
-    ticks: list[Tick] = field(default_factory=list)
-
-    def x(self, at: float) -> float:
-        """Where a moment is."""
-        return round(min(100.0, max(0.0, 100 * (at - self.began) / (self.ended - self.began))), 3)
-
-    def bar(self, one: Period) -> tuple[float, float]:
-        """Where a bar begins, and its width: it can be seen, however short it is."""
-        left = min(self.x(one.began), 100 - _NARROWEST)
-        return left, round(max(_NARROWEST, self.x(one.ended) - left), 3)
 
 
 @dataclass(slots=True)
@@ -261,86 +155,104 @@ class Change:
     """Whether what has changed is known."""
 
 
-@dataclass(slots=True)
-class ReportData:
-    """Everything on the page."""
+class Tick(NamedTuple):
+    """A mark on the time axis."""
 
-    crawls: list[CrawlSum]
-    """The oldest first. The page shows the last one, and all side by side."""
-    changes: list[Change] = field(default_factory=list)
-    all_changes: int = 0
-    notes: list[str] = field(default_factory=list)
-    """Sentences about the record itself."""
-    version: str = scrapy_rep.__version__
-
-    @classmethod
-    def read(
-        cls, record: Sequence[str | PathLike[str] | IO[bytes]], body_of: BodyOf | None = None
-    ) -> ReportData:
-        """Read files of JSON lines, packed by gzip or not.
-
-        :param body_of: see :meth:`fill`
-        :raises OSError: if a file can't be read
-        """
-        from scrapy_rep.reporting.report.building import report_data
-
-        with ExitStack() as opened:
-            files = [
-                opened.enter_context(open(one, "rb")) if isinstance(one, (str, PathLike)) else one
-                for one in record
-            ]
-            data = report_data(files)
-        if body_of is not None:
-            data.fill(body_of)
-        return data
-
-    @property
-    def crawl(self) -> CrawlSum:
-        """The last one."""
-        return self.crawls[-1]
-
-    def wanted(self) -> Iterator[tuple[str, str]]:
-        """Yield the files that :meth:`fill` asks for: origins, each with a SHA-256."""
-        for one in self._excerpted():
-            yield one.origin, one.sha256 or ""
-        for change in self.changes:
-            yield from ((change.origin, sha256) for sha256 in change.sha256 if sha256)
-
-    def fill(self, body_of: BodyOf) -> None:
-        """Add what the robots.txt files say.
-
-        :param body_of: returns None for a file that is not at hand
-        """
-        for one in self._excerpted():
-            body = body_of(one.origin, one.sha256 or "")
-            if body is not None:
-                one.excerpt = _excerpt(body, one.line)
-        for change in self.changes:
-            bodies = [body_of(change.origin, one) if one else b"" for one in change.sha256]
-            change.known = None not in bodies
-            if change.known:
-                for name, value in changed_lines(*map(bytes, bodies)).items():  # type: ignore[arg-type]
-                    setattr(change, name, value)
-
-    def _excerpted(self) -> Iterator[RuleOrigin]:
-        left = _EXCERPTS
-        for rule in self.crawl.rules:
-            found = [one for one in rule.origins if one.sha256][: min(left, _OF_A_RULE)]
-            left -= len(found)
-            yield from found
+    at: float
+    x: float
+    text: str
 
 
-def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
-    """Return what stands around *line*, counted from 1."""
-    lines = normalise(body).split("\n")
-    if not 1 <= line <= len(lines):
-        return []
-    first = max(0, line - 1 - _AROUND)
-    return [
-        (number, _readable(text), number == line)
-        for number, text in enumerate(lines[first : line + _AROUND], first + 1)
-    ]
+# Seconds between two ticks; for longer crawls, whole days.
+_STEPS = (
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30),
+    *(60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200),
+)
+_TICKS = 7
+_MINUTE, _DAY = 60, 86400
+# Shorter than that, a crawl's axis has seconds since its beginning.
+_SHORT = 60
+_NARROWEST = 0.3
 
 
-def _readable(text: str) -> str:
-    return text.encode("latin-1").decode(errors="replace").rstrip()[:_LENGTH]
+class Axis:
+    """The time axis of a crawl."""
+
+    def __init__(self, began: float, ended: float) -> None:
+        self._began = began
+        self._span = max(ended - began, 0.001)
+        self.ticks = list(self._ticks())
+
+    def x(self, at: float) -> float:
+        """Where a moment is."""
+        return round(min(100.0, max(0.0, 100 * (at - self._began) / self._span)), 3)
+
+    def bar(self, one: Period) -> tuple[float, float]:
+        """Where a bar begins, and its width: it can be seen, however short it is."""
+        left = min(self.x(one.began), 100 - _NARROWEST)
+        return left, round(max(_NARROWEST, self.x(one.ended) - left), 3)
+
+    def _ticks(self) -> Iterator[Tick]:
+        """Yield moments in whole steps, so that a tick at 12:00:00 does not say 11:59:59."""
+        days = math.ceil(self._span / _TICKS / _DAY) * _DAY
+        step: float = next((one for one in _STEPS if self._span <= _TICKS * one), days)
+        zero = 0.0 if self._span >= _SHORT else self._began
+        form = "%H:%M:%S" if step < _MINUTE else "%H:%M"
+        form = form if self._span < _DAY else f"%m-%d {form}"
+        first = math.ceil((self._began - zero) / step)
+        for number in range(first, first + _TICKS + 1):
+            at = zero + number * step
+            if at <= self._began + self._span:
+                text = date(at, form) if zero == 0.0 else f"+{number * step:g} s"
+                yield Tick(at, self.x(at), text)
+
+
+_POINTS = 500
+
+
+class TimePoint(NamedTuple):
+    """How many requests are held, and how many wait for a first answer, from this moment on."""
+
+    at: float
+    held: int
+    waiting: int
+    x: float = 0.0
+
+
+class Timeline:
+    """How many requests are held, and wait, over time, with all peaks."""
+
+    def __init__(self) -> None:
+        self._points: list[TimePoint] = []
+        self.held = self.waiting = self.before = 0
+        """Now; and how many an earlier run held, as far as they have left."""
+
+    def change(self, at: float, held: int, waiting: int) -> None:
+        """So many more are held, and wait, from then on."""
+        self.held += held
+        self.waiting += waiting
+        if self._points:
+            at = max(at, self._points[-1].at)  # the clock may be set back
+        self._points.append(TimePoint(at, self.held, self.waiting))
+        if len(self._points) > 2 * _POINTS - 2:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Keep half of the points: the larger values of two, and the last ones."""
+        *points, last = self._points
+        pairs = [points[at : at + 2] for at in range(0, len(points), 2)]
+        self._points = [
+            TimePoint(two[0].at, max(one.held for one in two), max(one.waiting for one in two))
+            for two in pairs
+        ]
+        self._points.append(last)
+
+    def points(self, began: float, ended: float, axis: Axis) -> list[TimePoint]:
+        """Return the values, each until the next."""
+        found = [TimePoint(began, 0, 0), *self._points]
+        if self._points:
+            found.append(found[-1]._replace(at=ended))
+        return [
+            TimePoint(one.at, max(0, one.held + self.before), max(0, one.waiting), axis.x(one.at))
+            for one in found
+        ]

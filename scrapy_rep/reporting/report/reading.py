@@ -5,8 +5,13 @@ Of very many origins, those where nothing was refused or failed are only counted
 
 from __future__ import annotations
 
+import gzip
+import json
+import zlib
 from collections import Counter
-from typing import TYPE_CHECKING, TypeVar
+from datetime import datetime
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import BoundedSet
 from scrapy_rep.reporting.record import (
@@ -20,35 +25,112 @@ from scrapy_rep.reporting.record import (
     SITEMAP,
     STARTED,
     UNKNOWN_YET,
+    Rows,
     kind_of,
 )
 from scrapy_rep.reporting.report.data import (
+    Axis,
     Change,
     OriginRow,
-    OutcomeRow,
     Period,
     RuleOrigin,
     RuleRow,
     SaidRow,
     SitemapRow,
-    Top,
+    Timeline,
 )
-from scrapy_rep.reporting.report.findings import Timeline, axis_of, findings
-from scrapy_rep.reporting.report.lines import Line
 from scrapy_rep.reporting.summary import PAGE_VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Iterator
 
-KeyT = TypeVar("KeyT", bound="Hashable")
-RowT = TypeVar("RowT")
+_MAX_LINE = 1 << 22
+_MAX_TEXT = 2000
+_MAX_NUMBER = 10**15
 
-# Limits on what is kept while a record is read. At the first two, the less interesting half is dropped.
-_ORIGINS, _RULES, _SAID = 50_000, 5_000, 2_000
-_OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH = 200, 20, 50, 300
-# And on what the page shows.
+
+class LineReader:
+    """Reads one file."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        """:param file: at its beginning, seekable"""
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        self._file: IO[bytes] = gzip.GzipFile(fileobj=file, mode="rb") if packed else file  # type: ignore[assignment]
+        self.unreadable = 0
+        """How many lines are not records."""
+        self.cut = False
+        """Whether the file ends in the middle."""
+
+    def __iter__(self) -> Iterator[Line]:
+        try:
+            while line := self._file.readline(_MAX_LINE):
+                try:
+                    found = json.loads(line.decode())
+                except (ValueError, RecursionError):
+                    self.unreadable += not line.isspace()
+                    continue
+                if isinstance(found, dict) and isinstance(found.get("verdict"), str):
+                    yield Line(found)
+                else:
+                    self.unreadable += 1
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self.cut = True
+
+
+class Line:
+    """A JSON object whose values may be anything."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: object) -> None:
+        self.fields: dict[str, Any] = fields if isinstance(fields, dict) else {}
+
+    def text(self, name: str, most: int = _MAX_TEXT) -> str:
+        """Return a text, cut to size; nothing for any other value."""
+        value = self.fields.get(name)
+        return value[:most] if isinstance(value, str) else ""
+
+    def number(self, name: str) -> int:
+        """Return a number that makes sense, 0 for any other value."""
+        value = self.fields.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 (not a number)
+            return 0
+        return int(min(max(value, 0), _MAX_NUMBER))
+
+    def seconds(self, name: str) -> float | None:
+        """Return the time in an ISO 8601 text."""
+        try:
+            return datetime.fromisoformat(self.text(name, 40).replace("Z", "+00:00")).timestamp()
+        except (ValueError, OverflowError):
+            return None
+
+    def flag(self, name: str) -> bool:
+        """Return whether a value is true itself."""
+        return self.fields.get(name) is True
+
+    def part(self, name: str) -> Line:
+        """Return an object, an empty one for any other value."""
+        return Line(self.fields.get(name))
+
+    def parts(self, name: str, most: int) -> list[Line]:
+        """Return the first objects of a list, empty ones for other values."""
+        return [Line(one) for one in self._items(name, most)]
+
+    def texts(self, name: str, most: int) -> list[str]:
+        """Return the texts among the first values of a list."""
+        return [one[:_MAX_TEXT] for one in self._items(name, most) if isinstance(one, str)]
+
+    def _items(self, name: str, most: int) -> list[Any]:
+        found = self.fields.get(name)
+        return found[:most] if isinstance(found, list) else []
+
+
+# Limits on what is kept while a record is read, and on what the page shows.
+_ORIGINS, _RULES, _SAID, _USES = 50_000, 5_000, 2_000, 50
+_OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH, _SETTINGS = 200, 20, 50, 300, 200
 MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
-MAX_CHANGES, _SETTINGS = 500, 200
+MAX_CHANGES = 500
 
 _PAGES = {verdict: f"{noun}s {what}" for verdict, noun, what in PAGE_VERDICTS}
 
@@ -67,27 +149,28 @@ class CrawlSum:
         self.began = self.ended = 0.0
         self.counts: Counter[str] = Counter()
         """Requests by what became of them, and some totals, as in the record."""
-        self.known: dict[str, OriginRow] = {}
+        self.known: Rows[OriginRow] = Rows(_ORIGINS, _interest, self._forget)
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """How many origins there are, by outcome and why; before the end, without those known."""
-        self._rules: dict[tuple[str, str], RuleRow] = {}
-        self.all_rules = 0
+        self.rules: Rows[RuleRow] = Rows(_RULES, lambda row: (-row.times, row.rule, row.group))
         self._seen = BoundedSet()
-        self.sitemaps: Top[SitemapRow] = Top(MAX_SITEMAPS, _order)
-        self.periods: Top[Period] = Top(MAX_PERIODS, lambda period: -period.seconds)
-        self.changes: Top[Change] = Top(MAX_CHANGES, lambda _: 0)
-        self._pages: dict[tuple[str, str], SaidRow] = {}
-        self._other_pages = SaidRow("others", "", "")
-        self.usage: dict[str, Counter[str]] = {}
+        self.sitemaps: Rows[SitemapRow] = Rows(
+            2 * MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
+        )
+        self.periods: Rows[Period] = Rows(2 * MAX_PERIODS, lambda period: -period.seconds)
+        self.changes: Rows[Change] = Rows(2 * MAX_CHANGES, lambda _: 0)
+        self.pages: Rows[SaidRow] = Rows(_SAID, lambda row: -row.count)
+        self.statements: Rows[SaidRow] = Rows(_SAID, lambda row: -row.count)
+        self.usage: Rows[Counter[str]] = Rows(_USES, lambda said: -said.total())
         """What was said about each purpose, and what was dropped."""
         self.usage_pages = 0
-        self._statements: dict[tuple[str, str], SaidRow] = {}
         self._held_by_time = Timeline()
-        self._handlers: dict[str, Callable[[Line, float], None]] = {
+        self._handlers: dict[str, Callable[[Line, float], object]] = {
             STARTED: self._started, ENDED: self._ended, ANSWER: self._answer, CHANGED: self._changed,
             SITEMAP: self._sitemap, ALLOWED_COUNT: self._allowed, "allowed": self._allowed,
-            "disallowed": self._disallowed, "unreachable": self._dropped, "held": self._held,
-            "released": self._left, "given_up": self._left, "usage": self._said,
+            "disallowed": self._disallowed, "held": self._held, "released": self._left,
+            "unreachable": lambda line, _: self._count(line, "dropped"),
+            "given_up": self._left, "usage": self._said,
             "usage_request": self._usage_dropped, "usage_item": self._usage_dropped,
             **dict.fromkeys(_PAGES, self._page),
         }  # fmt: skip
@@ -104,23 +187,11 @@ class CrawlSum:
 
     def _of(self, line: Line) -> OriginRow | None:
         name = line.text("origin")
-        if not name:
-            return None
-        found = self.known.get(name)
-        if found is None:
-            if len(self.known) >= _ORIGINS:
-                self._forget()
-            found = self.known[name] = OriginRow(name)
-        return found
+        return self.known.row(name, lambda: OriginRow(name)) if name else None
 
-    def _forget(self) -> None:
-        """Only count those that are least interesting."""
-        order = sorted(
-            self.known.values(), key=lambda one: (bool(one.spell or one.wait), one.interest)
-        )
-        for one in order[: _ORIGINS // 2]:
-            self.outcomes[one.outcome, one.kind] += 1
-            del self.known[one.origin]
+    def _forget(self, origin: OriginRow) -> None:
+        """Only count *origin*."""
+        self.outcomes[origin.outcome, origin.kind] += 1
 
     # The crawl
 
@@ -150,8 +221,8 @@ class CrawlSum:
         origin.fetches += fetches
         self.counts["fetches"] += fetches
         if outcome not in OUTCOMES or outcome == "none":
-            if origin.spell is not None:
-                origin.spell.fetches += fetches
+            if origin.period is not None:
+                origin.period.fetches += fetches
             if about.text("kind") == CONFIGURATION:
                 origin.kind, origin.reason = CONFIGURATION, reason
             return
@@ -167,19 +238,18 @@ class CrawlSum:
 
     def _fails(self, origin: OriginRow, began: float, at: float, fetches: int) -> None:
         """Those that wait are held from now on."""
-        if origin.spell is None:
-            origin.spell = Period(origin.origin, began, at)
-        spell = origin.spell
-        spell.ended = max(spell.ended, at)
-        spell.fetches += fetches
-        spell.reason = origin.reason or origin.kind
-        spell.requests += origin.unclear
+        if origin.period is None or origin.period.end == "waited":
+            origin.period = Period(origin.origin, began, at)
+        period = origin.period
+        period.ended = max(period.ended, at)
+        period.fetches += fetches
+        period.reason = origin.reason or origin.kind
+        period.requests += origin.unclear
         origin.requests["held"] += origin.unclear
         if origin.open_waiting:
             self._held_by_time.change(at, origin.open_waiting, -origin.open_waiting)
         origin.open_held += origin.open_waiting
         origin.open_waiting = origin.unclear = 0
-        origin.wait = None
 
     def _answers(self, origin: OriginRow, line: Line, about: Line) -> None:
         delay = about.fields.get("crawl_delay")
@@ -193,24 +263,20 @@ class CrawlSum:
 
     def _get(self, origin: OriginRow, began: float, at: float) -> None:
         """Those that waited have an answer."""
-        wait, origin.wait = origin.wait, None
-        if wait is not None:
-            wait.began, wait.ended = min(began, wait.began), at
-            wait.requests, wait.end, wait.reason = (
-                origin.unclear,
-                "waited",
-                OUTCOMES[origin.outcome],
-            )
-            self.periods.add(wait)
+        period = origin.period
+        if period is not None and period.end == "waited":
+            period.began = min(began, period.began)
+            period.requests, period.reason = origin.unclear, OUTCOMES[origin.outcome]
+        self._end_period(origin, "answered", at)
         origin.requests["waited"] += origin.unclear
         origin.unclear = 0
-        self._end_spell(origin, "answered", at)
 
-    def _end_spell(self, origin: OriginRow, end: str, at: float) -> None:
-        spell, origin.spell = origin.spell, None
-        if spell is not None:
-            spell.end, spell.ended = end, max(at, spell.began)
-            self.periods.add(spell)
+    def _end_period(self, origin: OriginRow, end: str, at: float) -> None:
+        period, origin.period = origin.period, None
+        if period is not None:
+            period.end = end if period.end == "open" else period.end
+            period.ended = max(at, period.began)
+            self.periods.add(period)
 
     def _changed(self, line: Line, at: float) -> None:
         about = line.part("change")
@@ -241,24 +307,14 @@ class CrawlSum:
         times = line.number("count") if "count" in line.fields else 1
         self._count(line, "passed" if passed else "allowed", times)
 
-    def _dropped(self, line: Line, _: float) -> None:
-        self._count(line, "dropped")
-
     def _disallowed(self, line: Line, _: float) -> None:
         origin = self._count(line, "forbidden")
         if origin is None:
             return
         # Without a rule, a setting decided, and the reason names it.
         key = line.text("rule") or line.text("reason"), line.text("group")
-        rule = self._rules.get(key)
-        if rule is None:
-            if len(self._rules) >= _RULES:
-                kept = sorted(self._rules.items(), key=lambda one: -one[1].times)
-                self._rules = dict(kept[: _RULES // 2])
-            rule = self._rules[key] = RuleRow(*key)
-            self.all_rules += self._seen.add(key)
+        rule, name = self.rules.row(key, lambda: RuleRow(*key)), origin.origin
         rule.times += 1
-        name = origin.origin
         if name not in rule.known:
             rule.all_origins += self._seen.add((key, name))
             if len(rule.known) >= _OF_A_RULE:
@@ -280,12 +336,12 @@ class CrawlSum:
         elif waits:
             origin.unclear += 1
             origin.open_waiting += 1
-            origin.wait = origin.wait or Period(origin.origin, at, at)
+            origin.period = origin.period or Period(origin.origin, at, at, "waited")
         else:
             origin.requests["held"] += 1
             origin.open_held += 1
-            if origin.spell is not None:
-                origin.spell.requests += 1
+            if origin.period is not None:
+                origin.period.requests += 1
 
     def _left(self, line: Line, at: float) -> None:
         verdict = line.text("verdict")
@@ -299,33 +355,27 @@ class CrawlSum:
             self._held_by_time.before += not origin.open_held
             origin.open_held = max(0, origin.open_held - 1)
             self._held_by_time.change(at, -1, 0)
-        if verdict == "given_up" and origin.spell is not None:
-            origin.spell.given_up += 1
-            origin.spell.ended = max(origin.spell.ended, at)
+        if verdict == "given_up" and origin.period is not None:
+            origin.period.given_up += 1
+            origin.period.ended = max(origin.period.ended, at)
 
     # Sitemaps, pages, usage
 
     def _sitemap(self, line: Line, _: float) -> None:
         about = line.part("sitemap")
+        found, by, kind = map(about.text, ("found", "by", "kind"))
+        counts = about.number("entries"), about.number("taken")
         rejected = about.part("rejected")
+        reasons = [(words, rejected.number(words)) for words in list(rejected.fields)[:_REASONS]]
         failed = about.text("failed")
-        row = SitemapRow(
-            line.text("url"),
-            about.text("found"),
-            about.text("by"),
-            about.text("kind"),
-            about.number("entries"),
-            about.number("taken"),
-            [(words, rejected.number(words)) for words in list(rejected.fields)[:_REASONS]],
-            failed or line.text("reason"),
-            not failed,
+        why = failed or line.text("reason")
+        self.sitemaps.add(
+            SitemapRow(line.text("url"), found, by, kind, *counts, reasons, why, not failed)
         )
-        self.sitemaps.add(row)
 
     def _page(self, line: Line, _: float) -> None:
-        key = line.text("verdict"), line.text("reason", _REASON_LENGTH)
-        new = SaidRow(_PAGES[key[0]], key[1], line.text("url"))
-        row = _row(self._pages, key, new) or self._other_pages
+        what, text = line.text("verdict"), line.text("reason", _REASON_LENGTH)
+        row = self.pages.row((what, text), lambda: SaidRow(_PAGES[what], text, line.text("url")))
         dropped = not line.flag("dry_run")
         row.count += 1
         row.dropped += dropped
@@ -335,25 +385,22 @@ class CrawlSum:
         usage, url = line.part("usage"), line.text("url")
         self.usage_pages += 1
         for name, said in usage.fields.items():
-            if said in ("y", "n") and (use := self._purpose(name)) is not None:
-                use["yes" if said == "y" else "no"] += 1
+            if said in ("y", "n"):
+                self._purpose(name)["yes" if said == "y" else "no"] += 1
         for one in usage.parts("statements", _REASONS):
             where = f"{one.text('source')}: {one.text('text')}"[:_REASON_LENGTH]
-            for name in one.part("says").fields:
-                new = SaidRow(name[:_REASONS], where, url)
-                if (row := _row(self._statements, (new.about, where), new)) is not None:
-                    row.count += 1
+            for name in list(one.part("says").fields)[:_USES]:
+                new = partial(SaidRow, name[:_REASONS], where, url)
+                self.statements.row((name[:_REASONS], where), new).count += 1
 
     def _usage_dropped(self, line: Line, _: float) -> None:
-        if line.flag("dry_run"):
-            return
-        self.counts["usage_dropped"] += 1
-        use = self._purpose(line.text("reason").partition(":")[0])
-        if use is not None:
-            use[line.text("verdict")] += 1
+        if not line.flag("dry_run"):
+            self.counts["usage_dropped"] += 1
+            name = line.text("reason").partition(":")[0]
+            self._purpose(name)[line.text("verdict")] += 1
 
-    def _purpose(self, name: str) -> Counter[str] | None:
-        return _row(self.usage, name[:_REASONS], Counter(), _REASONS)
+    def _purpose(self, name: str) -> Counter[str]:
+        return self.usage.row(name[:_REASONS], Counter)
 
     # The end
 
@@ -361,57 +408,43 @@ class CrawlSum:
         """There are no more lines."""
         self._end_periods()
         self._add_up()
-        known = self.known.values()
-        self.origins = sorted(known, key=lambda one: (-one.interest, one.origin))[:MAX_ORIGINS]
-        rules = sorted(self._rules.values(), key=lambda row: (-row.times, row.rule, row.group))
-        self.rules = rules[:MAX_RULES]
-        for rows in (self.sitemaps, self.periods, self.changes):
-            rows.cut()
-        self.pages = _most(self._pages)
-        if self._other_pages.count:
-            self.pages.append(self._other_pages)
-        self.usage_statements = _most(self._statements)
-        self.axis = axis_of(self.began, self.ended)
-        self.timeline = self._held_by_time.points(self.axis)
-        self.findings = findings(self)
+        for rows, most in (
+            (self.known, MAX_ORIGINS),
+            (self.rules, MAX_RULES),
+            (self.sitemaps, MAX_SITEMAPS),
+            (self.periods, MAX_PERIODS),
+            (self.changes, MAX_CHANGES),
+            (self.pages, MAX_SAID),
+            (self.statements, MAX_SAID),
+        ):
+            rows.end(most)
+        self.axis = Axis(self.began, self.ended)
+        self.timeline = self._held_by_time.points(self.began, self.ended, self.axis)
 
     def _end_periods(self) -> None:
         """End what is still going on."""
         for origin in self.known.values():
             origin.requests["waited"] += origin.unclear
-            if origin.spell is not None:
-                gave_up = origin.spell.given_up > 0 and not origin.open_held
-                ended = self.ended if origin.open_held else origin.spell.ended
-                self._end_spell(origin, "given_up" if gave_up else "open", ended)
+            period = origin.period
+            if period is not None and period.end == "open":
+                gave_up = period.given_up > 0 and not origin.open_held
+                ended = self.ended if origin.open_held else period.ended
+                self._end_period(origin, "given_up" if gave_up else "open", ended)
 
     def _add_up(self) -> None:
-        known, told = self.known.values(), self.finished or Line({})
-        outcomes = self.outcomes
-        outcomes.update((one.outcome, one.kind) for one in known)
-        self.all_origins = self.counts["origins"] = outcomes.total()
+        told, outcomes = self.finished or Line({}), self.outcomes
+        outcomes.update((one.outcome, one.kind) for one in self.known.values())
+        self.counts["origins"] = outcomes.total()
         for name in ("held", "waited"):
-            self.counts[name] = sum(one.requests[name] for one in known)
+            self.counts[name] = sum(one.requests[name] for one in self.known.values())
         # The crawl's own, if it came to an end.
         self.counts.update({name: told.number(name) - self.counts[name] for name in told.fields})
         by_key = {key: sum(n for one, n in outcomes.items() if one[0] == key) for key in OUTCOMES}
-        self.answers = [
-            OutcomeRow(key, OUTCOMES[key], count, count / self.all_origins)
-            for key, count in by_key.items()
-            if count
-        ]
+        self.answers = {key: count for key, count in by_key.items() if count}
         reasons = [(kind, n) for (key, kind), n in outcomes.items() if key == "unreachable"]
         self.reasons = sorted(reasons, key=lambda reason: (-reason[1], reason[0]))
 
 
-def _order(row: SitemapRow) -> tuple[bool, bool, str]:
-    """Those that failed come first."""
-    return not row.failed, bool(row.taken), row.url
-
-
-def _most(rows: dict[KeyT, SaidRow]) -> list[SaidRow]:
-    return sorted(rows.values(), key=lambda row: -row.count)[:MAX_SAID]
-
-
-def _row(rows: dict[KeyT, RowT], key: KeyT, new: RowT, most: int = _SAID) -> RowT | None:
-    """Return the row of *key*, which may be the *new* one; None if there are too many others."""
-    return rows.setdefault(key, new) if key in rows or len(rows) < most else None
+def _interest(row: OriginRow) -> tuple[bool, int, str]:
+    """Those with something going on, and those refused most, come first."""
+    return row.period is None, -row.interest, row.origin

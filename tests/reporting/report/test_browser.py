@@ -30,6 +30,7 @@ from tests.helpers.report import (
 pytestmark = [needs_chromium, pytest.mark.process]
 
 LONG = "-of-a-shop-with-a-long-name-in-a-far-away-country"
+Show = Callable[..., Path]
 HOSTILE = "</script></style><script>document.title='gone'</script><img src=//x onerror=alert(1)>"
 ORIGINS = "#origins-table"
 
@@ -53,28 +54,25 @@ def browser(the_browser: Browser) -> Iterator[Browser]:
     the_browser.scripts(run=True)
 
 
-@pytest.fixture(scope="module")
-def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes a page of so many origins, once."""
-    folder, made = tmp_path_factory.mktemp("pages"), dict[str, Path]()
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Callable[..., Path]:
+    """Opens a page: of so many origins, or of these lines. With something *inserted* at its end."""
 
-    def make(count: int, **more: str) -> Path:
-        key = f"{count}{sorted(more.items())}"
-        if key not in made:
-            made[key] = folder / f"{len(made)}.html"
-            made[key].write_bytes(render(many(count, **more)))
-        return made[key]
+    def show(what: int | list[bytes], inserted: bytes = b"", **more: str) -> Path:
+        data = data_of(*what) if isinstance(what, list) else many(what, **more)
+        path = tmp_path / "robots.html"
+        path.write_bytes(render(data).replace(b"</body>", inserted + b"</body>"))
+        browser.open(path)
+        return path
 
-    return make
+    return show
 
 
-def test_bars_are_drawn(page_of: Callable[..., Path], browser: Browser) -> None:
+def test_bars_are_drawn(browser: Browser, show: Show) -> None:
     """As long as their shares are, and those of origins that were given up look other."""
     gone = [answer("unreachable", 2, "http://gone.example", status=503)]
     gone.append(line("given_up", 9, "http://gone.example", reason="HTTP 503"))
-    path = page_of(20).with_name("bars.html")
-    path.write_bytes(render(data_of(*many_lines(20)[:-1], *gone, ended(80))))
-    browser.open(path)
+    path = show([*many_lines(20)[:-1], *gone, ended(80)])
     widths = browser.run(
         "[...document.querySelectorAll('#outcomes-table rect')]"
         ".map((r) => r.getBoundingClientRect().width)"
@@ -107,12 +105,10 @@ LEFT = """[...document.querySelectorAll('[data-kind=number], [data-kind=count]')
 
 
 @pytest.mark.parametrize("name", ["", LONG])
-def test_at_each_width_nothing_is_torn(
-    page_of: Callable[..., Path], browser: Browser, name: str
-) -> None:
+def test_at_each_width_nothing_is_torn(browser: Browser, show: Show, name: str) -> None:
     """Tables scroll within themselves, the page does not; no name, port or number is wrapped; numbers
     stand to the right; of a name that is cut, both ends are there to see."""
-    browser.open(page_of(61, origin=name))
+    show(61, origin=name)
     for width in (390, 1400, 1920):
         browser.width(width)
         assert browser.run("document.documentElement.scrollWidth") <= width
@@ -125,23 +121,19 @@ def test_at_each_width_nothing_is_torn(
 
 @needs_axe
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1400, "dark")])
-def test_axe_finds_no_violation(
-    page_of: Callable[..., Path], browser: Browser, width: int, scheme: str
-) -> None:
+def test_axe_finds_no_violation(browser: Browser, show: Show, width: int, scheme: str) -> None:
     """Contrast included, and of what is opened, too."""
     browser.width(width)
     browser.prefer(scheme)
-    browser.open(page_of(12))
+    show(12)
     dark = browser.run("getComputedStyle(document.body).backgroundColor") != "rgb(252, 252, 251)"
     assert dark == (scheme == "dark")
     browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true })")
     assert browser.violations() == []
 
 
-def test_a_table_is_sorted_by_mouse_and_keyboard(
-    page_of: Callable[..., Path], browser: Browser
-) -> None:
-    browser.open(page_of(61))
+def test_a_table_is_sorted_by_mouse_and_keyboard(browser: Browser, show: Show) -> None:
+    show(61)
     head = browser.one(f"{ORIGINS} thead th:nth-child(7) button")
     forbidden = sorted(number % 9 + 1 for number in range(61))
     seen = []
@@ -160,9 +152,9 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(
     assert seen == [down, up, down]
 
 
-def test_names_and_durations_have_an_order(page_of: Callable[..., Path], browser: Browser) -> None:
+def test_names_and_durations_have_an_order(browser: Browser, show: Show) -> None:
     """Names with the numbers in them."""
-    browser.open(page_of(61))
+    show(61)
     browser.one(f"{ORIGINS} thead th:nth-child(1) button").click()
     names = browser.column(ORIGINS, 0)[:3]
     assert names == [f"http://site{number}.example" for number in range(3)]
@@ -174,9 +166,9 @@ def test_names_and_durations_have_an_order(page_of: Callable[..., Path], browser
     assert seconds == sorted(seconds, reverse=True) != []
 
 
-def test_each_column_has_its_filter(page_of: Callable[..., Path], browser: Browser) -> None:
+def test_each_column_has_its_filter(browser: Browser, show: Show) -> None:
     """ "503" of a status is 503, not what has a 5, a 0 and a 3 somewhere in its row."""
-    browser.open(page_of(61))
+    show(61)
 
     def only(column: int, value: str) -> set[str]:
         field = browser.one(f"{ORIGINS} .filters td:nth-child({column}) > *")
@@ -197,19 +189,17 @@ def test_each_column_has_its_filter(page_of: Callable[..., Path], browser: Brows
     assert browser.text("#origins output") == "11 of 61 rows"
 
 
-def test_what_needs_a_look_leads_to_the_rows(
-    page_of: Callable[..., Path], browser: Browser
-) -> None:
-    browser.open(page_of(61))
+def test_what_needs_a_look_leads_to_the_rows(browser: Browser, show: Show) -> None:
+    show(61)
     browser.one(".findings a[data-filter='HTML page in its place']").click()
     assert set(browser.column(ORIGINS, 1)) == {"HTML page in its place"}
     browser.one("#outcomes-table a[data-filter='missing']").click()
     assert set(browser.column(ORIGINS, 1)) == {"missing"}
 
 
-def test_head_and_first_column_stay(page_of: Callable[..., Path], browser: Browser) -> None:
+def test_head_and_first_column_stay(browser: Browser, show: Show) -> None:
     browser.width(390)
-    browser.open(page_of(61))
+    show(61)
     places = browser.run(
         """((box) => {
             box.scrollTo(300, 1000);
@@ -223,9 +213,9 @@ def test_head_and_first_column_stay(page_of: Callable[..., Path], browser: Brows
     assert places[2] < 0 < places[3]
 
 
-def test_all_by_tab_alone(page_of: Callable[..., Path], browser: Browser) -> None:
+def test_all_by_tab_alone(browser: Browser, show: Show) -> None:
     """Every control can be reached from the keyboard, and it is seen where one is."""
-    browser.open(page_of(12))
+    show(12)
     browser.driver.execute_script(
         "window.reached = new Set(); window.unseen = [];"
         "document.addEventListener('focusin', ({ target }) => { reached.add(target);"
@@ -243,11 +233,9 @@ def test_all_by_tab_alone(page_of: Callable[..., Path], browser: Browser) -> Non
     assert browser.run("document.querySelector('.rule').open")
 
 
-def test_very_many_origins_are_shown_on_request(
-    page_of: Callable[..., Path], browser: Browser
-) -> None:
+def test_very_many_origins_are_shown_on_request(browser: Browser, show: Show) -> None:
     """The first 200 at first, in whatever order."""
-    browser.open(page_of(230))
+    show(230)
     assert len(browser.column(ORIGINS, 0)) == 200
     more = browser.one("#origins .tools button")
     assert more.text == "Show all 230"
@@ -258,13 +246,11 @@ def test_very_many_origins_are_shown_on_request(
     assert browser.complaints() == []
 
 
-def test_tables_are_saved_as_csv_and_json(tmp_path: Path, browser: Browser) -> None:
+def test_tables_are_saved_as_csv_and_json(browser: Browser, show: Show, tmp_path: Path) -> None:
     """What the filters leave, with numbers as numbers; nothing that a spreadsheet would run."""
-    path = tmp_path / "robots.html"
     evil = answer("rules", 1, "=cmd()", status=200, reason='say "a, b"', about={"bytes": 1234})
-    path.write_bytes(render(data_of(*many_lines(20)[:-1], evil, ended(80))))
     browser.downloads_to(tmp_path)
-    browser.open(path)
+    show([*many_lines(20)[:-1], evil, ended(80)])
     browser.run(f"document.querySelector('{ORIGINS}').tHead.scrollIntoView()")
 
     def saved(extension: str, button: int) -> str:
@@ -284,22 +270,20 @@ def test_tables_are_saved_as_csv_and_json(tmp_path: Path, browser: Browser) -> N
     assert '"say ""a, b"""' in row
 
 
-def test_without_scripts_all_can_be_read(page_of: Callable[..., Path], browser: Browser) -> None:
+def test_without_scripts_all_can_be_read(browser: Browser, show: Show) -> None:
     """And there is no control that does nothing."""
     browser.scripts(run=False)
-    browser.open(page_of(230))
+    show(230)
     cells = browser.driver.find_elements("css selector", f"{ORIGINS} tbody tr")
     assert len(cells) == 230
     assert cells[-1].is_displayed()
     assert browser.driver.find_elements("css selector", "button, input, select") == []
 
 
-def test_a_print_has_all_rows_and_a_head_on_each_page(
-    page_of: Callable[..., Path], browser: Browser
-) -> None:
+def test_a_print_has_all_rows_and_a_head_on_each_page(browser: Browser, show: Show) -> None:
     """Light, whatever the screen is, and without what only a screen can do."""
     browser.prefer("dark")
-    browser.open(page_of(120))
+    show(120)
     pages = browser.printed()
     every = {f"http://site{n}.example" for n in range(120)}
     assert every <= {word for page in pages for word in page.split()}
@@ -316,17 +300,15 @@ def test_a_print_has_all_rows_and_a_head_on_each_page(
 
 
 @pytest.mark.parametrize("seconds", [30, 299, 200_000])
-def test_bars_and_ticks_are_on_one_axis(tmp_path: Path, browser: Browser, seconds: int) -> None:
+def test_bars_and_ticks_are_on_one_axis(
+    browser: Browser, show: Show, tmp_path: Path, seconds: int
+) -> None:
     """A bar that begins at a tick's time begins below that tick."""
-    path = tmp_path / "robots.html"
     ticks = data_of(started(), ended(seconds)).crawl.axis.ticks
     at = ticks[2].at - NOW
     site = "http://a.example"
     failure = answer("unreachable", at + 0.2, site, status=503)  # asked 0.2 s before
-    path.write_bytes(
-        render(data_of(started(), failure, line("held", at + 0.2, site), ended(seconds)))
-    )
-    browser.open(path)
+    show([started(), failure, line("held", at + 0.2, site), ended(seconds)])
     tick, bar = browser.run(
         """[...document.querySelectorAll('#unreachable-table thead text')].slice(2, 3).concat(
             [...document.querySelectorAll('#unreachable-table tbody:last-child rect')])
@@ -335,17 +317,13 @@ def test_bars_and_ticks_are_on_one_axis(tmp_path: Path, browser: Browser, second
     assert abs(tick - bar) < 1.5
 
 
-def test_the_policy_blocks_what_got_through(tmp_path: Path, browser: Browser) -> None:
+def test_the_policy_blocks_what_got_through(browser: Browser, show: Show, tmp_path: Path) -> None:
     """Nothing does; if it did, it could load and run nothing."""
-    path = tmp_path / "robots.html"
-    path.write_bytes(render(many(30, rule=HOSTILE, url=HOSTILE, error=HOSTILE, origin=HOSTILE)))
-    browser.open(path)
+    show(30, rule=HOSTILE, url=HOSTILE, error=HOSTILE, origin=HOSTILE)
     assert browser.driver.title != "gone"
     assert HOSTILE in browser.text(".rule code")
     assert browser.complaints() == []
-    evil = b"<script>document.title='gone'</script><img src='http://127.0.0.1:9/x'></body>"
-    path.write_bytes(render(many(3)).replace(b"</body>", evil))
-    browser.open(path)
+    path = show(3, b"<script>document.title='gone'</script><img src='http://127.0.0.1:9/x'>")
     assert browser.driver.title != "gone"
     assert len(browser.complaints()) == 2
     assert set(browser.requested()) == {path.as_uri()}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lxml import etree, html
 
-from scrapy_rep.reporting.report import duration, reading, render, share
+from scrapy_rep.reporting.report import reading, render, share
+from scrapy_rep.reporting.report.contents import ReportData
 from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, assert_clean, origin_of
@@ -19,6 +22,7 @@ from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.slow
 
+A, B = "http://a.example", "http://b.example"
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /search\nSitemap: /map.xml\n"
 
 
@@ -75,36 +79,20 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
         "Disallow: /*?session= group testbot 10 requests on 1 origin",
         "Disallow: /search group * 9 requests on 1 origin",
     ]
-    assert texts(page.cssselect(".rule")[0], "mark") == ["2 Disallow: /private"] * 2
+    first = page.cssselect(".rule")[0]
+    assert texts(first, "mark") == ["2 Disallow: /private"] * 2
+    assert all("3 Disallow: /search" in text for text in texts(first, "pre"))
+    links = [link.get("href") for link in first.cssselect("a")]
+    assert links[:2] == [origin_of(rules), rules.url("/robots.txt")]
     origins = {row[0]: row for row in rows(page, "origins")}
-    assert origins[origin_of(rules)][1:8] == [
-        "with rules",
-        "200",
-        str(len(RULES)),
-        "1",
-        "10",
-        "21",
-        "68 %",
-    ]
+    about = f"with rules|200|{len(RULES)}|1|10|21|68 %"
+    assert "|".join(origins[origin_of(rules)][1:8]) == about
     unreachable = {row[0]: row for row in rows(page, "unreachable") if row[7] != "first answer"}
     assert {name: row[7] for name, row in unreachable.items()} == {
         origin_of(away): "answered", down: "given up"
     }  # fmt: skip
     assert unreachable[origin_of(away)][4] == "3"  # fetches
     assert_clean(result)
-
-
-def test_a_rule_opens_to_the_line_in_each_robots_txt() -> None:
-    """With a link to the origin, and to the file."""
-    site, sha256 = "http://a.example", "a" * 64
-    about = {"rule": "Disallow: /x", "line": 2, "group": "*", "sha256": sha256, "url": f"{site}/x"}
-    data = data_of(started(), *[line("disallowed", 1, site, **about)] * 3, ended(2))
-    data.fill(lambda origin, sha: RULES.encode() if (origin, sha) == (site, sha256) else None)
-    [one] = parse(render(data)).cssselect("details details")
-    assert texts(one, "summary") == [f"{site} line 2, 3 requests"]
-    assert texts(one, "mark") == ["2 Disallow: /private"]
-    assert "3 Disallow: /search" in texts(one, "pre")[0]
-    assert [link.get("href") for link in one.cssselect("a")] == [site, f"{site}/robots.txt"]
 
 
 def test_nothing_is_loaded_and_links_lead_to_sites() -> None:
@@ -129,35 +117,54 @@ def test_what_needs_a_look_comes_first() -> None:
         assert page.cssselect(link.get("href")), link.get("href")
 
 
-@pytest.mark.parametrize(
-    ("record", "selector", "words"),
-    [
-        ([started(), answer("rules", 1, "http://a.example"), ended(2)], "#look p", "Nothing does"),
+def test_what_the_page_says_of_a_crawl() -> None:
+    from_to = "2027-01-15 08:00:00 to 2027-01-15 08:00:0"
+    for record, selector, words in (
+        ([started(), answer("rules", 1, A), ended(2)], "#look p", "Nothing does"),
         ([], ".banner", "The record is empty."),
         ([started(), ended(2)], "#requests p", "No robots.txt was requested."),
         ([started(dry_run=True), ended(2)], ".banner", "This was a dry run"),
-        ([started(), ended(2)], "header p", "2027-01-15 08:00:00 to 2027-01-15 08:00:02 UTC, 2.0 s"),
-        ([started()], "header p", "2027-01-15 08:00:00 to 2027-01-15 08:00:00 UTC, 0.0 s, no end"),
-        ([started(), ended(2, kept=3)], ".numbers", "allowed0 forbidden0 held0 kept for the next run3"),
-    ],
-)  # fmt: skip
-def test_what_the_page_says_of_a_crawl(record: list[bytes], selector: str, words: str) -> None:
-    assert texts(parse(render(data_of(*record))), selector)[0].startswith(words)
+        ([started(), ended(2)], "header p", f"{from_to}2 UTC, 2.0 s"),
+        (
+            [started(), ended(185)],
+            "header p",
+            "2027-01-15 08:00:00 to 2027-01-15 08:03:05 UTC, 3 min",
+        ),
+        ([started()], "header p", f"{from_to}0 UTC, 0.0 s, no end"),
+        (
+            [started(), ended(2, kept=3)],
+            ".numbers",
+            "allowed0 forbidden0 held0 kept for the next run3",
+        ),
+    ):
+        assert texts(parse(render(data_of(*record))), selector)[0].startswith(words)
 
 
-def test_crawls_are_shown_side_by_side() -> None:
-    """With what changed in each robots.txt between them."""
-    site, shas, record = "http://a.example", ["a" * 64, "b" * 64], []
-    for number, sha256 in enumerate(shas, 1):
-        about = {"crawl": str(number), "sha256": sha256}
-        record += [started(crawl=str(number)), answer("rules", number, site, status=200, **about)]
-        record.append(line("allowed_count", number, site, count=7, crawl=str(number)))
-    data = data_of(*record)
-    data.fill(lambda _, sha256: b"Disallow: /old" if sha256 == shas[0] else b"Allow: /\n")
-    page = parse(render(data))
-    assert ["allowed", "7", "7"] in rows(page, "crawls")
-    assert texts(page, "#crawls del, #crawls ins") == ["- Disallow: /old", "+ Allow: /"]
-    assert texts(page, "#crawls summary .count") == ["+1 −1"]
+def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
+    """From one file to which both were appended, or from two."""
+    bodies = {"0" * 64: b"Disallow: /a\nDisallow: /b\n", "1" * 64: b"Disallow: /b\r\nAllow: /\r\n"}
+    crawls = []
+    for number, sha256 in enumerate(bodies, 1):
+        about = {"crawl": str(number), "time": f"2027-01-15T0{number}:00:00.000Z"}
+        allowed = line("allowed_count", 0, A, count=7, **about)
+        answers = [answer("rules", 0, A, sha256=sha256, **about), answer("missing", 0, B, **about)]
+        answers.append(answer(("rules", "unreachable")[number - 1], 0, "http://c.example", **about))
+        crawls.append(b"".join([started(about["crawl"], **about), *answers, allowed]))
+    files = [tmp_path / "2.jsonl.gz", tmp_path / "1.jsonl"]
+    files[0].write_bytes(gzip.compress(crawls[1]))
+    files[1].write_bytes(crawls[0])
+    for record in ([BytesIO(b"".join(crawls))], files):
+        data = ReportData.read(record)  # type: ignore[arg-type]
+        data.fill(lambda _, sha256: bodies.get(sha256))
+        page = parse(render(data))
+        assert ["spider", "1", "2"] in rows(page, "crawls")
+        assert ["allowed", "7", "7"] in rows(page, "crawls")
+        assert ["origins: missing", "1", "1"] in rows(page, "crawls")
+        assert texts(page, "#crawls details a") == [A, "robots.txt"]
+        assert texts(page, "#crawls del, #crawls ins") == ["- Disallow: /a", "+ Allow: /"]
+        assert texts(page, "#crawls summary .count") == ["+1 −1"]
+    page = parse(render(ReportData.read(files)))
+    assert texts(page, "#crawls details .note") == ["The files differ; their text is not at hand."]
 
 
 async def test_again_it_replaces_the_old_one(sites: Sites, tmp_path: Path) -> None:
@@ -241,11 +248,20 @@ async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_pat
     result.assert_clean()
 
 
-def test_a_duration_is_given_in_its_two_largest_units() -> None:
-    seconds = (0, 59.94, 59.99, 60, 3599, 3600, 90000, 30 * 86400)
-    assert ", ".join(map(duration, seconds)) == (
-        "0.0 s, 59.9 s, 60.0 s, 1 min 0 s, 59 min 59 s, 1 h 0 min, 1 d 1 h, 30 d 0 h"
-    )
+async def test_a_full_disk_costs_the_rest_of_the_report(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(gzip.GzipFile):
+        def write(self, data: Any) -> int:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr("scrapy_rep.reporting.report.GzipFile", Full)
+    path = tmp_path / "robots.html"
+    result = await crawl(sites.add().url("/"), {"REP_REPORT": str(path)})
+    [warning] = lines(result, level="WARNING")
+    assert "so the report will be incomplete: No space left on device" in warning
+    assert "The record is empty." in texts(parse(path), ".banner")
+    result.assert_clean()
 
 
 def test_a_small_share_is_not_zero() -> None:
@@ -262,7 +278,7 @@ def test_a_sitemap_is_a_row() -> None:
 
 
 def test_what_pages_say_is_on_the_page() -> None:
-    told = [line(one, 1, "http://a.example", reason=one, dry_run=dry) for one, dry in (
+    told = [line(one, 1, A, reason=one, dry_run=dry) for one, dry in (
         ("nofollow", False), ("noindex", False), ("noindex", True)
     )]  # fmt: skip
     found = rows(parse(render(data_of(started(), *told, ended(2)))), "pages")

@@ -7,16 +7,14 @@ import json
 import tracemalloc
 from io import BytesIO
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scrapy_rep.reporting.report import reading as module
 from scrapy_rep.reporting.report import render
-from scrapy_rep.reporting.report.data import ReportData
-from scrapy_rep.reporting.report.findings import axis_of
-from scrapy_rep.reporting.report.reading import CrawlSum
+from scrapy_rep.reporting.report.contents import ReportData
+from scrapy_rep.reporting.report.data import Axis, Timeline
 from tests.helpers.report import NOW, answer, data_of, ended, line, many_lines, started
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"
@@ -32,8 +30,8 @@ def down(at: float, origin: str = A, **about: Any) -> bytes:
     return answer("unreachable", at, origin, reason="HTTP 503", status=503, about=about)
 
 
-def texts(crawl: CrawlSum) -> dict[str, str]:
-    return {one.kind: one.text for one in crawl.findings}
+def texts(data: ReportData) -> dict[str, str]:
+    return {one.kind: one.text for one in data.findings}
 
 
 # -- what happened ---------------------------------------------------------------------------
@@ -51,15 +49,15 @@ def test_an_outage_begins_with_its_first_fetch_and_counts_all() -> None:
         down(4, C, stored=True, fetches=0, asked=None),
         ended(10),
     ).crawl
-    found = {one.origin: one for one in crawl.periods}
+    found = {one.origin: one for one in crawl.periods.top}
     assert [(found[name].end, found[name].fetches) for name in (A, B, C)] == [
         ("answered", 3), ("given_up", 2), ("open", 0),
     ]  # fmt: skip
     assert (found[A].began - NOW, found[A].ended - NOW) == (pytest.approx(0.8), 9)
     assert (found[B].requests, found[B].given_up, found[B].ended - NOW) == (1, 1, 8)
-    assert {row.origin: row.fetches for row in crawl.origins} == {A: 4, B: 2, C: 0}
+    assert {row.origin: row.fetches for row in crawl.known.top} == {A: 4, B: 2, C: 0}
     assert crawl.reasons == [("HTTP 503", 2)]
-    for left, width in map(crawl.axis.bar, crawl.periods):
+    for left, width in map(crawl.axis.bar, crawl.periods.top):
         assert 0 <= left <= 100 and 0 < width <= 100 - left + 0.3
 
 
@@ -72,15 +70,16 @@ def test_waiting_for_a_first_answer_is_not_being_held() -> None:
         *[line("released", 4, A)] * 2,
         down(5, B),
         *[line("released", 8, B)] * 2,
+        line("held", 9, C, reason=NO_ANSWER),  # goes on
         ended(10),
     ).crawl
-    assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 2, 4]
-    [spell, wait] = sorted(crawl.periods, key=lambda one: one.end)
+    assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 3, 4]
+    [spell, wait] = sorted(crawl.periods.top, key=lambda one: one.end)
     assert (spell.origin, spell.requests, spell.end, wait.end) == (B, 2, "open", "waited")
     assert (wait.origin, wait.requests, wait.reason, wait.ended - NOW) == (A, 2, "with rules", 3)
     steps = [(round(one.at - NOW), one.held, one.waiting) for one in crawl.timeline]
     assert [step for step in steps if step[0] == 5] == [(5, 2, 0)]
-    assert steps[0] == (0, 0, 0) and steps[-1] == (10, 0, 0)
+    assert steps[0] == (0, 0, 0) and steps[-1] == (10, 0, 1)
     assert max(waiting for _, _, waiting in steps) == 4
 
 
@@ -92,17 +91,23 @@ def test_what_an_earlier_run_held_was_there_from_the_beginning() -> None:
 def test_a_rule_is_counted_over_all_origins() -> None:
     lines = [refused(A), refused(A, line=9, rule="Disallow: /y"), refused(B), refused(B)]
     data = data_of(started(), *lines, line("allowed_count", 5, A, count=6), ended(9))
-    first, second = data.crawl.rules
+    first, second = data.crawl.rules.top
     assert (first.rule, first.group, first.times, first.all_origins) == ("Disallow: /x", "*", 3, 2)
     assert [(one.origin, one.times, one.line) for one in first.origins] == [(B, 2, 3), (A, 1, 3)]
     assert (second.rule, second.times) == ("Disallow: /y", 1)
-    shares = {row.origin: row.share for row in data.crawl.origins}
+    shares = {row.origin: row.share for row in data.crawl.known.top}
     assert shares == {A: 0.25, B: 1.0}
     data.fill(lambda origin, _: b"#\r\nUser-agent: *\r\nDisallow: /x\r\n" if origin == B else None)
     [of_b, of_a] = first.origins
     assert [text for _, text, marked in of_b.excerpt if marked] == ["Disallow: /x"]
     assert of_b.excerpt[0][0] == 1
     assert of_a.excerpt == []
+
+
+def test_all_origins_of_a_rule_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_OF_A_RULE", 1)
+    [rule] = data_of(started(), refused(A), *[refused(B)] * 2, ended(9)).crawl.rules.top
+    assert (rule.times, rule.all_origins, [one.origin for one in rule.origins]) == (3, 2, [A])
 
 
 def test_the_crawl_s_own_totals_count() -> None:
@@ -113,17 +118,19 @@ def test_the_crawl_s_own_totals_count() -> None:
 
 def test_not_every_file_is_quoted() -> None:
     """Of all rules, and of one."""
-    rules = [
-        (f"http://{one}.example", f"Disallow: /{rule}") for rule in range(20) for one in range(30)
-    ]
-    data = data_of(started(), *[refused(site, rule=rule) for site, rule in rules])
-    assert len(list(data.wanted())) == 250
+    rules = product((f"http://{one}.example" for one in range(30)), range(20))
+    lines = [refused(site, rule=f"Disallow: /{one}", line=9) for site, one in rules]
+    data = data_of(started(), *lines)
+    data.fill(lambda *_: b"\n" * 20)
+    quoted = list(data.quoted())
+    assert len(quoted) == 250
+    assert [number for number, _, _ in quoted[0].excerpt] == list(range(5, 14))
 
 
 def test_what_needs_a_look_is_said_in_sentences() -> None:
     starts = {"refused": 2, "passed": False, "url": f"{A}/x", "why": "line 3", "command": "scrapy"}
     listed = {"found": "listed", "by": f"{A}/robots.txt"}
-    crawl = data_of(
+    data = data_of(
         started(),
         answer("rules", 1, A),
         refused(A, rule="Disallow: /"),
@@ -140,8 +147,8 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         line("usage_item", 4, A, url=f"{A}/1", reason="train-ai: robots.txt, line 3"),
         line("changed", 5, A, change={"added": ["Disallow: /"], "lines_added": 1}),
         ended(9, start_requests=starts, page_dropped=1, usage_dropped=1),
-    ).crawl
-    found = texts(crawl)
+    )
+    found = texts(data)
     assert found["start_requests"].startswith(
         "robots.txt refused every start request (2). The first"
     )
@@ -151,9 +158,9 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         *("start_requests", "closed", "down", "html", "challenge", "redirects"),
         *("sitemaps", "pages", "usage", "changed"),
     }
-    levels = [one.level for one in crawl.findings]
+    levels = [one.level for one in data.findings]
     assert levels == sorted(levels, key=["error", "warning", "note"].index)
-    assert [row.key for row in crawl.answers] == [
+    assert list(data.crawl.answers) == [
         "rules", "html", "challenge", "redirected", "unreachable",
     ]  # fmt: skip
 
@@ -163,61 +170,28 @@ def test_what_the_project_itself_prevents_is_an_error() -> None:
     lines = [
         answer("none", 1, one, reason="NotSupported: no handler", about=about) for one in (A, B)
     ]
-    [finding] = data_of(started(), *lines, ended(2)).crawl.findings
+    [finding] = data_of(started(), *lines, ended(2)).findings
     assert (finding.kind, finding.count, finding.items) == ("configuration", 2, [A, B])
     assert finding.text.endswith("from 2 origins: NotSupported: no handler.")
 
 
 def test_nothing_needs_a_look() -> None:
-    assert data_of(started(), answer("rules", 1, A), ended(2)).crawl.findings == []
-    assert "killed" in texts(data_of(started(), answer("rules", 1, A)).crawl)
+    assert data_of(started(), answer("rules", 1, A), ended(2)).findings == []
+    assert "killed" in texts(data_of(started(), answer("rules", 1, A)))
 
 
 def test_usage_preferences_are_counted_by_purpose() -> None:
-    said = {
-        "source": "robots.txt",
-        "text": "Content-Signal: ai-train=no",
-        "says": {"train-ai": "n"},
-    }
+    text, says = "Content-Signal: ai-train=no", {"train-ai": "n"}
+    said = {"source": "robots.txt", "text": text, "says": says}
     usage = {"train-ai": "n", "search": "y", "tdm": None, "statements": [said]}
     pages = [line("usage", 1, A, url=f"{A}/{number}", usage=usage) for number in range(3)]
     dropped = line("usage_request", 2, A, reason="train-ai: robots.txt, line 3: …")
-    crawl = data_of(started(), *pages, dropped, ended(3)).crawl
+    not_dropped = line("usage_item", 2, A, reason="train-ai: …", dry_run=True)
+    crawl = data_of(started(), *pages, dropped, not_dropped, ended(3)).crawl
+    assert crawl.usage_pages == 3
     assert crawl.usage == {"train-ai": {"no": 3, "usage_request": 1}, "search": {"yes": 3}}
-    [statement] = crawl.usage_statements
+    [statement] = crawl.statements.top
     assert (statement.count, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
-
-
-# -- several crawls --------------------------------------------------------------------------
-
-
-def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
-    """From one file to which both were appended, or from two."""
-    old, new = "0" * 64, "1" * 64
-    first = [started("one"), answer("rules", 1, A, sha256=old), answer("missing", 1, B), ended(2)]
-    second = [
-        line_of_crawl(one, "second", 100)
-        for one in (started("two"), answer("rules", 1, A, sha256=new), answer("missing", 1, B))
-    ]
-    bodies = {old: b"Disallow: /a\nDisallow: /b\n", new: b"Disallow: /b\r\nDisallow: /c\r\n"}
-    (tmp_path / "1.jsonl").write_bytes(b"".join(first))
-    (tmp_path / "2.jsonl.gz").write_bytes(gzip.compress(b"".join(second)))
-    files = [tmp_path / "2.jsonl.gz", tmp_path / "1.jsonl"]
-    for record in ([BytesIO(b"".join(first + second))], files):
-        data = ReportData.read(record, lambda _, sha256: bodies.get(sha256))  # type: ignore[arg-type]
-        assert [one.name for one in data.crawls] == ["one", "two"]
-        [change] = data.changes
-        assert (change.origin, change.crawls) == (A, (0, 1))
-        assert (change.added, change.removed) == (["Disallow: /c"], ["Disallow: /a"])
-        assert change.known
-    [change] = ReportData.read(files).changes
-    assert not change.known
-
-
-def line_of_crawl(text: bytes, crawl: str, later: float) -> bytes:
-    fields = json.loads(text)
-    moved = fields["time"].replace("T08:00", f"T{8 + later / 100:02.0f}:00")
-    return json.dumps({**fields, "crawl": crawl, "time": moved}).encode() + b"\n"
 
 
 # -- hostile records -------------------------------------------------------------------------
@@ -247,32 +221,27 @@ def test_any_value_anywhere_is_read() -> None:
 
 
 def test_what_is_no_record_is_skipped_and_told() -> None:
-    broken = [
-        b"\xff\xfe\n",
-        b"[" * 100_000 + b"\n",
-        b"[1]\n",
-        b'{"a": 1}\n',
-        b"x" * 5_000_000 + b"\n",
-    ]
+    broken = [b"\xff\xfe", b"[" * 100_000, b"[1]", b'{"a": 1}', b"x" * 5_000_000]
+    broken = [one + b"\n" for one in broken]
     data = data_of(started("ours"), *broken, b"\n", refused(A), b'{"verdict": "disallo')
-    assert data.notes == ["Lines of the record that could not be read: 6."]
+    assert data.notes == ["Lines of the record that could not be read: 7."]
     assert data.crawl.counts["forbidden"] == 1
     cut = gzip.compress(b"".join(many_lines(50)))[:-30]
-    assert ReportData.read([BytesIO(cut)]).notes == [
-        "The record ends in the middle of a packed file."
-    ]
-    assert ReportData.read([BytesIO(b"")]).notes == ["The record is empty."]
+    assert data_of(cut).notes == ["The record ends in the middle of a packed file."]
+    assert data_of(b"").notes == ["The record is empty."]
 
 
 def test_the_record_of_an_earlier_version_is_read() -> None:
     """Without an id, a beginning or an end."""
-    lines = [json.loads(refused(A)), json.loads(line("held", 3, B, reason="HTTP 503"))]
-    text = "".join(
-        json.dumps({k: v for k, v in one.items() if k != "crawl"}) + "\n" for one in lines
-    )
-    crawl = ReportData.read([BytesIO(text.encode())]).crawl
-    assert (crawl.counts["forbidden"], crawl.counts["held"], crawl.all_origins) == (1, 1, 2)
-    assert "killed" not in texts(crawl)
+    lines = [line(one, 3, B, reason="HTTP 503", crawl=None) for one in ("held", "unreachable")]
+    data = data_of(refused(A, crawl=None), *lines)
+    assert [data.crawl.counts[name] for name in ("forbidden", "held", "dropped", "origins")] == [
+        1,
+        1,
+        1,
+        2,
+    ]
+    assert "killed" not in texts(data)
 
 
 @pytest.mark.slow
@@ -287,41 +256,44 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert tracemalloc.get_traced_memory()[1] < 800_000
     finally:
         tracemalloc.stop()
-    assert large.crawl.all_origins == 500
+    assert large.crawl.counts["origins"] == 500
     assert large.crawl.counts["allowed"] == 50_000
+    assert large.crawl.known.top[0].requests["forbidden"] == 9
 
 
 # -- the time axis ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("span", [0.0, 0.4, 5, 59, 61, 600, 3700, 86000, 90000, 4e6])
-def test_ticks_are_round_times_and_say_so(span: float) -> None:
-    for began in (NOW, NOW + 0.4995, NOW + 1799.9996):
-        assert_round(began, span)
-
-
-def assert_round(began: float, span: float) -> None:
-    axis = axis_of(began, began + span)
-    assert 1 <= len(axis.ticks) <= 9
-    for one in axis.ticks:
-        assert 0 <= one.x <= 100
-        if span >= 60:
-            assert one.at == round(one.at)
-    gaps = {round(b.at - a.at, 3) for a, b in pairwise(axis.ticks)}
-    assert len(gaps) <= 1
-    texts = [one.text for one in axis.ticks]
-    assert len(set(texts)) == len(texts)
+def test_ticks_are_round_times_and_say_so() -> None:
+    spans = (0.0, 0.4, 5, 59, 61, 600, 3700, 86000, 90000, 4e6)
+    for span, began in product(spans, (NOW, NOW + 0.4995, NOW + 1799.9996)):
+        ticks = Axis(began, began + span).ticks
+        assert 1 <= len(ticks) <= 9
+        assert all(0 <= one.x <= 100 for one in ticks)
+        assert span < 1 or ticks[-1].x > 50
+        assert span < 60 or all(one.at == round(one.at) for one in ticks)
+        assert len({round(b.at - a.at, 3) for a, b in pairwise(ticks)}) <= 1
+        assert len({one.text for one in ticks}) == len(ticks)
 
 
 def test_a_peak_is_seen_however_long_the_crawl() -> None:
-    held = [line("held", at, A, reason="HTTP 503") for at in range(24)]
-    left = [line("released", 24, A)] * 24
-    later = [
-        one
-        for at in range(100, 2600)
-        for one in (line("held", at, A, reason="HTTP 503"), line("released", at + 0.5, A))
-    ]
-    points = data_of(started(), *held, *left, *later, ended(3000)).crawl.timeline
+    record = [line("held", at, A, reason="HTTP 503") for at in range(24)]
+    record += [line("released", 24, A)] * 24
+    for at in range(100, 2600):
+        record += [line("held", at, A, reason="HTTP 503"), line("released", at + 0.5, A)]
+    points = data_of(started(), *record, ended(3000)).crawl.timeline
     assert len(points) <= 1000
     assert max(one.held for one in points) == 24
+    assert points[-1].held == 0
+
+
+def test_the_last_value_is_as_it_is() -> None:
+    """However many there were before, and though the clock is set back."""
+    timeline = Timeline()
+    for at in range(997):
+        timeline.change(at, 1, 0)
+    timeline.change(998, 1, 0)
+    timeline.change(5, -998, 0)
+    points = timeline.points(0, 999, Axis(0, 999))
+    assert [one.at for one in points[-2:]] == [998, 999]
     assert points[-1].held == 0

@@ -1,0 +1,263 @@
+"""The contents of the page: crawls side by side, what differs between them, and what needs a look."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from os import PathLike
+from typing import IO, TYPE_CHECKING
+
+import scrapy_rep
+from scrapy_rep.engine.text import counted
+from scrapy_rep.protocol.syntax import normalise
+from scrapy_rep.reporting.announcements import changed_lines
+from scrapy_rep.reporting.record import CONFIGURATION
+from scrapy_rep.reporting.report.data import Change
+from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, LineReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from scrapy_rep.reporting.report.data import OriginRow, RuleOrigin
+
+_CRAWLS = 50
+# Excerpts from robots.txt files: of all rules, and of one. Lines before and after the one that decided,
+# and characters of each.
+_EXCERPTS, _OF_A_RULE, _AROUND, _LENGTH = 250, 20, 4, 200
+
+
+@dataclass(slots=True)
+class ReportData:
+    """Everything on the page."""
+
+    crawls: list[CrawlSum]
+    """The oldest first. The page shows the last one, and all side by side."""
+    changes: list[Change]
+    """What differs between each crawl and the next."""
+    all_changes: int
+    notes: list[str]
+    """Sentences about the record itself."""
+    version: str = scrapy_rep.__version__
+
+    @classmethod
+    def read(cls, record: Sequence[str | PathLike[str] | IO[bytes]]) -> ReportData:
+        """Read files of JSON lines, packed by gzip or not.
+
+        :raises OSError: if a file can't be read
+        """
+        with ExitStack() as opened:
+            crawls, notes = _read(
+                opened.enter_context(open(one, "rb")) if isinstance(one, (str, PathLike)) else one
+                for one in record
+            )
+        if not crawls:
+            crawls, notes = [CrawlSum()], [*notes, "The record is empty."]
+        for one in crawls:
+            one.end()
+        changes = [
+            change
+            for number, (old, new) in enumerate(pairwise(crawls))
+            for change in _changes(old, new, number)
+        ]
+        return cls(crawls, changes[:MAX_CHANGES], len(changes), notes)
+
+    @property
+    def crawl(self) -> CrawlSum:
+        """The last one."""
+        return self.crawls[-1]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What needs a look in it, the most serious first."""
+        parts = (_of_the_crawl, _of_origins, _of_sitemaps, _of_pages)
+        found = [finding for part in parts for finding in part(self.crawl)]
+        return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
+
+    def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
+        """Add what the robots.txt files say.
+
+        :param body_of: returns that of an origin with a SHA-256; None if it is not at hand
+        """
+        for one in self.quoted():
+            body = body_of(one.origin, one.sha256 or "")
+            if body is not None:
+                one.excerpt = _excerpt(body, one.line)
+        for change in self.changes:
+            old, new = (body_of(change.origin, one) if one else b"" for one in change.sha256)
+            if old is not None and new is not None:
+                change.known = True
+                for name, value in changed_lines(old, new).items():
+                    setattr(change, name, value)
+
+    def quoted(self) -> Iterator[RuleOrigin]:
+        """Yield the origins whose robots.txt is quoted, with the line that decided."""
+        left = _EXCERPTS
+        for rule in self.crawl.rules.top:
+            found = [one for one in rule.origins if one.sha256][: min(left, _OF_A_RULE)]
+            left -= len(found)
+            yield from found
+
+
+def _read(files: Iterable[IO[bytes]]) -> tuple[list[CrawlSum], list[str]]:
+    """Return what is on record of each crawl, the oldest first, and what is to be said of the files."""
+    crawls: dict[str, CrawlSum] = {}
+    unreadable = cut = left_out = 0
+    for position, file in enumerate(files, 1):
+        reader = LineReader(file)
+        for line in reader:
+            # Earlier versions did not say which crawl it is.
+            crawl = line.text("crawl", 40) or f"file {position}"
+            if crawl not in crawls:
+                if len(crawls) >= _CRAWLS:
+                    left_out += 1
+                    continue
+                crawls[crawl] = CrawlSum()
+            crawls[crawl].add(line)
+        unreadable += reader.unreadable
+        cut += reader.cut
+    notes = {
+        f"Lines of the record that could not be read: {unreadable:,}.": unreadable,
+        "The record ends in the middle of a packed file.": cut,
+        f"Only the first {_CRAWLS} crawls on record are shown.": left_out,
+    }
+    found = sorted(crawls.values(), key=lambda one: one.began)
+    return found, [note for note, count in notes.items() if count]
+
+
+def _changes(old: CrawlSum, new: CrawlSum, number: int) -> Iterator[Change]:
+    """Yield whose robots.txt differs between two crawls, as far as both have an answer."""
+    for name, after in new.known.items():
+        before = old.known.get(name)
+        if before is None or {before.outcome, after.outcome} & {"none", "unreachable"}:
+            continue
+        if (before.outcome, before.sha256) != (after.outcome, after.sha256):
+            change = Change(name, crawls=(number, number + 1))
+            change.outcomes = before.outcome, after.outcome
+            change.sha256 = before.sha256, after.sha256
+            yield change
+
+
+def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
+    """Return what stands around *line*, counted from 1."""
+    lines = normalise(body).split("\n")
+    if not 1 <= line <= len(lines):
+        return []
+    first = max(0, line - 1 - _AROUND)
+    return [
+        (number, text.encode("latin-1").decode(errors="replace").rstrip()[:_LENGTH], number == line)
+        for number, text in enumerate(lines[first : line + _AROUND], first + 1)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that needs a look: a sentence, with the section of the page that has more, what that
+    section's filter shows then, some origins or URLs, and a command that tells more."""
+
+    kind: str
+    level: str
+    count: int
+    text: str
+    section: str = ""
+    items: Sequence[str] = ()
+    filter: str = ""
+    command: str = ""
+
+
+_ITEMS = 5
+_LOST = "redirected in a loop, too many times, or without a target"
+_LEVELS = ("error", "warning", "note")
+# Rules that close a whole origin.
+_WHOLE = frozenset({"/", "/*", "*"})
+
+
+def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
+    yield from _of_start_requests(crawl)
+    if count := crawl.outcomes["none", CONFIGURATION]:
+        stuck = [row for row in crawl.known.values() if row.kind == CONFIGURATION]
+        words = f"The project's configuration keeps the crawl from {counted(count, 'origin')}"
+        words += f": {stuck[0].reason}." if stuck else "."
+        yield Finding("configuration", "error", count, words, "origins", _names(stuck), "none")
+    if crawl.finished is None and crawl.started:
+        words = "The record is incomplete: the crawl was killed, or is still running."
+        yield Finding("killed", "warning", 1, words)
+    if count := crawl.counts["given_up"]:
+        words = f"{counted(count, 'held request')} given up."
+        yield Finding("given_up", "warning", count, words, "unreachable")
+    if count := crawl.counts["kept"]:
+        words = f"{counted(count, 'request')} still held at the end, and kept for the next run."
+        yield Finding("kept", "note", count, words, "unreachable")
+    if count := crawl.changes.all:
+        words = f"{counted(count, 'robots.txt', 'robots.txt files')} changed in the crawl."
+        yield Finding("changed", "note", count, words, "changes", _names(crawl.changes.top))
+
+
+def _of_start_requests(crawl: CrawlSum) -> Iterator[Finding]:
+    starts = (crawl.finished or Line({})).part("start_requests")
+    count = starts.number("refused")
+    if not count:
+        return
+    level, words = "error", f"robots.txt refused every start request ({count:,})."
+    if starts.flag("passed"):
+        level = "warning"
+        words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
+    url, command = starts.text("url"), starts.text("command")
+    words += f" The first was {url}: {starts.text('why').rstrip('.')}."
+    yield Finding("start_requests", level, count, words, "rules", [url], "", command)
+
+
+def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
+    closed = {
+        one.origin
+        for row in crawl.rules.top
+        if row.rule.partition(":")[2].strip() in _WHOLE
+        for one in row.origins
+    }
+    shut = [row for row in crawl.known.top if row.origin in closed and not row.requests["allowed"]]
+    if shut:
+        refused = counted(sum(row.requests["forbidden"] for row in shut), "request")
+        words = (
+            f"{counted(len(shut), 'origin')} entirely closed to this crawler: {refused} refused."
+        )
+        yield Finding("closed", "warning", len(shut), words, "rules", _names(shut))
+    reasons = ", ".join(f"{n:,} {kind or 'unknown'}" for kind, n in crawl.reasons)
+    for outcome, kind, level, what in (
+        ("unreachable", "down", "error", f"unreachable at the end: {reasons}"),
+        ("challenge", "challenge", "warning", "answered with a bot wall in place of robots.txt"),
+        ("html", "html", "warning", "answered with an HTML page in place of robots.txt"),
+        ("redirected", "redirects", "warning", _LOST),
+    ):
+        if count := crawl.answers.get(outcome):
+            some = _names(row for row in crawl.known.top if row.outcome == outcome)
+            words = f"{counted(count, 'origin')} {what}."
+            yield Finding(kind, level, count, words, "origins", some, outcome)
+
+
+def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
+    failed = [row for row in crawl.sitemaps.top if not row.read and row.found != "guessed"]
+    if failed:
+        first = failed[0]
+        words = f"{counted(len(failed), 'sitemap')} could not be read: {first.url} ({first.failed})"
+        words += ", for example." if len(failed) > 1 else "."
+        urls = [row.url for row in failed[:_ITEMS]]
+        yield Finding("sitemaps", "warning", len(failed), words, "sitemaps", urls)
+    empty = [row for row in crawl.sitemaps.top if row.read and row.entries and not row.taken]
+    if empty:
+        words = f"Nothing was taken from {counted(len(empty), 'sitemap')} that could be read."
+        urls = [row.url for row in empty[:_ITEMS]]
+        yield Finding("sitemaps", "note", len(empty), words, "sitemaps", urls)
+
+
+def _of_pages(crawl: CrawlSum) -> Iterator[Finding]:
+    for kind, count, why in (
+        ("pages", crawl.counts["page_dropped"], "the rules of their pages"),
+        ("usage", crawl.counts["usage_dropped"], "preferences about use"),
+    ):
+        if count:
+            words = f"{counted(count, 'item or request', 'items and requests')} dropped because of {why}."
+            yield Finding(kind, "note", count, words, kind)
+
+
+def _names(rows: Iterable[OriginRow | Change]) -> list[str]:
+    return [row.origin for row in islice(rows, _ITEMS)]

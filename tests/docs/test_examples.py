@@ -1,0 +1,230 @@
+"""What README.md and the manual show of commands and crawls: each example is run. What `scrapy robots`
+prints is compared, and of a log each line that is shown is printed.
+
+REP_UPDATE_DOCS=1 in the environment: what `scrapy robots` prints is rewritten.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.docs import (
+    EXAMPLE,
+    PAGES,
+    ROOT,
+    Example,
+    blocks,
+    example_copy,
+    example_proxy,
+    examples,
+    page,
+    section,
+)
+from tests.helpers.process import environment
+from tests.helpers.robots_command import FIELDS, robots
+from tests.helpers.rows import every_row
+from tests.helpers.scrapy_process import Done, run_scrapy
+from tests.helpers.servers import Site, Sites
+
+COMMANDS = [one for one in examples() if one.command.startswith("scrapy robots")]
+CRAWLS = [one for one in examples() if not one.command.startswith("scrapy robots")]
+RUN = "python3 example_project/run.py"
+RECORDED = " -s REP_DECISIONS=decisions.jsonl"
+# However slow this machine is, what recovers does so before it is given up. What the manual shows of
+# times is not compared.
+QUICK = {"REP_RETRY_DELAY": 0.1, "REP_DEFER_MAX_WAIT": 6, "DOWNLOAD_DELAY": 0}
+
+
+def lasting(text: str) -> list[str]:
+    """Lines, without what differs each time: times of day, durations, who waited a little."""
+    text = re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "", text, flags=re.MULTILINE)
+    text = re.sub(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", "<time>", text)
+    text = re.sub(r"\b\d+(\.\d+)? s\b", "<seconds>", text)
+    text = re.sub(r'(?<="crawl": )"\w+"|(?<="held_for": )[0-9.]+', "<other>", text)
+    # How many wait for a first answer is a question of the machine.
+    requests = re.compile(r"^(Requests.*?:) \d+ allowed, \d+ forbidden.*(\n    .*)*", re.MULTILINE)
+    text = requests.sub(r"\1 allowed, forbidden", text)
+    text = re.sub(r" \(asked \d+ times\)", "", text)
+    text = text.replace("(held)", "").replace("(no answer yet)", "(HTTP 503)")
+    return [re.sub(r" +", " ", line).strip() for line in text.splitlines()]
+
+
+def missing(printed: str, example: Example) -> list[str]:
+    """What the manual shows, and nobody printed."""
+    there = set(lasting(printed))
+    return [line for line in lasting(example.output) if line not in there]
+
+
+def project_in(folder: Path) -> Path:
+    folder.mkdir()
+    project = example_copy(folder)
+    with (project / "example/settings.py").open("a") as settings:
+        settings.writelines(f"{name} = {value}\n" for name, value in QUICK.items())
+    return project
+
+
+@pytest.mark.process
+def test_a_crawl_logs_what_the_manual_shows(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several crawls at once, since most of them wait for something. Each sees sites of its own, which
+    nobody has asked before."""
+    shown = [one for one in CRAWLS if one.command != RUN and not one.command.startswith("grep")]
+    proxies = {one.command: example_proxy(sites, monkeypatch).url("") for one in shown}
+    projects = {command: project_in(tmp_path / str(n)) for n, command in enumerate(proxies)}
+
+    def crawl(command: str) -> str:
+        words = shlex.split(command)
+        words = ["crawl", *words[2:]] if words[0] == "python3" else words[1:]
+        if (
+            "all_sites" not in command
+        ):  # where nothing waits for a first answer, however slow this is
+            words += ["-s", "REP_DEFER_GRACE=30"]
+        variables = environment(http_proxy=proxies[command])
+        done = run_scrapy(words, cwd=projects[command], variables=variables)
+        return done.out + done.err
+
+    with ThreadPoolExecutor(4) as pool:
+        printed = dict(zip(proxies, pool.map(crawl, proxies), strict=True))
+    record = (projects[f"{RUN} all_sites{RECORDED}"] / "decisions.jsonl").read_text("utf-8")
+    with every_row() as row:
+        for one in CRAWLS:
+            with row(one.command):
+                if one.command != RUN:
+                    assert missing(printed.get(one.command, record), one) == []
+                    assert "Traceback" not in printed.get(one.command, "")
+
+
+@pytest.mark.process
+def test_without_a_spider_it_prints_what_the_manual_shows(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It finds everything installed, and its sites up."""
+    project = project_in(tmp_path / "ladder")
+    monkeypatch.setenv("http_proxy", example_proxy(sites, monkeypatch).url(""))
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    program, there = importlib.import_module("run"), importlib.import_module("example.sites")
+    usual = {name: there.address(name) for name in there.SITES}
+    monkeypatch.setattr(program, "install", lambda: None)
+    monkeypatch.setattr(program, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(program, "HERE", project)
+    monkeypatch.setattr(program, "LOG", project / "crawl.log")
+    monkeypatch.setattr(there, "serving", lambda **_: nullcontext(usual))
+    program.main([])
+    printed = "".join(capfd.readouterr())
+    [example] = [one for one in CRAWLS if one.command == RUN]
+    assert missing(printed, example) == []
+
+
+# -- scrapy robots --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return example_proxy(sites, monkeypatch)
+
+
+def timeless(text: str) -> str:
+    text = re.sub(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", "20YY-MM-DDThh:mm:ssZ", text)
+    return re.sub(r"\bheld for \d+ \w+", "held for N s", text)
+
+
+def folder_of(example: Example, folder: Path) -> Path:
+    """The folder that an example is typed in: of the example's project, or of somebody who has none,
+    with the files that the page shows."""
+    if example.page.name != "check.md":
+        return example_copy(folder)
+    texts = blocks(page("check.md"), "text")
+    for name, text in zip(("robots.txt", "urls.txt", "new.txt"), texts, strict=True):
+        (folder / name).write_text(text)
+    return folder
+
+
+def printed(folder: Path, proxy: Site, example: Example) -> str:
+    line = example.command
+    # What a command above those examples leaves there.
+    for option, begin in {"--cache": "scrapy robots", "--held": "scrapy crawl"}.items():
+        if option in line:
+            above = [text for text in blocks(page("command-look.md"), "sh") if begin in text]
+            assert len(above) == 1
+            run(folder, proxy, above[0])
+    done = run(folder, proxy, line)
+    assert done.err == ""
+    return done.out
+
+
+def run(folder: Path, proxy: Site, line: str) -> Done:
+    words = shlex.split(line)[1:]
+    variables = {"http_proxy": proxy.url("")}
+    if words[0] == "crawl":
+        return run_scrapy(words, cwd=folder, variables=environment(**variables))
+    given = b""
+    if "<" in words:
+        given = (folder / words.pop()).read_bytes()
+        words.remove("<")
+    return robots(folder, *words[1:], stdin=given, variables=variables)
+
+
+def rewrite(example: Example, out: str) -> None:
+    head = f"```console\n$ {example.command}\n"
+    text = example.page.read_text("utf-8")
+    text = text.replace(f"{head}{example.output}```", f"{head}{out}```")
+    example.page.write_text(text, "utf-8")
+
+
+def test_the_fields_are_documented() -> None:
+    text = section(page("command.md"), "JSON")
+    rows = text.partition("| field | type |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in rows.splitlines() if row.startswith("| `")]
+    assert sorted(re.findall("`([a-z0-9_]+)`", " ".join(cells))) == sorted(FIELDS)
+
+
+def test_there_are_examples_of_everything() -> None:
+    lines = "\n".join(example.command for example in COMMANDS)
+    options = "agent explain json csv file show compare agents-of-file held lint sitemaps cache page header"
+    for option in (*(f"--{name}" for name in options.split()), "<"):
+        assert option in lines
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "example", COMMANDS, ids=[f"{example.page.stem}: {example.command}" for example in COMMANDS]
+)
+def test_an_example_prints_what_the_manual_shows(
+    tmp_path: Path, proxy: Site, example: Example
+) -> None:
+    out = printed(folder_of(example, tmp_path), proxy, example)
+    if os.environ.get("REP_UPDATE_DOCS") and timeless(out) != timeless(example.output):
+        rewrite(example, out)
+    else:
+        assert timeless(out) == timeless(example.output)
+
+
+def test_every_command_can_be_typed() -> None:
+    """They name spiders, files and options that are there."""
+    spiders = {path.stem[4:] for path in EXAMPLE.glob("example/spiders/s??_*.py")} | {"serve"}
+    for path in PAGES:
+        text = path.read_text("utf-8")
+        commands = [one.command for one in examples() if one.page == path]
+        commands += "".join(blocks(text, "sh")).splitlines()
+        commands += re.findall(rf"`({RUN} [^`\n]+)`", text)
+        for command in commands:
+            words = shlex.split(command)
+            if words[:2] == RUN.split() and len(words) > 2 or words[:2] == ["scrapy", "crawl"]:
+                assert words[2] in spiders, command
+            elif words[0] in ("python", "python3") and words[1].endswith(".py"):
+                assert (ROOT / words[1]).exists(), command
+            for word in words:
+                if word.startswith("files/"):
+                    assert (EXAMPLE / word).exists(), command
+                if word.startswith("http"):
+                    assert word.startswith("http://127.0.0."), command
