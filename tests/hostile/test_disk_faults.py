@@ -121,6 +121,7 @@ async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_
 # Requests that are held
 
 
+@pytest.mark.loop
 async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, possible: Any) -> None:
     """The running time of earlier runs is known only then: it does not count for what is held
     already."""
