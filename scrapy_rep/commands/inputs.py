@@ -19,8 +19,8 @@ from scrapy_rep.origins.requests import SPIDER_ATTRIBUTE, origin_of, warning_of_
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import product_token
 from scrapy_rep.settings import RepSettings, chain
+from scrapy_rep.storages.base import MemoryStorage
 from scrapy_rep.storages.client import make_storage
-from scrapy_rep.storages.memory import MemoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

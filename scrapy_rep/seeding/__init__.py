@@ -3,10 +3,9 @@
 In the order in which an entry passes them:
 
 - ``discovery``: which sitemaps a robots.txt lists, in any crawl; what the spider has to say
-- ``seeding``: puts the parts together, and decides which origins seed the crawl
-- ``loader``: requests sitemaps, and reads them
-- ``selection``: accepts or rejects their entries, and tells the log
-- ``verifier``: checks whether other hosts list a sitemap with entries of theirs
+- ``loader``: requests sitemaps, reads them, and tells the log
+- ``selection``: accepts or rejects their entries; those of other hosts once these are known to list them
 - ``spool``: keeps what waits, in a SQLite file
-- ``feeder``: hands pages to the scheduler
+- ``seeding``: puts the parts together, decides which origins seed the crawl, and hands pages to the
+  scheduler
 """

@@ -4,34 +4,25 @@ If they seed it, the middleware is a :class:`SeedingMiddleware` too, and the spi
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from scrapy import Request
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import Response
 
 from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
-from scrapy_rep.engine.text import counted, resolve_sitemap
+from scrapy_rep.engine.text import SitemapURL, counted, resolve_sitemap
 from scrapy_rep.engine.timers import pause, work
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.protocol import Origin
-from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, sitemaps
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from scrapy import Spider
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from typing_extensions import Self
-
-    from scrapy_rep.engine.text import SitemapURL
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.protocol.sitemaps.xml import Entry
-    from scrapy_rep.settings import RepSettings
+from scrapy_rep.protocol.sitemaps.xml import Entry
+from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
 
 logger = get_logger(__name__)
 
@@ -187,7 +178,7 @@ class Entries:
         self.type = kind
         """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
 
-    def __iter__(self) -> Self:
+    def __iter__(self) -> Entries:
         return self
 
     def __next__(self) -> Entry:

@@ -9,43 +9,45 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from inspect import isabstract
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from scrapy import Request, signals
+from scrapy import Request
+from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
+from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.access import Listener
-from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import clean, text_of
+from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine.text import clean, counted, text_of
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps.reader import SitemapReader
+from scrapy_rep.reporting.record import SITEMAP as KIND
+from scrapy_rep.reporting.record import Record
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
-from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
-from scrapy_rep.seeding.spool import ASKED, DONE, MAX_HOSTS, RETRY_SECONDS, WAITING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy.http import Response
-
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.seeding.discovery import Discovery
-    from scrapy_rep.seeding.feeder import Feeder
-    from scrapy_rep.seeding.spool import SeedingContext, SitemapRow
-    from scrapy_rep.seeding.verifier import Verifier
+from scrapy_rep.seeding.selection import CHOSEN, Reason, Selection, Verifier, host_of
+from scrapy_rep.seeding.spool import (
+    ASKED,
+    DONE,
+    MAX_HOSTS,
+    RETRY_SECONDS,
+    WAITING,
+    SeedingContext,
+    SitemapRow,
+)
 
 logger = get_logger(__name__)
 
@@ -65,6 +67,10 @@ _AT_ONCE = 50
 # While this many pages wait, no sitemaps are requested.
 _PAGES_ENOUGH = 1_000_000
 
+# Warnings for each origin: an index may list 50,000 missing sitemaps. Origins beyond _ORIGINS share one
+# limit.
+_WARNINGS, _ORIGINS = 5, 10_000
+
 MAXSIZE = "download_maxsize"
 """Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. It is for one response:
 :meth:`Loader.check` removes it from retries."""
@@ -76,8 +82,8 @@ class Transfers(Listener):
 
     def __init__(self, context: CrawlContext) -> None:
         handlers: dict[object, Callable[..., Any]] = {
-            signals.bytes_received: self._bytes_received,
-            signals.response_downloaded: self._response_downloaded,
+            scrapy_signals.bytes_received: self._bytes_received,
+            scrapy_signals.response_downloaded: self._response_downloaded,
         }
         super().__init__(context.crawler, handlers)
         self._max_bytes = context.settings.sitemap_max_bytes
@@ -106,35 +112,129 @@ class Transfers(Listener):
             response.headers.pop("Content-Encoding", None)
 
 
-class SitemapRequester:
-    """Hands requests for sitemaps to the scheduler."""
+class SitemapLog:
+    """Logs and counts what became of each sitemap."""
 
-    def __init__(self, context: SeedingContext, wake: Callable[[], None]) -> None:
-        """:param wake: makes sure that :meth:`request_some` is called soon"""
-        self._settings = context.crawl.settings
+    def __init__(self, context: CrawlContext) -> None:
+        self._context = context
+        self._problems: Counter[str] = Counter()  # by origin
+        self._read = Limiter(logger, "sitemaps read")
+        self._unread = Limiter(logger, "sitemaps not read")
+        context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
+
+    def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
+        assert reader.kind is not None
+        rejected = {reason: count for reason, count in selection.rejected.items() if count}
+        nothing = bool(rejected and not selection.accepted)
+        self._context.stats.inc_value("rep/sitemaps/fetched")
+        self._context.stats.inc_value("rep/sitemaps/urls", reader.count)
+        if selection.undated:
+            self._context.stats.inc_value("rep/sitemaps/undated", selection.undated)
+        if nothing:
+            self._context.stats.inc_value("rep/sitemaps/nothing_taken")
+        for reason, count in rejected.items():
+            self._context.stats.inc_value(reason.stat, count)
+        self._record(
+            sitemap,
+            reason=reader.problem or None,
+            kind=reader.kind.value,
+            entries=reader.count,
+            taken=selection.accepted,
+            rejected={reason.text: count for reason, count in rejected.items()},
+        )
+        why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
+        waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
+        message = (
+            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
+        )
+        values = {
+            "url": sitemap.url,
+            "kind": reader.kind.value,
+            "entries": counted(reader.count, "entry", "entries"),
+            "accepted": f"{selection.accepted:,}",
+            "unproven": waiting if selection.unproven else "",
+            "why": f"; rejected: {why}" if why else "",
+        }
+        if nothing and not CHOSEN.issuperset(rejected):
+            self._warn(sitemap.origin, message, **values)
+        else:
+            self._read.log(message, values, self._context.spider)
+        if reader.problem:
+            message = "Sitemap %(url)s: %(why)s"
+            self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
+
+    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
+        """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
+        self._context.stats.inc_value("rep/sitemaps/failed")
+        self._record(sitemap, failed=why)
+        message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
+        if expected:
+            self._unread.log(message, values, self._context.spider)
+        else:
+            self._warn(sitemap.origin, message, **values)
+
+    def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
+        found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
+        by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
+        nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
+        fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
+        at, about_it = self._context.clock(), (sitemap.url, sitemap.origin)
+        record = Record(KIND, at, about_it, reason=reason, sitemap=fields)
+        self._context.channel.tell(record)
+
+    def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
+        """Log that all entries of *sitemap* are on other hosts, none of which lists it."""
+        self._context.stats.inc_value("rep/sitemaps/nothing_taken")
+        message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
+        self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)
+
+    def too_many(self, url: str, origin: str) -> None:
+        """Log that *origin* has too many sitemaps for this one to be read."""
+        self._context.stats.inc_value(Reason.LIMIT.stat)
+        message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
+        self._warn(origin, message, url=url, origin=origin)
+
+    def _warn(self, of: str, message: str, **values: Any) -> None:
+        of = of if of in self._problems or len(self._problems) < _ORIGINS else ""
+        self._problems[of] += 1
+        log = logger.warning if self._problems[of] <= _WARNINGS else logger.debug
+        log(message, values, extra=self._context.extra)
+
+    def _spider_closed(self) -> None:
+        left_out = [count - _WARNINGS for count in self._problems.values() if count > _WARNINGS]
+        if left_out:
+            message = "%(count)s with sitemaps of %(origins)s: logged at DEBUG level"
+            more, origins = counted(sum(left_out), "more problem"), counted(len(left_out), "origin")
+            values = {"count": more, "origins": origins}
+            logger.warning(message, values, extra=self._context.extra)
+
+
+class Loader:
+    """Hands requests for sitemaps to the scheduler, and reads sitemaps into the spool, one at a time."""
+
+    def __init__(self, context: SeedingContext, verifier: Verifier, log: SitemapLog) -> None:
+        self._context = context
+        self._crawl = context.crawl
         self._engine = context.crawl.engine
         self._spool = context.spool
-        self._options = context.options
-        self._wake = wake
+        self._verifier = verifier
+        self.targets = verifier.targets
+        self._log = log
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
-        self.transfers = Transfers(context.crawl)
-        self._waiting = False
+        self._transfers = Transfers(context.crawl)
         self._host = ""  # had the last turn
-        self._outstanding: dict[str, str] = {}  # URL: host
         self._shared = False
+        self._reading = DeferredLock()
 
-    def __bool__(self) -> bool:
-        """Whether any sitemap waits, or is requested and not read yet."""
-        return self._waiting or bool(self._outstanding)
-
-    def open(self) -> None:
+    def begin(self) -> None:
         self._shared = self._engine.scheduler_is_foreign
         if self._shared:  # and may hand us anything at any time
-            self.transfers.begin()
+            self._transfers.begin()
 
-    def added(self) -> None:
-        self._waiting = True
-        self._wake()
+    def end(self) -> None:
+        self._transfers.end()
+
+    # Requests
 
     def request_some(self, *, everything: bool = False) -> bool:
         """Request the next sitemaps; with *everything*, regardless of the limits. Return whether to go on at
@@ -143,13 +243,11 @@ class SitemapRequester:
             return False
         # Another process may read it, so this one doesn't wait for it: only time ends the step.
         unlimited = everything or self._shared
-        most = _AT_ONCE if everything else _OF_HOST
-        requested = Counter(() if everything else self._outstanding.values())
-        slices = Slices()
-        left = False
+        most, asked = _AT_ONCE if everything else _OF_HOST, self._spool.sitemaps.asked
+        requested = Counter(() if everything else asked.values())
+        slices, left = Slices(), False
         for host in self._spool.sitemaps.hosts(self._host):
-            if len(self._outstanding) >= _ALL and not unlimited:
-                left = True
+            if len(asked) >= _ALL and not unlimited:
                 break
             self._host = host
             while requested[host] < most and (sitemap := self._spool.sitemaps.next(host)):
@@ -157,33 +255,32 @@ class SitemapRequester:
                 self._hand_over(sitemap)
             left = left or requested[host] >= most
             if unlimited and slices.over:
-                left = True
-                break
-        self._waiting = left
+                return True
+        if not (asked or self._shared):
+            self._transfers.end()
         return left and unlimited
 
     def _hand_over(self, sitemap: SitemapRow) -> None:
-        if not self._shared:  # else it may go to another process
-            self._outstanding[sitemap.url] = sitemap.host
         try:
             self.request(sitemap)
         except Exception:  # the feeder retries
-            self._outstanding.pop(sitemap.url, None)
             self._spool.sitemaps.mark(sitemap, WAITING)
             raise
+        if not self._shared:  # else it may go to another process
+            self._spool.sitemaps.asked[sitemap.url] = sitemap.host
 
     def request(self, sitemap: SitemapRow, *, dont_filter: bool = False) -> None:
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
         request = Request(
             sitemap.url,
-            priority=self._settings.sitemap_priority,
+            priority=self._crawl.settings.sitemap_priority,
             dont_filter=dont_filter,
             headers=self._headers(sitemap.url),
             # A sitemap may be on any host: allowed_domains is about pages.
             meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
         )
-        self.transfers.begin()
-        self._engine.crawl(self._options.prepared(request))
+        self._transfers.begin()
+        self._engine.crawl(self._context.options.prepared(request))
 
     def _headers(self, url: str) -> dict[str, str]:
         """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of one: these
@@ -194,35 +291,6 @@ class SitemapRequester:
         found = any(one.__module__.startswith("scrapy.") and not isabstract(one) for one in kinds)
         return {"Accept-Encoding": "gzip"} if found else {}
 
-    @property
-    def outstanding(self) -> list[str]:
-        return list(self._outstanding)
-
-    def finished(self, url: str) -> None:
-        self._outstanding.pop(url, None)
-        if not (self._shared or self._outstanding):
-            self.transfers.end()
-        self._wake()
-
-
-class Loader:
-    """Reads sitemaps into the spool, one at a time."""
-
-    def __init__(
-        self, context: SeedingContext, feeder: Feeder, verifier: Verifier, discovery: Discovery
-    ) -> None:
-        self._context = context
-        self._crawl = context.crawl
-        self._engine = context.crawl.engine
-        self._spool = context.spool
-        self._options = context.options
-        self._feeder = feeder
-        self._verifier = verifier
-        self.log = SitemapLog(context.crawl)
-        self._discovery = discovery
-        self.targets = verifier.targets
-        self._lock = DeferredLock()
-
     async def check(self, request: Request) -> None:
         """Check a request for a sitemap, or for a page from one, before it is downloaded.
 
@@ -231,7 +299,7 @@ class Loader:
         if SITEMAP not in request.meta:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
             if await self._is_private(request, by):
-                self._crawl.stats.inc_value(Reason.PRIVATE.value)
+                self._crawl.stats.inc_value(Reason.PRIVATE.stat)
                 raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.text}")
             return
         origin, by = origin_of(request), Origin.from_text(request.meta[SITEMAP_KEY])
@@ -273,17 +341,17 @@ class Loader:
         try:
             sitemap = self._of(request)
         except sqlite3.Error:
-            if not self._feeder.stopped:
+            if not self._spool.over:
                 call_later(RETRY_SECONDS, self.dropped, request)
             return
         if sitemap is None:
             return
-        if self._engine.scheduler_is_foreign:
+        if self._shared:
             # Another process has asked for it. It may still come here.
-            self._crawl.stats.inc_value(Reason.KNOWN.value)
+            self._crawl.stats.inc_value(Reason.KNOWN.stat)
         elif not request.dont_filter:
             # That was the spider's own, or from an earlier run: neither was read here.
-            call_later(0, lambda: self._feeder.sitemaps.request(sitemap, dont_filter=True))
+            call_later(0, lambda: self.request(sitemap, dont_filter=True))
 
     def failed(self, request: Request, exception: Exception) -> None:
         """Note that a sitemap can't be fetched.
@@ -305,13 +373,12 @@ class Loader:
         """Mark a sitemap that can't be read as finished, and log why. If it was a guess, and the origin is
         not *down*, make the next one."""
         forbidden = isinstance(error, RobotsDisallowed)
-        if not self._feeder.stopped:
+        if not self._spool.over:
             if sitemap.guessed and (error is None or forbidden) and not down:
                 with suppress(sqlite3.Error, ValueError):  # another version guesses other places
                     self.guess(sitemap.origin, sitemap.url.removeprefix(sitemap.host))
             self._spool.sitemaps.mark(sitemap, DONE)
-        self._feeder.sitemaps.finished(sitemap.url)
-        self.log.failed(sitemap, why, expected=sitemap.guessed or forbidden)
+        self._log.failed(sitemap, why, expected=sitemap.guessed or forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
         """Try the first of the usual places, or the next *after* one.
@@ -321,7 +388,8 @@ class Loader:
         at = 0 if after is None else GUESSES.index(after) + 1
         for place in GUESSES[at : at + 1]:
             url = origin + place
-            self._added(self._spool.sitemaps.add(origin, {url: origin}, guessed=True)[0])
+            if self._spool.sitemaps.add(origin, {url: origin}, guessed=True)[0]:
+                self._context.discovery.count(url)
 
     def add_listed(self, origin: str, sitemaps: dict[str, str]) -> None:
         """Add sitemaps that the robots.txt of *origin* lists, which are counted already.
@@ -332,34 +400,25 @@ class Loader:
         most = self._crawl.settings.sitemap_max_files
         _, beyond = self._spool.sitemaps.add(origin, sitemaps, most=most)
         for url in beyond:
-            self.log.too_many(url, origin)
-        self._feeder.sitemaps.added()
-
-    def _added(self, urls: list[str]) -> None:
-        for url in urls:
-            self._discovery.count(url)
-        if urls and not self._feeder.stopped:
-            self._feeder.sitemaps.added()
+            self._log.too_many(url, origin)
 
     def lost(self, urls: list[str]) -> None:
         """The crawl is idle, so another component must have dropped the requests for these *urls*."""
         for url in urls:
-            try:
+            with suppress(sqlite3.Error):  # there will be another look
                 sitemap = self._spool.sitemaps.get(url)
-            except sqlite3.Error:
-                return  # there will be another look
-            self._feeder.sitemaps.finished(url)
-            if sitemap is not None:
-                self._end(sitemap, "another component dropped its request")
+                self._spool.sitemaps.finished(url)
+                if sitemap is not None:
+                    self._end(sitemap, "another component dropped its request")
 
     async def read(self, request: Request, response: Response) -> Response:
         """Read the sitemap of *request* into the spool.
 
         :raises IgnoreRequest: always, so that nobody else gets *response*
         """
-        await maybe_deferred_to_future(self._lock.acquire())
+        await maybe_deferred_to_future(self._reading.acquire())
         try:
-            if not self._feeder.stopped:
+            if not self._spool.over:
                 sitemap = await self._spool.retry(self._of, request)
                 if sitemap is not None:
                     with self._engine.extra_slot():
@@ -370,10 +429,10 @@ class Loader:
                 values = {"url": request.url, "error": text_of(error)}
                 logger.error(message, values, extra=self._crawl.extra)
             self._crawl.stats.inc_value("rep/sitemaps/failed")
-            self._feeder.sitemaps.finished(request.meta[SITEMAP]["url"])
+            self._spool.sitemaps.finished(request.meta[SITEMAP]["url"])
         finally:
             self._engine.drop_body(response)
-            self._lock.release()
+            self._reading.release()
         raise IgnoreRequest("the sitemap was read")
 
     async def _read_into(self, sitemap: SitemapRow, response: Response) -> None:
@@ -384,7 +443,7 @@ class Loader:
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes,
             max_entries=settings.sitemap_max_urls,
-            media=self._options.media,
+            media=self._context.options.media,
         )
         selection = await retry(Selection, self._context, sitemap, reader, self._verifier.verdict)
         slices = Slices()
@@ -393,19 +452,14 @@ class Loader:
             more = True
             while more:
                 more = await retry(selection.write)
-                self._added(selection.take_sitemaps())
                 if slices.over:
-                    self._feeder.wake()
                     await pause()
-                    if self._feeder.stopped and not spool.durable:
+                    if spool.over and not spool.durable:
                         return  # the spool ends with the crawl
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return
         spool.sitemaps.mark(sitemap, DONE)
-        self.log.read(sitemap, reader, selection)
+        self._log.read(sitemap, reader, selection)
         if 0 < selection.accepted == selection.unproven:
-            told = partial(self.log.nothing_proven, sitemap)
-            self._verifier.expect(sitemap.id, selection.unproven, told)
-        self._feeder.sitemaps.finished(sitemap.url)
-        self._feeder.gauge()
+            self._verifier.expect(sitemap, selection.unproven)

@@ -1,56 +1,308 @@
-"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9), and puts the parts of
-this folder together: sitemaps go into the spool (`spool.py`), are requested and read (`loader.py`);
-their pages go from the spool to the scheduler (`feeder.py`), those of other hosts once these are known
-to list the sitemap (`verifier.py`)."""
+"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts the parts of this
+folder together, and moves pages from the spool to the scheduler."""
 
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+import time
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from functools import partial
+from typing import Any
+from weakref import ref
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
-from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
-from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.resolution import registrable_domain
-from scrapy_rep.engine.text import counted
+from scrapy_rep.engine.text import counted, text_of
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
-from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.requests import USUAL, origin_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.seeding.discovery import (
     FED,
     LISTED,
+    PAGE_KEY,
     SITEMAP,
+    Discovery,
     SpiderOptions,
     listed_sitemaps,
     own_sitemaps,
 )
-from scrapy_rep.seeding.feeder import Feeder
-from scrapy_rep.seeding.loader import Loader
-from scrapy_rep.seeding.spool import SeedingContext, Spool
-from scrapy_rep.seeding.verifier import Verifier
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-
-    from scrapy_rep.holding.deferral import Deferral
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.seeding.discovery import Discovery
+from scrapy_rep.seeding.loader import Loader, SitemapLog
+from scrapy_rep.seeding.selection import Reason, Verifier
+from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Spool
+from scrapy_rep.signals import request_deferred
 
 logger = get_logger(__name__)
 
 # URL prefixes that are remembered.
 _PREFIXES = 20_000
+# Pages taken from the spool at a time.
+_BATCH = 50
+# Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
+_ALONE, _EACH, _ALL = 1000, 16, 4000
+# Rows of finished pages that are deleted at a time.
+_ROWS = 20
+# Seconds until the next look for room in the scheduler; until the next attempt if it has raised.
+_LOOK, _RETRY_SECONDS = 0.05, 1.0
+
+
+class Outstanding:
+    """The pages that are in the scheduler, and the rows of pages with which the crawl isn't done yet: a page
+    is done when its request is freed, after its callback. :data:`FED` is in the meta of requests from
+    :meth:`add` to :meth:`arrive`."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self.by_site: Counter[int] = Counter()  # pages in the scheduler, for each site
+        self.finished: list[int] = []  # rows of finished pages, to be deleted
+        self._requests: dict[int, ref[Request]] = {}  # by row
+        self._sites: dict[int, int] = {}  # of the pages in the scheduler, by row
+
+    @property
+    def total(self) -> int:
+        return len(self._sites)
+
+    def add(self, request: Request, row: int, site: int) -> None:
+        """Note that *request*, for the page of *row*, goes to the scheduler."""
+        request.meta[FED] = row
+        self._requests[row] = ref(request, partial(self._freed, row))
+        self._sites[row] = site
+        self.by_site[site] += 1
+
+    def take_back(self, row: int) -> None:
+        """Undo :meth:`add`: the scheduler raised an exception."""
+        self._requests.pop(row, None)
+        self.leave(row)
+
+    def arrive(self, request: Request) -> None:
+        """Note that a page has left the gate. From here on its request is like any other."""
+        if self._is_ours(request):
+            self.leave(request.meta[FED])
+        del request.meta[FED]
+        request.dont_filter = False
+
+    def kept_elsewhere(self, request: Request, **_: Any) -> None:
+        """Note that the hold has the page, or the scheduler, which keeps it for the next run."""
+        if self._is_ours(request):
+            row = request.meta[FED]
+            self.take_back(row)
+            self.finished.append(row)
+
+    def close(self) -> None:
+        """End a run that was not killed: pages that arrived are finished, others are for the next run."""
+        self.finished += [row for row in self._requests if row not in self._sites]
+
+    def _is_ours(self, request: Request) -> bool:
+        """Whether *request* was added: not a page's of another run, nor a copy."""
+        known = self._requests.get(request.meta.get(FED, -1))
+        return known is not None and known() is request
+
+    def _freed(self, row: int, request: ref[Request]) -> None:
+        # If the crawl is closing, the page is for the next run.
+        if self._requests.get(row) is request and not (self._spool.over and row in self._sites):
+            del self._requests[row]
+            self.finished.append(row)
+            self.leave(row)  # it may never have arrived: a filter has dropped it
+
+    def leave(self, row: int) -> None:
+        """Note that a page is no longer in the scheduler."""
+        site = self._sites.pop(row, None)
+        if site is not None:
+            self.by_site[site] -= 1
+            if self.by_site[site] <= 0:
+                del self.by_site[site]
+            if len(self.finished) >= _ROWS:
+                self._spool.wake()
+
+
+class Feeder:
+    """Hands pages to the scheduler as fast as it drains, origins in turn, and has the loader request
+    sitemaps."""
+
+    def __init__(self, context: SeedingContext, deferral: Deferral, loader: Loader) -> None:
+        self._crawl = context.crawl
+        self._options = context.options
+        self._spool = context.spool
+        self._engine = context.crawl.engine
+        self._deferral = deferral
+        self._loader = loader
+        self.outstanding = Outstanding(context.spool)
+        concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        self._each = max(_EACH, 2 * concurrency)
+        self._running = self._woken = False
+        self._failing_since: float | None = None
+
+    def __bool__(self) -> bool:
+        busy = self._running or self._spool.waiting or self._spool.sitemaps.asked
+        return not self._spool.over and bool(busy)
+
+    def stop(self) -> None:
+        self._spool.over = True
+        self._loader.end()
+
+    def close(self) -> None:
+        """End a run that was not killed."""
+        self.stop()
+        self.outstanding.close()
+        self.forget()
+        self.gauge()
+
+    def wake(self) -> None:
+        """Look soon: there may be something new in the spool, or room in the scheduler."""
+        self._woken = True
+        if not self._running and not self._spool.over:
+            self._running = True
+            call_later(0, self._run)
+
+    def _run(self) -> None:
+        if self._spool.over:
+            return
+        self._woken = False
+        try:
+            pause = self._step()
+            self._failing_since = None
+        except sqlite3.Error:
+            pause = RETRY_SECONDS
+        except Exception as error:  # noqa: BLE001
+            pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
+        self.gauge()
+        if pause is None and self._woken:
+            pause = 0
+        # However often it is woken, one step follows another. The event loop has its turn in between.
+        self._running = pause is not None
+        if pause is not None:
+            call_later(pause, self._run)
+
+    def _failed(self, error: Exception) -> float:
+        now, extra = time.monotonic(), self._crawl.extra
+        if self._failing_since is None:
+            self._failing_since = now
+            message = "Can't schedule pages from sitemaps, retrying: %(error)s"
+            unusual = not isinstance(error, OSError)
+            logger.error(message, {"error": text_of(error)}, extra=extra, exc_info=unusual)
+        if now - self._failing_since >= self._crawl.settings.defer_max_wait:
+            self.stop()
+            message = "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above"
+            logger.error(message, {"pages": counted(self._spool.waiting, "page")}, extra=extra)
+        return _RETRY_SECONDS
+
+    def _step(self) -> float | None:
+        """Schedule some. Return the seconds until the next step; None: wait to be woken."""
+        if self._engine.paused:
+            return _LOOK
+        slices = Slices()
+        self.forget()
+        more = self._loader.request_some()
+        blocked = 0
+        while (site := self._spool.next_site()) is not None:
+            full = self.outstanding.total >= _ALL or self._deferral.held.full
+            if full or blocked > len(self._spool.sites):
+                return _LOOK
+            blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
+            if slices.over:
+                return 0
+        return 0 if more else None
+
+    def _room(self, site: int) -> int:
+        """Return how many pages of *site* may go to the scheduler now."""
+        if self._deferral.holding and self._deferral.held.full_for(self._spool.origin_of(site)):
+            return 0
+        if self._engine.scheduler_is_foreign:
+            room = _ALONE - self._engine.scheduled
+        else:
+            share = max(self._each, _ALONE // len(self._spool.sites))
+            room = min(share - self.outstanding.by_site[site], _ALL - self.outstanding.total)
+        return max(0, min(room, _BATCH))
+
+    def _feed(self, site: int, room: int) -> int:
+        """Schedule up to *room* pages of *site*. Return how many."""
+        if not room:
+            return 0
+        pages = self._spool.take(site, room)
+        handed = 0
+        again = bool(pages and pages[0].again)
+        signals = self._crawl.crawler.signals
+        if again:
+            # Called after the handler of OffsiteMiddleware, which must see them unchanged.
+            signals.connect(self._let_pass, scrapy_signals.request_scheduled)
+        try:
+            for page in pages:
+                self._send(page, site)
+                handed += 1
+        finally:
+            if again:
+                signals.disconnect(self._let_pass, scrapy_signals.request_scheduled)
+            self._spool.put_back(site, pages[handed:])
+            self.forget()
+        return handed
+
+    def _send(self, page: Page, site: int) -> None:
+        request = self._request(page)
+        if request is None:
+            # The spider's rules, or Scrapy's, have changed since the last run.
+            self._crawl.stats.inc_value(Reason.NO_RULE.stat)
+            self.outstanding.finished.append(page.id)
+            return
+        shared = self._engine.scheduler_is_foreign  # and keeps the page
+        if not shared:
+            self.outstanding.add(request, page.id, site)
+        try:
+            self._engine.crawl(request)
+        except Exception:
+            self.outstanding.take_back(page.id)
+            raise
+        if shared:
+            self.outstanding.finished.append(page.id)
+        self._crawl.stats.inc_value("rep/sitemaps/emitted")
+
+    def _let_pass(self, request: Request, **_: object) -> None:
+        """Make a page skip the dupe filter, which it has passed in an earlier run."""
+        if FED in request.meta:
+            request.dont_filter = True
+
+    def _request(self, page: Page) -> Request | None:
+        wanted, callback = self._options.callback_for(page.url)
+        meta = {**page.entry, "sitemap": page.sitemap}
+        priority = self._crawl.settings.sitemap_page_priority
+        try:
+            request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: meta})
+        except ValueError:
+            return None
+        return request if wanted else None
+
+    def forget(self) -> None:
+        """Delete the rows of finished pages."""
+        finished, self.outstanding.finished = self.outstanding.finished, []
+        if finished:
+            self._spool.forget(finished)
+
+    def flush(self) -> bool:
+        """Schedule sitemaps and pages without a limit: the scheduler outlives the process. Return whether
+        these were the last."""
+        more = self._loader.request_some(everything=True)
+        slices = Slices()
+        while (site := self._spool.next_site()) is not None:
+            self._feed(site, _BATCH)
+            if slices.over:
+                return False
+        return not more
+
+    def gauge(self) -> None:
+        waiting = self._spool.waiting + self._spool.unproven
+        self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
 
 
 class SitemapSeeding(ResolutionListener):
@@ -69,60 +321,53 @@ class SitemapSeeding(ResolutionListener):
         """:param mode: which origins may seed: ``"start"``, ``"all"``, or only those of the spider's list
         :raises SettingsError: if one of the spider's attributes is wrong
         """
-        crawler, self._settings = context.crawler, context.settings
-        if self._settings.sitemap_cross_host == "site":
+        crawler, settings = context.crawler, context.settings
+        if settings.sitemap_cross_host == "site":
             registrable_domain("www.example.com")  # read its list before the crawl begins
         self._context = context
         self._cache = origins.cache
         self._deferral = deferral
         self._discovery = discovery
-        self._start_only = mode == "start"
-        self._listed_only = mode == LISTED
+        self._mode = mode
         # To forget an origin does no harm: the spool has its sitemaps.
         self._visited = BoundedSet()
         self.visited_prefixes: set[str] = set()
         """Prefixes of URLs whose origins the crawl has visited: a fast path."""
-        seconds = self._settings.defer_max_wait
-        self._spool = Spool(job_dir(crawler.settings), seconds, crawler.spider)
+        self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
         self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
-        parts = SeedingContext(context, SpiderOptions(crawler.spider), self._spool)
-        self._feeder = Feeder(parts, deferral)
-        self._verifier = Verifier(parts, origins, self._feeder)
-        self.loader = Loader(parts, self._feeder, self._verifier, discovery)
-        """Reads sitemaps."""
+        parts = SeedingContext(context, discovery, SpiderOptions(crawler.spider), self._spool)
+        log = SitemapLog(context)
+        self._verifier = Verifier(parts, origins, log.nothing_proven)
+        self.loader = Loader(parts, self._verifier, log)
+        self._feeder = Feeder(parts, deferral, self.loader)
+        self._spool.wake = self._feeder.wake
         self._idle_with: list[str] = []
         connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
-        connect(self._request_deferred, signals.request_deferred)
-        deferral.handing_back.on_handed_back = self._feeder.outstanding.handed_back
+        connect(self._feeder.outstanding.kept_elsewhere, request_deferred)
+        deferral.handing_back.on_handed_back = self._feeder.outstanding.kept_elsewhere
 
-    def look(self, request: Request) -> Coroutine[Any, Any, None] | None:
+    def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:
         """Note a request that leaves the scheduler. Return a check to await before anything is fetched for
-        it: whether its sitemap may lead there. None if there is nothing to check."""
-        self._note(request)
-        return self.loader.check(request) if self._is_to_be_checked(request) else None
-
-    def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
-        """Note a request that is about to be sent. Return the same check unless it was made before."""
-        self._note(request)
-        to_check = not checked and self._is_to_be_checked(request)
-        if FED in request.meta:
-            self._feeder.outstanding.arrive(request)
-        return self.loader.check(request) if to_check else None
-
-    def _note(self, request: Request) -> None:
+        it: whether its sitemap may lead there. None if there is nothing to check, or it was *checked*."""
         usual = USUAL.match(request.url)
         prefix = usual[1] + "/" if usual else None
         if prefix not in self.visited_prefixes:
             self._visit(request, prefix)
+        far = self._context.settings.sitemap_cross_host != "strict" and FED in request.meta
+        to_check = not checked and (far or SITEMAP in request.meta)
+        return self.loader.check(request) if to_check else None
 
-    def _is_to_be_checked(self, request: Request) -> bool:
-        far = self._settings.sitemap_cross_host != "strict" and FED in request.meta
-        return far or SITEMAP in request.meta
+    def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
+        """Do the same for a request that is about to be sent."""
+        check = self.look(request, checked=checked)
+        if FED in request.meta:
+            self._feeder.outstanding.arrive(request)
+        return check
 
     async def visit_after(self, request: Request, decided: Coroutine[Any, Any, None]) -> None:
         """Await the decision on *request*, then note it: its origin may be forgotten meanwhile."""
@@ -135,17 +380,17 @@ class SitemapSeeding(ResolutionListener):
         """The crawl requests a page, so its origin may seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
-        if self._start_only and not request.meta.get("is_start_request"):
+        if self._mode == "start" and not request.meta.get("is_start_request"):
             return
         try:
-            origin = Origin.from_url(prefix) if prefix else origin_of(request)
+            origin = origin_of(request)
         except ValueError:
             return
         if prefix:
             if len(self.visited_prefixes) >= _PREFIXES:
                 self.visited_prefixes.clear()
             self.visited_prefixes.add(prefix)
-        if self._listed_only or not self._visited.add(origin):
+        if self._mode == LISTED or not self._visited.add(origin):
             return
         state = self._cache.get(origin)
         if state is not None and not state.unreachable:
@@ -175,50 +420,39 @@ class SitemapSeeding(ResolutionListener):
                     await pause()
             if found:
                 await self._spool.retry(self.loader.add_listed, origin, found)
-            elif self._settings.sitemap_guess:
+            elif self._context.settings.sitemap_guess:
                 await self._spool.retry(self.loader.guess, origin)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
             self._adding -= 1
 
-    def _request_deferred(self, request: Request, **_: Any) -> None:
-        on_disk = self._deferral.held.hold.durable or not self._spool.durable
-        self._feeder.outstanding.held(request, on_disk=on_disk)
-
     def _request_dropped(self, request: Request, **_: Any) -> None:
         if FED in request.meta:
-            self._feeder.outstanding.dropped(request)
-        elif SITEMAP in request.meta and not self._feeder.stopped:
+            self._feeder.outstanding.leave(request.meta[FED])
+        elif SITEMAP in request.meta and not self._spool.over:
             self.loader.dropped(request)
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
-        self._feeder.sitemaps.open()
+        self.loader.begin()
         await self._upkeep.begin()
-        self._seed_listed()
-
-    def _seed_listed(self) -> None:
-        """Seed from the sitemaps that the spider names, as if a robots.txt of their origins did."""
-        by_origin: dict[Origin, list[str]] = {}
         if urls := own_sitemaps(self._context.crawler):
             values = {"sitemaps": counted(len(urls), "sitemap")}
             message = "Seeding from %(sitemaps)s that the spider names"
             logger.info(message, values, extra=self._context.extra)
+        by_origin: dict[Origin, list[str]] = {}
         for url in urls:
-            by_origin.setdefault(Origin.from_url(url), []).append(url)
             self._discovery.count(url)
+            by_origin.setdefault(Origin.from_url(url), []).append(url)
         for origin, listed in by_origin.items():
-            self._seed(origin, origin.robots_url, listed)
+            self._seed(origin, origin.robots_url, listed)  # as if its robots.txt listed them
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""
-        if self._feeder.stopped and not self._spool.opened:
+        if (opened := await self._spool.look()) is None:
             return
-        opened = await self._spool.look()
-        if opened is None:
-            return
-        self._feeder.sitemaps.added()
+        self._feeder.wake()
         self._verifier.recover(opened.unproven_origins)
         if left := self._spool.waiting + self._spool.unproven:
             pages = {"pages": counted(left, "page")}
@@ -226,13 +460,13 @@ class SitemapSeeding(ResolutionListener):
             logger.info(message, pages, extra=self._context.extra)
 
     def _spider_idle(self) -> None:
-        if self._feeder.stopped:
+        if self._spool.over:
             return
-        asked = self._feeder.sitemaps.outstanding
+        asked = list(self._spool.sitemaps.asked)
         if asked == self._idle_with and not self._deferral.holding:
             self.loader.lost(asked)
         self._idle_with = asked
-        self._feeder.wake()
+        self._feeder.forget()
         if self._feeder or self._verifier or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
@@ -240,7 +474,7 @@ class SitemapSeeding(ResolutionListener):
         spool = self._spool
         self._verifier.stop()
         spool.ending = True
-        while self._adding and not self._feeder.stopped:
+        while self._adding and not spool.over:
             await pause()
         if self._context.engine.scheduler_outlives and not spool.durable:
             try:
@@ -252,11 +486,12 @@ class SitemapSeeding(ResolutionListener):
         self._feeder.stop()
         left = spool.waiting + spool.unproven + self._feeder.outstanding.total
         if left and not spool.durable:
-            message = (
-                "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep "
-                "them for the next run"
+            logger.info(
+                "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep them for "
+                "the next run",
+                {"pages": counted(left, "page")},
+                extra=self._context.extra,
             )
-            logger.info(message, {"pages": counted(left, "page")}, extra=self._context.extra)
 
     async def _spider_closed(self) -> None:
         self._feeder.close()

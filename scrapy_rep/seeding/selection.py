@@ -1,37 +1,37 @@
-"""Which entries of a sitemap become requests, among them those on other hosts; why the others do not
-(REP.md section 9); and what the log says about it."""
+"""Which entries of a sitemap become requests, and why the others do not (REP.md section 9). Those on
+another host wait in the spool until it is known whether that host lists the sitemap itself ("Location
+scope")."""
 
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+import time
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scrapy import signals as scrapy_signals
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import DeferredSemaphore
 
-from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.resolution import registrable_domain
-from scrapy_rep.engine.text import PageURLs, counted, resolve_sitemap
-from scrapy_rep.engine.timers import Slices
+from scrapy_rep.engine.text import PageURLs, resolve_sitemap
+from scrapy_rep.engine.timers import Slices, pause, work
+from scrapy_rep.origins.flights import StillWaiting
+from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.freshness import latest
-from scrapy_rep.protocol.sitemaps.xml import Kind
-from scrapy_rep.reporting.record import SITEMAP, Record
-from scrapy_rep.seeding.spool import strings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from typing_extensions import Self
-
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.protocol.sitemaps.reader import SitemapReader
-    from scrapy_rep.protocol.sitemaps.xml import Entry
-    from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow
+from scrapy_rep.protocol.sitemaps.reader import SitemapReader
+from scrapy_rep.protocol.sitemaps.xml import Entry, Kind
+from scrapy_rep.seeding.discovery import listed_sitemaps
+from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow, strings
 
 logger = get_logger(__name__)
 
@@ -42,21 +42,22 @@ _MAX_DATE, _MAX_ALTERNATES = 100, 1000
 _PREFIXES = 10_000
 # Entries that are written at a time, while the event loop waits. Each may be on another host.
 _AT_A_TIME = 200
-# Warnings for each origin: an index may list 50,000 missing sitemaps. Origins beyond _ORIGINS share one
-# limit.
-_WARNINGS, _ORIGINS = 5, 10_000
+# robots.txt files that are fetched for this at a time.
+_FETCHES = 16
+# Seconds between looks at an unreachable origin: at least, at most.
+_LOOK, _LONGEST_LOOK = 0.05, 0.5
+# Entries that are accepted or rejected before the event loop has its turn.
+_SLICE = 200
+# Listings that are kept, and sitemaps that are watched.
+_KEPT, _EXPECTED = 100, 1000
 
 
-class Reason(str, Enum):
+class Reason(Enum):
     """Why an entry is rejected: the stat that counts it, and a text for the log."""
 
-    text: str
-
-    def __new__(cls, stat: str, text: str) -> Self:
-        reason = str.__new__(cls, stat)
-        reason._value_ = stat
-        reason.text = text
-        return reason
+    def __init__(self, stat: str, text: str) -> None:
+        self.stat = stat
+        self.text = text
 
     INVALID = "rep/sitemaps/rejected/invalid", "not an absolute http(s) URL"
     BROKEN = "rep/sitemaps/rejected/broken", "damaged by broken XML"
@@ -77,7 +78,7 @@ class Reason(str, Enum):
     LIMIT = "rep/sitemaps/rejected/limit", "beyond a limit for this origin"
 
 
-_CHOSEN = {
+CHOSEN = {
     Reason.FILTERED, Reason.OLD, Reason.NO_RULE, Reason.NOT_FOLLOWED, Reason.KNOWN
 }  # fmt: skip
 """Reasons that the project has chosen, or by which nothing is lost."""
@@ -117,7 +118,7 @@ class Selection:
         context: SeedingContext,
         sitemap: SitemapRow,
         reader: SitemapReader,
-        verdict: Callable[[Origin, str, tuple[str, ...]], Verdict],
+        verdict: Callable[[Origin, SitemapRow], Verdict],
     ) -> None:
         """:param verdict: on entries of another origin: ``Verifier.verdict``"""
         self._sitemap = sitemap
@@ -125,8 +126,8 @@ class Selection:
         self._spool = context.spool
         self._settings = context.crawl.settings
         self._options = context.options
+        self._discovery = context.discovery
         self._verdict = verdict
-        self._chain = (*sitemap.chain, sitemap.url)
         led_here = Origin.from_url(sitemap.origin)
         self._host = host_of(led_here)
         near = self._settings.sitemap_cross_host == "site"
@@ -134,13 +135,13 @@ class Selection:
         _, self._urls = context.spool.sitemaps.counts(sitemap.origin)
         self._pending: deque[tuple[Any, str | None]] = deque()
         """URLs, those of pages with the JSON of their entries."""
+        self._done = 0  # how many of these are dealt with, until the file has that
         self._page_urls = PageURLs()
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
         self.unproven = 0  # how many of these wait for the robots.txt of their host
         self.rejected: Counter[Reason] = Counter()
         self.undated = 0  # entries whose lastmod is not a date
-        self._new: list[str] = []
 
     def add(self, entries: list[Entry]) -> None:
         """Filter *entries*; :meth:`write` writes those that are left."""
@@ -172,58 +173,54 @@ class Selection:
     def write(self) -> bool:
         """Write some of what was added to the spool. Return whether there is more. After a ``sqlite3.Error``,
         call it again."""
-        write = self._write_sitemaps if self._reader.kind is Kind.INDEX else self._write_pages
-        urls, rejected = self._urls, Counter(self.rejected)
+        urls, rejected, self._done = self._urls, Counter(self.rejected), 0
         try:
-            done = write(islice(self._pending, _AT_A_TIME))
+            (self._write_sitemaps if self._reader.kind is Kind.INDEX else self._write_pages)()
         except sqlite3.Error:
             self._urls, self.rejected = urls, rejected
             raise
-        for _ in range(done):
+        for _ in range(self._done):
             self._pending.popleft()
         return bool(self._pending)
 
-    def _write_pages(self, some: Iterable[tuple[Any, str | None]]) -> int:
-        """Return how many entries are dealt with, whatever becomes of them."""
-        slices, done = Slices(), 0
+    def _some(self) -> Iterator[tuple[Any, str | None]]:
+        """Yield entries for one slice of time. They are dealt with, whatever becomes of them."""
+        slices = Slices()
+        for entry in islice(self._pending, _AT_A_TIME):
+            self._done += 1
+            yield entry
+            if slices.over:
+                return
+
+    def _write_pages(self) -> None:
         pages: list[Row] = []
         unproven: list[Row] = []
-        for done, (url, text) in enumerate(some, 1):
+        for url, text in self._some():
             row, verdict = self._row(url, text)
             if row is not None:
                 (pages if verdict else unproven).append(row)
-            if slices.over:
-                break
         self._spool.add_pages(self._sitemap.origin, pages, unproven)
         self.accepted += len(pages) + len(unproven)
         self.unproven += len(unproven)
-        return done
 
-    def _write_sitemaps(self, some: Iterable[tuple[Any, str | None]]) -> int:
-        """Do the same for an index."""
-        slices, done = Slices(), 0
-        found: list[tuple[str, str]] = []
-        for done, (loc, _) in enumerate(some, 1):
+    def _write_sitemaps(self) -> None:
+        found: dict[str, str] = {}
+        count = 0
+        for loc, _ in self._some():
             sitemap = self._resolved(loc)
             if isinstance(sitemap, Reason):
                 self.rejected[sitemap] += 1
             else:
-                found.append(sitemap)
-            if slices.over:
-                break
-        new, beyond = self._spool.sitemaps.add(
-            self._sitemap.origin, dict(found), self._chain, most=self._settings.sitemap_max_files
-        )
+                count += 1
+                found[sitemap[0]] = sitemap[1]
+        most = self._settings.sitemap_max_files
+        add = self._spool.sitemaps.add
+        new, beyond = add(self._sitemap.origin, found, self._sitemap.line, most=most)
         self.rejected[Reason.LIMIT] += len(beyond)
-        self.rejected[Reason.KNOWN] += len(found) - len(new) - len(beyond)
+        self.rejected[Reason.KNOWN] += count - len(new) - len(beyond)
         self.accepted += len(new)
-        self._new += new
-        return done
-
-    def take_sitemaps(self) -> list[str]:
-        """Return the URLs of the new sitemaps that were written since the last call."""
-        new, self._new = self._new, []
-        return new
+        for url in new:
+            self._discovery.count(url)
 
     def _resolved(self, loc: Any) -> tuple[str, str] | Reason:
         """Return the URL of a sitemap, and the origin that it is fetched from."""
@@ -234,7 +231,7 @@ class Selection:
         url = url.partition("#")[0]
         if not self._options.follows(url):
             return Reason.NOT_FOLLOWED
-        too_deep = len(self._chain) >= self._settings.sitemap_max_depth
+        too_deep = len(self._sitemap.line) >= self._settings.sitemap_max_depth
         return Reason.DEPTH if too_deep else (url, str(origin))
 
     def _row(self, value: Any, entry: str | None) -> tuple[Row | None, Verdict]:
@@ -253,14 +250,14 @@ class Selection:
             self.rejected[verdict] += 1
             return None, verdict
         self._urls += 1
-        return (site, self._sitemap.id, url, None, entry), verdict
+        return (site, self._sitemap.id, url, entry), verdict
 
     def _judge(self, prefix: str) -> tuple[int, Verdict]:
         """Return the site number of URLs with this prefix, and the verdict on them."""
         origin = Origin.from_url(prefix)
         verdict: Verdict = True
         if not self._is_near(origin):
-            verdict = self._verdict(origin, self._sitemap.origin, self._chain)
+            verdict = self._verdict(origin, self._sitemap)
         site = 0 if isinstance(verdict, Reason) else self._spool.site(str(origin))
         # If it isn't known yet, it may be while the sitemap is being read.
         if verdict is not None and len(self._by_prefix) < _PREFIXES:
@@ -275,104 +272,195 @@ class Selection:
         return mode == "site" and registrable_domain(origin.host) == self._domain is not None
 
 
-class SitemapLog:
-    """Logs and counts what became of each sitemap."""
+class Listing:
+    """The sitemaps of one robots.txt. Hostile files take a second to resolve."""
 
-    def __init__(self, context: CrawlContext) -> None:
-        self._context = context
-        self._problems: Counter[str] = Counter()  # by origin
-        self._read = Limiter(logger, "sitemaps read")
-        self._unread = Limiter(logger, "sitemaps not read")
-        context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
+    def __init__(self, robots_url: str, values: Iterable[str]) -> None:
+        self._hashes: set[int] = set()  # URLs can be long
+        self._steps = self._resolve(robots_url, values)
 
-    def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
-        assert reader.kind is not None
-        rejected = {reason: count for reason, count in selection.rejected.items() if count}
-        nothing = bool(rejected and not selection.accepted)
-        self._context.stats.inc_value("rep/sitemaps/fetched")
-        self._context.stats.inc_value("rep/sitemaps/urls", reader.count)
-        if selection.undated:
-            self._context.stats.inc_value("rep/sitemaps/undated", selection.undated)
-        if nothing:
-            self._context.stats.inc_value("rep/sitemaps/nothing_taken")
-        for reason, count in rejected.items():
-            self._context.stats.inc_value(reason.value, count)
-        self._record(
-            sitemap,
-            reason=reader.problem or None,
-            kind=reader.kind.value,
-            entries=reader.count,
-            taken=selection.accepted,
-            rejected={reason.text: count for reason, count in rejected.items()},
-        )
-        why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
-        waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
-        message = (
-            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
-        )
-        values = {
-            "url": sitemap.url,
-            "kind": reader.kind.value,
-            "entries": counted(reader.count, "entry", "entries"),
-            "accepted": f"{selection.accepted:,}",
-            "unproven": waiting if selection.unproven else "",
-            "why": f"; rejected: {why}" if why else "",
+    def _resolve(self, robots_url: str, values: Iterable[str]) -> Iterator[None]:
+        for _, found in listed_sitemaps(robots_url, values):
+            if found is not None:
+                self._hashes.add(hash(found.url.partition("#")[0]))
+            yield
+
+    def complete(self) -> bool:
+        """Resolve URLs for one slice of time. Return whether that was all."""
+        return work(self._steps)
+
+    def has_any(self, urls: Iterable[str]) -> bool:
+        """Whether it lists one of *urls*, once it is complete."""
+        return not self._hashes.isdisjoint(map(hash, urls))
+
+
+class Listings:
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str | None], Listing] = {}
+
+    def of(self, state: OriginState) -> Listing:
+        url = state.entry.url or state.origin.robots_url
+        file = url, state.entry.sha256  # not the entry, which holds the body
+        listing = self._kept.pop(file, None)
+        if listing is None:
+            listing = Listing(url, state.robots.sitemaps if state.robots is not None else ())
+        self._kept[file] = listing
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return listing
+
+
+class Verifier:
+    """Checks whether an origin lists a sitemap, and settles the entries that wait for that."""
+
+    def __init__(
+        self,
+        context: SeedingContext,
+        origins: Origins,
+        none_accepted: Callable[[SitemapRow, Reason], None],
+    ) -> None:
+        """:param none_accepted: called if a sitemap's entries all waited, and none was accepted"""
+        self._crawl = context.crawl
+        self._spool = context.spool
+        self._origins = origins
+        self._none_accepted = none_accepted
+        self._listings = Listings()
+        self.targets = origins.targets
+        self._turns = DeferredSemaphore(_FETCHES)
+        self._pending: dict[Origin, tuple[Origin, float]] = {}
+        """Origins whose entries wait. For each: an origin whose sitemap named it, and the deadline."""
+        self._open: dict[int, float] = {}
+        """Of each sitemap all of whose entries wait: how many do. Less than nothing until all of it is
+        read, and if any was accepted."""
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    def recover(self, origins: list[tuple[str, str]]) -> None:
+        """Go on with the origins that an earlier run left.
+
+        :param origins: each with one whose sitemap named it
+        """
+        for origin, by in origins:
+            with suppress(ValueError):
+                self._wait_for(Origin.from_url(origin), by)
+
+    def verdict(self, origin: Origin, sitemap: SitemapRow) -> Verdict:
+        """Return whether *origin*'s robots.txt lists *sitemap*, or an index that led to it.
+
+        :raises sqlite3.Error: if the spool can't be read
+        """
+        state = self._origins.cache.get(origin)
+        listing = None if state is None or state.unreachable else self._listings.of(state)
+        if listing is not None and listing.complete():
+            self.targets.keep(origin)
+            return True if listing.has_any(sitemap.line) else Reason.CROSS_HOST
+        if listing is None and not self._spool.sitemaps.may_name(sitemap.origin, host_of(origin)):
+            return Reason.HOSTS
+        self._wait_for(origin, sitemap.origin)
+        return None
+
+    def expect(self, sitemap: SitemapRow, count: int) -> None:
+        """Note that all accepted entries of *sitemap*, *count* of them, wait, or waited."""
+        self._settled(sitemap, -count, Reason.CROSS_HOST)
+
+    def _settled(self, sitemap: SitemapRow, rejected: float, reason: Reason) -> None:
+        left = self._open[sitemap.id] = self._open.pop(sitemap.id, 0) - rejected
+        if len(self._open) > _EXPECTED:
+            del self._open[next(iter(self._open))]
+        if left == 0:
+            self._none_accepted(sitemap, reason)
+
+    def stop(self) -> None:
+        """Check nothing more: the crawl is closing, and what waits is for the next run."""
+        self._pending.clear()
+
+    def _wait_for(self, origin: Origin, by: str) -> None:
+        if origin not in self._pending:
+            deadline = time.monotonic() + self._crawl.settings.defer_max_wait
+            self._pending[origin] = Origin.from_text(by), deadline
+            deferred_from_coro(self._verify(origin))
+
+    async def _verify(self, origin: Origin) -> None:
+        """Accept or reject the entries of *origin* once it is known what it lists, or it is too late."""
+        seconds: float | None = 0.0
+        try:
+            while origin in self._pending and seconds is not None:
+                await pause(seconds)
+                turn = self._turns.run(lambda: deferred_from_coro(self._try(origin)))
+                seconds = await maybe_deferred_to_future(turn)
+        except sqlite3.Error:
+            self.stop()
+        finally:
+            self._pending.pop(origin, None)
+            if not self._pending:
+                self._crawl.engine.wake()  # the crawl may be over
+
+    async def _try(self, origin: Origin) -> float | None:
+        """Return the seconds until the next try; None if no other is needed."""
+        await pause()  # until the entries are in the spool
+        if origin not in self._pending:
+            return None
+        by, deadline = self._pending[origin]
+        state, reason = self._origins.cache.get(origin), Reason.UNPROVEN
+        left = deadline - time.monotonic()
+        if state is None and left > 0:
+            # If its name can't be resolved, its robots.txt can't be fetched either, and the policy says how
+            # often to try.
+            if await self.targets.refusal(origin, by) is Refusal.PRIVATE:
+                reason = Reason.PRIVATE
+            elif origin in self._pending:
+                try:
+                    state = await self._origins.flights.to(origin).wait(left)
+                except StillWaiting:
+                    pass
+                except Exception:  # noqa: BLE001 (a misconfiguration, which is logged elsewhere)
+                    return _LONGEST_LOOK
+        if state is not None and state.unreachable:
+            if self._origins.policy.is_worth_waiting(state) and time.monotonic() < deadline:
+                seconds = state.usable_until - self._crawl.clock()
+                return min(max(seconds, _LOOK), _LONGEST_LOOK)
+            state = None
+        await self._settle(origin, state, reason if state is None else Reason.CROSS_HOST)
+        return None
+
+    async def _settle(self, origin: Origin, state: OriginState | None, reason: Reason) -> None:
+        """Accept the entries of *origin* whose sitemap its robots.txt lists, and reject the others.
+
+        :param state: None if the robots.txt can't be fetched
+        :param reason: why entries are rejected
+        """
+        listing = self._listings.of(state) if state is not None else None
+        while listing is not None and not listing.complete():
+            await pause()
+        retry = self._spool.retry
+        while origin in self._pending and await retry(self._judge, str(origin), listing, reason):
+            await pause()
+        if state is None:
+            self._origins.flights.abandon(origin)  # no waiters left: don't keep the crawl open
+
+    def _judge(self, origin: str, listing: Listing | None, reason: Reason) -> bool:
+        """Settle some entries. Return False if there are none."""
+        rows = self._spool.unproven_of(origin, _SLICE)
+        if not rows:
+            return False
+        sitemaps = {row[1]: self._spool.sitemaps.of_row(row[1]) for _, row in rows}
+        listed = {
+            number
+            for number, sitemap in sitemaps.items()
+            if listing and listing.has_any(sitemap.line)
         }
-        if nothing and not _CHOSEN.issuperset(rejected):
-            self._warn(sitemap.origin, message, **values)
-        else:
-            self._read.log(message, values, self._context.spider)
-        if reader.problem:
-            message = "Sitemap %(url)s: %(why)s"
-            self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
-
-    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
-        """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
-        self._context.stats.inc_value("rep/sitemaps/failed")
-        self._record(sitemap, failed=why)
-        message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
-        if expected:
-            self._unread.log(message, values, self._context.spider)
-        else:
-            self._warn(sitemap.origin, message, **values)
-
-    def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
-        found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
-        by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
-        nothing: dict[str, Any] = {
-            "kind": None,
-            "entries": 0,
-            "taken": 0,
-            "rejected": {},
-            "failed": None,
-        }
-        fields = {"found": found, "by": by, **nothing, **about}
-        at, about_it = self._context.clock(), (sitemap.url, sitemap.origin)
-        record = Record(SITEMAP, at, about_it, reason=reason, sitemap=fields)
-        self._context.channel.tell(record)
-
-    def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
-        """Log that all entries of *sitemap* are on other hosts, none of which lists it."""
-        self._context.stats.inc_value("rep/sitemaps/nothing_taken")
-        message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
-        self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)
-
-    def too_many(self, url: str, origin: str) -> None:
-        """Log that *origin* has too many sitemaps for this one to be read."""
-        self._context.stats.inc_value(Reason.LIMIT.value)
-        message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
-        self._warn(origin, message, url=url, origin=origin)
-
-    def _warn(self, of: str, message: str, **values: Any) -> None:
-        of = of if of in self._problems or len(self._problems) < _ORIGINS else ""
-        self._problems[of] += 1
-        log = logger.warning if self._problems[of] <= _WARNINGS else logger.debug
-        log(message, values, extra=self._context.extra)
-
-    def _spider_closed(self) -> None:
-        left_out = [count - _WARNINGS for count in self._problems.values() if count > _WARNINGS]
-        if left_out:
-            message = "%(count)s with sitemaps of %(origins)s: logged at DEBUG level"
-            more, origins = counted(sum(left_out), "more problem"), counted(len(left_out), "origin")
-            values = {"count": more, "origins": origins}
-            logger.warning(message, values, extra=self._context.extra)
+        accepted = [row for _, row in rows if row[1] in listed]
+        self._spool.settle([number for number, _ in rows], accepted)
+        for number, count in Counter(row[1] for _, row in rows).items():
+            self._settled(sitemaps[number], math.inf if number in listed else count, reason)
+        rejected = len(rows) - len(accepted)
+        if rejected:
+            self._crawl.stats.inc_value(reason.stat, rejected)
+        why = f": {reason.text}" if rejected else ""
+        logger.debug(
+            "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d rejected%(why)s",
+            {"origin": origin, "accepted": len(accepted), "rejected": rejected, "why": why},
+            extra=self._crawl.extra,
+        )
+        return True

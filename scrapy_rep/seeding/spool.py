@@ -12,25 +12,21 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from scrapy import Spider
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import counted
 from scrapy_rep.engine.timers import pause
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.seeding.discovery import Discovery, SpiderOptions
 from scrapy_rep.storages.journal import MAX_ID, Journal, tables_of, transaction
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from scrapy import Spider
-
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.seeding.discovery import SpiderOptions
 
 logger = get_logger(__name__)
 
@@ -47,7 +43,7 @@ WAITING, ASKED, DONE = range(3)
 
 _PAGE = """
     id INTEGER PRIMARY KEY AUTOINCREMENT, site INTEGER NOT NULL, sitemap INTEGER NOT NULL,
-    url TEXT NOT NULL, lastmod TEXT, alternate TEXT
+    url TEXT NOT NULL, entry TEXT
 """
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS sitemaps (
@@ -73,9 +69,8 @@ CREATE INDEX IF NOT EXISTS unproven_by_site ON unproven (site);
 # Other hosts that one origin's sitemaps may make us ask for anything.
 MAX_HOSTS = 100
 
-Row = tuple[int, int, str, "str | None", "str | None"]
-"""Of a page: site, sitemap, url, lastmod (None: it is in the entry), entry (JSON; in older files a
-list, its alternate URLs)."""
+Row = tuple[int, int, str, "str | None"]
+"""Of a page: site, sitemap, url, entry (JSON)."""
 
 
 class Page(NamedTuple):
@@ -94,6 +89,11 @@ class SitemapRow(NamedTuple):
     chain: tuple[str, ...]  # the indexes that led to it; the robots.txt lists the first
     guessed: bool
 
+    @property
+    def line(self) -> tuple[str, ...]:
+        """Its URL and those of its indexes: a host must list one for its entries to count."""
+        return (*self.chain, self.url)
+
 
 @dataclass(slots=True)
 class _Site:
@@ -102,14 +102,13 @@ class _Site:
     position: int | None = None  # the last row taken in this run
 
 
-@dataclass(slots=True)
-class Recovered:
-    wrong: int
-    """How many rows were deleted: they were tampered with, or damaged on disk."""
+class Recovered(NamedTuple):
+    wrong: int  # how many rows were deleted: they were tampered with, or damaged on disk
     sites: dict[int, _Site]
     unproven: int
-    unproven_origins: list[tuple[str, str]]
-    """Origins whose entries wait for proof, each with one that named it."""
+    unproven_origins: list[
+        tuple[str, str]
+    ]  # whose entries wait for proof, each with one that named it
 
 
 def _wrong(name: str, kind: str, not_null: int) -> str:
@@ -150,9 +149,12 @@ def _recover(db: sqlite3.Connection) -> Recovered:
 class SitemapTable:
     """Sitemaps, and what each origin has brought."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, wake: Callable[[], None]) -> None:
         self._journal = journal
         self._read = journal.read_latest
+        self._wake = wake
+        self.asked: dict[str, str] = {}
+        """URLs of sitemaps that this process has requested and not read yet, with their hosts."""
 
     def add(
         self,
@@ -196,10 +198,17 @@ class SitemapTable:
     def mark(self, sitemap: SitemapRow, state: int) -> None:
         """Note that *sitemap* waits, was asked for, or is done, whatever came of it."""
         number, url, host, origin, chain, guessed = sitemap
+        if state != ASKED:
+            self.finished(url)
         row = number, url, host, origin, json.dumps(chain), int(guessed), state
         self._journal.put("sitemaps", row)
 
-    def _first(self, condition: str, value: str) -> SitemapRow | None:
+    def finished(self, url: str) -> None:
+        """Note that the request for a sitemap came to its end, whatever came of it."""
+        self.asked.pop(url, None)
+        self._wake()
+
+    def _first(self, condition: str, value: str | int) -> SitemapRow | None:
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
         for number, url, host, origin, chain, guessed in self._read(query, value):
@@ -230,10 +239,11 @@ class SitemapTable:
             self._journal.put("named", (origin, host))
         return bool(count < MAX_HOSTS)
 
-    def chain_of(self, sitemap: int) -> tuple[str, ...]:
-        """The URLs of *sitemap* and its indexes: a host must list one for its entries to count."""
-        [[url, chain]] = self._read("SELECT url, chain FROM sitemaps WHERE id = ?", sitemap)
-        return (*strings(_loaded(chain)), url)
+    def of_row(self, number: int) -> SitemapRow:
+        """Return the sitemap with this row number."""
+        found = self._first("id = ?", number)
+        assert found is not None
+        return found
 
 
 def strings(value: object) -> list[str]:
@@ -247,11 +257,10 @@ def _loaded(text: str | None) -> Any:
     return None
 
 
-def _entry(lastmod: str | None, text: str | None) -> dict[str, Any]:
+def _entry(text: str | None) -> dict[str, Any]:
     found = _loaded(text)
-    entry = {"lastmod": lastmod, "alternate": strings(found)}
-    entry.update(found if isinstance(found, dict) else {})
-    return {**entry, "lastmod": entry["lastmod"] or None}
+    entry = found if isinstance(found, dict) else {}
+    return {"alternate": [], **entry, "lastmod": entry.get("lastmod") or None}
 
 
 class Spool:
@@ -277,10 +286,13 @@ class Spool:
         self.durable = directory is not None
         self.opened = False
         self.over = False
-        """Whether seeding has ended for this run: the file has failed for too long, or is damaged."""
+        """Whether seeding has ended for this run: the crawl is closing, or the file has failed for too
+        long, or is damaged."""
         self.ending = False
         """Whether the crawl is closing: nobody waits for the file any more."""
-        self.sitemaps = SitemapTable(self._journal)
+        self.wake: Callable[[], None] = lambda: None
+        """Called when there may be something new to schedule."""
+        self.sitemaps = SitemapTable(self._journal, lambda: self.wake())
         self.sites: dict[int, _Site] = {}
         """Those that have pages waiting."""
         self.waiting = 0  # how many pages wait
@@ -292,7 +304,7 @@ class Spool:
         found = None
         if self.opened:
             await self._journal.flush()
-        else:
+        elif not self.over:
             found = await run_in_thread(self._journal.open, _recover)
         self._end_if_hopeless()
         if found is not None:
@@ -371,6 +383,7 @@ class Spool:
         for row in rows if table == "pages" else ():
             self.sites.setdefault(row[0], _Site()).waiting += 1
             self.waiting += 1
+        self.wake()
 
     def next_site(self) -> int | None:
         """Return a site that has pages waiting; sites take turns."""
@@ -387,7 +400,7 @@ class Spool:
             site.position = 0 if site.sent or not found else found[0][0]
         again = site.position < site.sent
         rows = self._read(
-            "SELECT pages.id, pages.url, lastmod, alternate, sitemaps.url "
+            "SELECT pages.id, pages.url, entry, sitemaps.url "
             "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
             "WHERE site = ? AND pages.id > ? AND pages.id <= ? ORDER BY pages.id LIMIT ?",
             number,
@@ -405,10 +418,7 @@ class Spool:
         site.waiting -= count
         if site.waiting <= 0:
             del self.sites[number]
-        return [
-            Page(row, url, _entry(lastmod, alternate), sitemap, again)
-            for row, url, lastmod, alternate, sitemap in rows
-        ]
+        return [Page(row, url, _entry(entry), sitemap, again) for row, url, entry, sitemap in rows]
 
     def _move(self, site: int, cursor: int) -> None:
         self._journal.put("sites", (site, self.origin_of(site), cursor))
@@ -432,8 +442,7 @@ class Spool:
 
     def unproven_of(self, origin: str, limit: int) -> list[tuple[int, Row]]:
         rows = self._read(
-            "SELECT id, site, sitemap, url, lastmod, alternate FROM unproven "
-            "WHERE site = ? ORDER BY id LIMIT ?",
+            "SELECT id, site, sitemap, url, entry FROM unproven WHERE site = ? ORDER BY id LIMIT ?",
             self.site(origin),
             limit,
         )
@@ -451,5 +460,6 @@ class SeedingContext:
     """What the parts of seeding share."""
 
     crawl: CrawlContext
+    discovery: Discovery
     options: SpiderOptions
     spool: Spool

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.storages.base import Entry, Storage, UnreadableEntry
-from scrapy_rep.storages.memory import MemoryStorage
+from scrapy_rep.storages.base import Entry, MemoryStorage, Storage, UnreadableEntry
 from scrapy_rep.storages.sqlite import SqliteStorage
 
 if TYPE_CHECKING:

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 from scrapy import signals
-from scrapy.utils.asyncio import call_later, run_in_thread
+from scrapy.crawler import Crawler
+from scrapy.utils.asyncio import CallLaterResult, call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
@@ -19,17 +22,8 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.storages.base import Storage, UnreadableEntry
-from scrapy_rep.storages.memory import MemoryStorage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy.crawler import Crawler
-    from scrapy.utils.asyncio import CallLaterResult
-
-    from scrapy_rep.settings import RepSettings
-    from scrapy_rep.storages.base import Entry
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages.base import Entry, MemoryStorage, Storage, UnreadableEntry
 
 logger = get_logger(__name__)
 
@@ -57,14 +51,12 @@ class Claim(NamedTuple):
     """Whether to fetch it: no other process does."""
 
 
+@dataclass(slots=True, eq=False)
 class _PendingClaim:
-    __slots__ = ("answer", "is_enough", "origin", "wanted")
-
-    def __init__(self, origin: str, is_enough: Callable[[Entry], bool]) -> None:
-        self.origin = origin
-        self.is_enough = is_enough
-        self.answer: Deferred[Claim] = Deferred()
-        self.wanted = True
+    origin: str
+    is_enough: Callable[[Entry], bool]
+    answer: Deferred[Claim] = field(default_factory=Deferred)
+    """Called early if nobody waits for it any more."""
 
     def settled_by(self, entry: Entry | None) -> bool:
         """Whether *entry* makes a fetch unnecessary."""
@@ -278,8 +270,6 @@ class StorageClient:
         self._asked: dict[_PendingClaim, None] = {}
         self._renewed: list[str] = []
         self._unsaved = _Unsaved()
-        self._waits = False
-        """Whether saving failed, and nothing new has come since."""
         self._released: set[str] = set()
         self._purges = False
         self._closed: Deferred[None] | None = None
@@ -304,8 +294,9 @@ class StorageClient:
         timer = call_later(_PATIENCE, self._go_without, asked) if self._calls.again_at else None
         try:
             return await maybe_deferred_to_future(asked.answer)
-        except BaseException:
-            asked.wanted = False  # but the thread may get the lease yet
+        except (
+            BaseException
+        ):  # cancelled, and the answer with it; but the thread may get the lease yet
             self.give_back(origin)
             raise
         finally:
@@ -317,7 +308,6 @@ class StorageClient:
         """Save *entry*, then end the lease of its origin. While nothing can be saved, the lease ends
         all the same, so that others may fetch; *entry* is saved once the storage works again."""
         self._lost(self._unsaved.add(entry))
-        self._waits = False
         self.give_back(entry.origin)
         self._go()
 
@@ -338,7 +328,6 @@ class StorageClient:
         for timer in (self._renewal, self._retry):
             if timer is not None:
                 timer.cancel()
-        self._waits = False
         self._calls.again_at = dict.fromkeys(self._calls.again_at, 0.0)  # the last chance
         self._released |= self._leased
         self._leased.clear()
@@ -349,7 +338,6 @@ class StorageClient:
     def _go_without(self, asked: _PendingClaim) -> None:
         """Answer what the storage, which fails, has not answered."""
         if not asked.answer.called:
-            asked.wanted = False
             asked.answer.callback(Claim(self._unsaved.get(asked.origin), granted=True))
 
     def _lost(self, count: int) -> None:
@@ -364,7 +352,7 @@ class StorageClient:
 
     @property
     def _saves(self) -> bool:
-        return bool(self._unsaved) and not self._waits and self._calls.is_tried(_SAVE)
+        return bool(self._unsaved) and self._calls.is_tried(_SAVE)
 
     async def _work(self) -> None:
         while self._asked or self._renewed or self._released or self._purges or self._saves:
@@ -394,7 +382,7 @@ class StorageClient:
         if self._leased and self._renewal is None and self._closed is None:
             self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
         for one, claim in zip(asked, claims, strict=True):
-            if one.wanted and not one.answer.called:
+            if not one.answer.called:
                 one.answer.callback(claim)
             elif claim.granted:
                 self.give_back(one.origin)
@@ -423,7 +411,6 @@ class StorageClient:
             self._lost(lost)
         elif self._closed is None:
             self._unsaved.failed(entries[0])
-            self._waits = True
             if self._retry is None:
                 self._retry = call_later(_RETRY_SECONDS, self._save_again)
         else:  # nothing can be saved any more
@@ -435,7 +422,7 @@ class StorageClient:
             self._purges = await run_in_thread(self._calls.purge_some, self._expired())
 
     def _save_again(self) -> None:
-        self._retry, self._waits = None, False
+        self._retry = None
         self._go()
 
 

@@ -181,8 +181,6 @@ class Entry:
             known["outcome"] = Outcome(known.get("outcome", "unreachable"))
             for name, value in known.items():
                 _check_value(name, value)
-            if not isinstance(packed or b"", bytes):
-                raise UnreadableEntry(f"broken: its body is {type(packed).__name__}")
             return cls(**known, packed=packed or b"")
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             if isinstance(error, UnreadableEntry):

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import ExitStack, closing, contextmanager, suppress
-from itertools import chain, count, groupby, islice
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
+from scrapy import Spider
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from scrapy import Spider
-
 
 logger = get_logger(__name__)
 
@@ -85,20 +81,32 @@ def is_damaged(error: Exception) -> bool:
 
 
 def open_or_set_aside(
-    path: Path, opened: Callable[[Path], T], spider: Spider | None = None, *, folder: bool = False
-) -> T:
-    """Return ``opened(path)``. A file that is damaged is set aside, and a new one created.
+    path: Path | None,
+    seconds: float,
+    set_up: Callable[[sqlite3.Connection], T],
+    spider: Spider | None = None,
+) -> tuple[sqlite3.Connection, T]:
+    """:func:`connect`. Return also what *set_up* returns. A file that is damaged is set aside, and a new
+    one created.
 
-    :param folder: set aside a folder in its place as well
     :raises sqlite3.Error, OSError: if that is impossible
     """
+
+    def opened() -> tuple[sqlite3.Connection, T]:
+        db = connect(path, seconds)
+        try:
+            return db, set_up(db)
+        except BaseException:
+            db.close()
+            raise
+
     try:
-        return opened(path)
+        return opened()
     except sqlite3.DatabaseError as error:
-        if not (is_damaged(error) or (folder and path.is_dir())):
+        if path is None or not is_damaged(error):
             raise
         set_aside(path, error, spider)
-        return opened(path)
+        return opened()
 
 
 def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> None:
@@ -109,18 +117,13 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
 
     :raises OSError: if it can't be renamed
     """
-    name = f"{path.name}.unreadable-{int(time.time())}"
-    names = chain([name], (f"{name}-{number}" for number in count(1)))
-    aside = next(one for one in map(path.with_name, names) if not one.exists())
+    aside = path.with_name(f"{path.name}.unreadable-{time.time_ns()}")
     # SQLite would take these for part of the next file of that name. The file itself goes last: once
     # its name is free, another process may create the next one.
-    with ExitStack() as undo:
-        for suffix in ("-wal", "-shm", "-journal", ""):
-            beside = path.with_name(path.name + suffix)
-            if beside.exists():
-                renamed = beside.rename(aside.with_name(aside.name + suffix))
-                undo.callback(renamed.rename, beside)  # what belongs together stays together
-        undo.pop_all()
+    for suffix in ("-wal", "-shm", "-journal", ""):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.rename(aside.with_name(aside.name + suffix))
     logger.warning(
         "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
         {"path": path, "error": error, "aside": aside.name},
@@ -211,20 +214,13 @@ class Journal:
         :param upgrade: adds to a file of an earlier version what it lacks
         """
 
-        def opened(path: Path | None) -> tuple[sqlite3.Connection, T]:
-            db = connect(path, _THREAD_LOCK_SECONDS)
-            try:
-                self._set_up(db, upgrade)
-                return db, recover(db)
-            except BaseException:
-                db.close()
-                raise
+        def set_up(db: sqlite3.Connection) -> T:
+            self._set_up(db, upgrade)
+            return recover(db)
 
         try:
-            self._db, found = (
-                open_or_set_aside(self.path, opened, self._spider, folder=True)
-                if self.path
-                else opened(None)
+            self._db, found = open_or_set_aside(
+                self.path, _THREAD_LOCK_SECONDS, set_up, self._spider
             )
         except (sqlite3.Error, OSError) as error:
             self._failed(error)

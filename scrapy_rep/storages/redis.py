@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from scrapy.crawler import Crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
@@ -23,11 +24,6 @@ from scrapy_rep.storages.entry import (
     entry_or_error,
     unsqueeze,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from scrapy.crawler import Crawler
 
 # A slower server counts as down for a while.
 _TIMEOUT_SECONDS = 2.0
@@ -177,15 +173,13 @@ class RedisStorage(BatchStorage):
             if entry.sha256 is not None:
                 pipeline.set(self._key("body", entry.sha256), entry.packed, ex=self._expiry)
             pipeline.set(self._key("entry", entry.origin), entry.header(), ex=self._expiry)
-        with self._primary():
-            pipeline.execute()
+        self._write(pipeline.execute)
 
-    @contextmanager
-    def _primary(self) -> Iterator[None]:
+    def _write(self, call: Callable[..., Any], *arguments: object) -> Any:
         """Connect again if the server has become a replica: after a failover, the address leads to
         another."""
         try:
-            yield
+            return call(*arguments)
         except redis.ReadOnlyError:
             self.close()
             raise
@@ -215,14 +209,12 @@ class RedisStorage(BatchStorage):
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         keys = [self._key("lease", origin) for origin in origins]
         lease = self._client.register_script(_LEASE)
-        with self._primary():
-            leased = lease(keys, [owner, max(1, int(seconds * 1000))])
+        leased = self._write(lease, keys, [owner, max(1, int(seconds * 1000))])
         return {origin for origin, one in zip(origins, leased, strict=True) if one}
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         release = self._client.register_script(_RELEASE)
-        with self._primary():
-            release([self._key("lease", origin) for origin in origins], [owner])
+        self._write(release, [self._key("lease", origin) for origin in origins], [owner])
 
     def close(self) -> None:
         if (client := vars(self).pop("_client", None)) is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
+from collections.abc import Callable, Iterator, Sequence
 from os.path import samestat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from scrapy.crawler import Crawler
 from scrapy.utils.project import data_path
 
 from scrapy_rep.engine.log import get_logger
@@ -22,7 +25,6 @@ from scrapy_rep.storages.entry import (
 )
 from scrapy_rep.storages.journal import (
     Foreign,
-    connect,
     is_damaged,
     open_or_set_aside,
     set_aside,
@@ -30,12 +32,6 @@ from scrapy_rep.storages.journal import (
     tables_of_schema,
     transaction,
 )
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator, Sequence
-
-    from scrapy.crawler import Crawler
 
 logger = get_logger(__name__)
 
@@ -226,7 +222,8 @@ class SqliteStorage(BatchStorage):
                 raise sqlite3.OperationalError(f"{self._path}.lock: {error}") from None
             if damage is not None and self._is_still_there():
                 set_aside(self._path, damage)
-            return open_or_set_aside(self._path, self._connect)
+            # Calls come from different threads, but one at a time.
+            return open_or_set_aside(self._path, _LOCK_SECONDS, self._set_up)[0]
         finally:
             lock.close()
 
@@ -237,18 +234,8 @@ class SqliteStorage(BatchStorage):
         except OSError:
             return False
 
-    def _connect(self, path: Path) -> sqlite3.Connection:
-        # Calls come from different threads, but one at a time.
-        db = connect(path, _LOCK_SECONDS)
-        try:
-            self._opened = path.stat()
-            self._set_up(db)
-        except BaseException:
-            db.close()
-            raise
-        return db
-
     def _set_up(self, db: sqlite3.Connection) -> None:
+        self._opened = self._path.stat()
         # A power cut may lose new entries: they are fetched again.
         db.execute("PRAGMA synchronous = NORMAL")
         [mark] = db.execute("PRAGMA application_id").fetchone()

@@ -18,7 +18,7 @@ from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.protocol.sitemaps.markup import MAX_TEXT
 from scrapy_rep.seeding.discovery import listed_sitemaps
-from scrapy_rep.seeding.verifier import Listing
+from scrapy_rep.seeding.selection import Listing
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.timing import in_a_slice, in_slices

@@ -78,7 +78,7 @@ BROKEN = {
 }
 
 
-# What can happen to a file of ours that holds something. Each leaves a file at the path, or a folder.
+# What can happen to a file of ours that holds something. Each leaves a file at the path.
 
 
 def _overwritten(path: Path) -> None:
@@ -94,12 +94,6 @@ def _other_columns(path: Path) -> None:
     for table in ("held", "pages"):
         columns = "(id INTEGER PRIMARY KEY AUTOINCREMENT, theirs)"
         script(path, f"DROP TABLE IF EXISTS {table}", f"CREATE TABLE {table} {columns}")
-
-
-def _folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-    (path / "theirs").write_text("precious")
 
 
 def _beside(path: Path, suffix: str, mode: str) -> None:
@@ -129,7 +123,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "header overwritten": lambda path: path.write_bytes(b"\xaa" * 4096 + path.read_bytes()[4096:]),
     "no database": lambda path: path.write_bytes(b"this is no database" * 100),
     "other columns": _other_columns,
-    "a folder": _folder,
     "another's journal": lambda path: _beside(path, "-journal", "DELETE"),
     "another's WAL": lambda path: _beside(path, "-wal", "WAL"),
 }
@@ -291,8 +284,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again soon."""
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.gate._RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.05)
-    for module in ("spool", "feeder", "loader"):
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._RETRY_SECONDS", 0.05)
+    for module in ("spool", "seeding", "loader"):
         monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.storages.journal._CALM_SECONDS", 0.3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,8 @@ from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Site, Sites
 
 NOW = 1_800_000_000.0
+# No test takes that long.
+HOUR = 3600.0
 A, B = "http://a.example:80", "https://b.example:443"
 
 
@@ -138,10 +141,10 @@ EARNED = "refused every start"
 
 
 def make_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again at once, and a process that is locked out does not wait. A claim waits
+    """What failed is tried again soon, and a process that is locked out does not wait. A claim waits
     for a storage that failed, however slow the machine is."""
     monkeypatch.setattr(client, "_PATIENCE", 60.0)
-    monkeypatch.setattr(client, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(client, "_RETRY_SECONDS", 0.001)
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
 
 
@@ -186,6 +189,21 @@ def assert_quiet(result: CrawlResult) -> None:
 
 def nothing() -> None:
     pass
+
+
+def together(work: Callable[[int], Any], count: int) -> list[Any]:
+    """What *work*, which is called with a number in each of so many threads, returns or raises."""
+    barrier = threading.Barrier(count)
+
+    def one(number: int) -> Any:
+        barrier.wait(60)
+        try:
+            return work(number)
+        except Exception as error:  # noqa: BLE001
+            return error
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(one, range(count)))
 
 
 LEASE = 30.0

@@ -17,9 +17,9 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.sitemaps.reader import STEP
-from scrapy_rep.seeding import discovery, loader, seeding, verifier
+from scrapy_rep.seeding import discovery, loader, seeding, selection
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS
-from scrapy_rep.seeding.verifier import Listing, Listings
+from scrapy_rep.seeding.selection import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, answer, in_turn, raw
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -140,7 +140,7 @@ async def test_sitemaps_are_worked_on_in_slices(
     count_turns_of(discovery, "work")  # what a robots.txt lists is announced ...
     count_turns_of(seeding, "pause")  # ... and read
     count_turns_of(loader, "pause")
-    count_turns_of(verifier, "work")
+    count_turns_of(selection, "work")
     site, other, not_listed = sites.add(), sites.add(), sites.add()
     maps = [f"/map{number}.xml" for number in range(40)]
     some = "".join(f"Sitemap: {path}\n" for path in maps)
@@ -160,7 +160,7 @@ async def test_sitemaps_are_worked_on_in_slices(
     assert result.stat("rep/sitemaps/found") == 3 * 40 + 1
     assert result.stat("rep/sitemaps/rejected/invalid") == 800
     assert result.stat("rep/sitemaps/rejected/cross_host") == 3
-    assert min(turns["discovery"], turns["seeding"], turns["verifier"]) > 40, turns
+    assert min(turns["discovery"], turns["seeding"], turns["selection"]) > 40, turns
     assert turns["loader"] > 20
 
 

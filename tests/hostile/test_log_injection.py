@@ -16,7 +16,7 @@ from scrapy.statscollectors import StatsCollector
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.reporting.report import render
-from scrapy_rep.seeding.selection import SitemapLog
+from scrapy_rep.seeding.loader import SitemapLog
 from scrapy_rep.seeding.spool import SitemapRow
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, crawl

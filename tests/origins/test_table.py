@@ -21,7 +21,7 @@ from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import Entry, MemoryStorage, memory
+from scrapy_rep.storages import Entry, MemoryStorage, base
 from tests.helpers.held import a_while
 from tests.helpers.storing import NOW, missing, rules
 
@@ -215,7 +215,7 @@ def check_bytes(known: OriginTable) -> int:
     if (storage := known._packed) is None:
         return 0
     packed = storage._packed
-    assert storage._bytes == sum(memory._BYTES + len(one) for one in packed.values())
+    assert storage._bytes == sum(base._BYTES + len(one) for one in packed.values())
     assert {*storage._large} <= {*packed}
     return storage._bytes
 

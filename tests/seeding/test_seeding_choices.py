@@ -13,12 +13,14 @@ from scrapy import Request
 from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
+from scrapy.utils.test import get_crawler
 
 from scrapy_rep.engine.timers import pause
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.seeding.discovery import SpiderOptions
+from scrapy_rep.seeding.discovery import SpiderOptions, seeding_mode
 from scrapy_rep.seeding.loader import GUESSES
 from scrapy_rep.seeding.selection import entry_as_json
+from scrapy_rep.settings import RepSettings
 from tests.helpers.behaviours import redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines
@@ -353,38 +355,44 @@ async def test_spiders_that_have_callbacks_of_their_own(sites: Sites) -> None:
     assert pages(await seeded(site, spider=RuleSpider)) == [site.url("/linked")]
 
 
-RULES, FOLLOW = (f"attribute sitemap_{name} must be a list of " for name in ("rules", "follow"))
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"sitemap_rules": [("", "nothing")]}, RULES),
-    ({"sitemap_rules": [("(", "parse")]}, RULES),
-    ({"sitemap_rules": ["/x"]}, RULES),
-    ({"sitemap_follow": ["("]}, FOLLOW),
-    ({"sitemap_follow": "/news"}, FOLLOW),
-    ({"sitemap_filter": "x"}, "attribute sitemap_filter must be a method."),
-    ({"sitemap_request": 1}, "attribute sitemap_request must be a method."),
+RULES, FOLLOW = (f"sitemap_{name} must be a list of " for name in ("rules", "follow"))
+NO_MODE, METHOD = "rep_sitemaps is ", " must be a method."
+WRONG: list[tuple[str, Any, str]] = [
+    ("sitemap_rules", [("", "nothing")], RULES),
+    ("sitemap_rules", [("(", "parse")], RULES),
+    ("sitemap_rules", ["/x"], RULES),
+    ("sitemap_follow", ["("], FOLLOW),
+    ("sitemap_follow", "/news", FOLLOW),
+    ("sitemap_filter", "x", METHOD),
+    ("sitemap_request", 1, METHOD),
+    *(
+        ("rep_sitemaps", value, NO_MODE)
+        for value in (["/map.xml"], ["ftp:x"], ["http://a.test", 3])
+    ),
 ]
 
 
-@pytest.mark.parametrize(("attributes", "message"), WRONG)
-def test_attributes_are_checked(attributes: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError, match=re.escape(message)):
-        SpiderOptions(spider(**attributes)())
-
-
-@pytest.mark.parametrize(
-    "attributes",
-    [{"rep_sitemaps": value} for value in ("often", ["/map.xml"], ["ftp:x"], ["https://a.example/", 3])]
-    + [{"sitemap_follow": 1}],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "value"), [("rep_sitemaps", "often"), ("sitemap_follow", 1)])
 async def test_wrong_attributes_end_the_crawl_at_its_start(
-    sites: Sites, attributes: dict[str, Any]
+    sites: Sites, name: str, value: Any
 ) -> None:
     """One sentence at the start, and nothing is fetched."""
     site = seeding(sites)
     settings = {"REP_SITEMAPS": True}
-    result = await crawl(spider(**attributes), settings, requests=[site.url("/start")])
+    kind = spider(**{name: value})
+    result = await crawl(kind, settings, requests=[site.url("/start")])
     assert result.reason == "rep_settings_error"
     assert site.requests == []
     [error] = lines(result, level="ERROR")
-    assert f"attribute {next(iter(attributes))} " in error
+    assert f"attribute {name} " in error
     assert "\n" not in error
+
+
+def test_attributes_are_checked() -> None:
+    with every_row() as row:
+        for name, value, message in WRONG:
+            crawler = get_crawler(SeededSpider)
+            crawler.spider = spider(**{name: value})()
+            with row((name, value)), pytest.raises(SettingsError, match=re.escape(message)):
+                SpiderOptions(crawler.spider)
+                seeding_mode(crawler, RepSettings())

@@ -167,6 +167,7 @@ async def test_very_many_hosts(sites: Sites) -> None:
     result = await seeded(site)
     assert pages(result) == sorted(other.url("/page") for other in others[::2])
     assert result.stat("rep/sitemaps/rejected/cross_host") == 20
+    assert lines(result, "Nothing was taken", level="WARNING") == []
 
 
 async def test_a_sitemap_whose_own_host_is_unreachable_for_a_while(sites: Sites) -> None:

@@ -13,14 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from scrapy import signals
 
 from scrapy_rep.seeding.spool import FILE_NAME
+from tests.helpers.behaviours import RULES, silence
 from tests.helpers.crawling import crawl
+from tests.helpers.held import DEFER, Record, later
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl, Listed, needs_reactorless
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import SeededSpider
+from tests.helpers.sitemaps import SeededSpider, lists, urlset
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +91,30 @@ async def test_what_was_done_is_not_done_again(sites: Sites, tmp_path: Path) -> 
     assert set(listed.asked) == set(listed.wanted)
     assert listed.asked.total() == len(listed.wanted)
     assert listed.site.count("/0.xml") == 1
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "at the gate"])
+async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
+    sites: Sites, tmp_path: Path, held: bool
+) -> None:
+    """The hold has them, or Scrapy's own queue, so the spool has them no longer: each is requested once."""
+    site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503 if held else silence())
+    wanted = [other.url(f"/{number}") for number in range(5)]
+    site.set("/map.xml", urlset(wanted))
+    record = Record(on_deferred=lambda spider, count: count == len(wanted) and record.close())
+    if not held:
+        record.handlers[signals.request_scheduled] = lambda request: (
+            request.url == wanted[-1] and later(0.2, record.close)
+        )
+    settings = {**DEFER, "REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
+    settings |= {"REP_DEFER_GRACE": 0 if held else 60, "JOBDIR": str(tmp_path / "job")}
+    starts = [site.url("/start")]
+    first = await crawl(SeededSpider, settings, requests=starts, signal_handlers=record.handlers)
+    assert first.stat("rep/sitemaps/emitted") == len(wanted)
+    assert left(tmp_path) == 0
+    other.set("/robots.txt", RULES)
+    await crawl(SeededSpider, settings, requests=[])
+    assert sorted(map(other.url, other.pages_asked)) == wanted
 
 
 async def test_without_jobdir_nothing_is_left(sites: Sites) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scrapy import Request, Spider
 
-from scrapy_rep.seeding.feeder import Outstanding
+from scrapy_rep.seeding.seeding import Outstanding
 from scrapy_rep.seeding.spool import FILE_NAME, Spool
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import change
@@ -28,7 +28,7 @@ async def opened(folder: Path) -> Spool:
 def add(spool: Spool, *names: str) -> int:
     site = spool.site(A)
     spool.sitemaps.add(A, {MAP: A})
-    spool.add_pages(A, [(site, 1, name, None, None) for name in names], [])
+    spool.add_pages(A, [(site, 1, name, None) for name in names], [])
     return site
 
 
@@ -76,42 +76,31 @@ async def test_what_is_put_back_is_taken_next(tmp_path: Path, again: bool) -> No
     spool.close()
 
 
-async def test_sitemaps_are_added_once_and_up_to_a_limit(tmp_path: Path) -> None:
-    spool = await opened(tmp_path)
-    found = {f"{A}/{number}.xml": A for number in range(4)}
-    assert spool.sitemaps.add(A, dict.fromkeys([*found][:1], A)) == ([*found][:1], [])
-    assert spool.sitemaps.add(A, found, most=3) == ([*found][1:3], [*found][3:])
-    assert spool.sitemaps.add(A, found) == ([*found][3:], [])
-    assert spool.sitemaps.add(A, found, most=3) == ([], [])
-    assert spool.sitemaps.counts(A) == (4, 0)
-    spool.close()
-
-
-@pytest.mark.parametrize("on_disk", [True, False])
-def test_the_row_of_a_held_page_goes_once_it_is_safe(on_disk: bool) -> None:
-    """A hold in memory, which has a copy of the request, would lose it in a kill."""
-    outstanding = Outstanding(lambda: None)
-    request = Request(f"{A}/1")
-    outstanding.add(request, 7, 1)
-    outstanding.held(request, on_disk=on_disk)
-    assert outstanding.total == 0
-    request = request.copy()
-    assert outstanding.finished == ([7] if on_disk else [])
-    outstanding.arrive(request)
-    del request
+def test_the_row_of_a_page_goes_once_the_hold_has_it() -> None:
+    """And once the page is done, if it was never held."""
+    outstanding = Outstanding(Spool(None, 1.0, None))
+    held, done = Request(f"{A}/1"), Request(f"{A}/2")
+    for row, request in ((7, held), (8, done)):
+        outstanding.add(request, row, 1)
+    outstanding.kept_elsewhere(held)
+    outstanding.kept_elsewhere(held.copy())
     assert outstanding.finished == [7]
+    outstanding.arrive(done)
+    assert outstanding.total == 0
+    del done, request
+    assert outstanding.finished == [7, 8]
 
 
 # For each change: how many rows are deleted, and how many pages, and entries that wait for proof, are left.
 WRONG = {
     "UPDATE pages SET url = x'00' WHERE id = 2": (1, 2, 3),
-    "UPDATE pages SET lastmod = 5.5, alternate = 7 WHERE id = 2": (0, 3, 3),
-    "UPDATE pages SET lastmod = x'00' WHERE id = 2": (1, 2, 3),
+    "UPDATE pages SET entry = 7 WHERE id = 2": (0, 3, 3),
+    "UPDATE pages SET entry = x'00' WHERE id = 2": (1, 2, 3),
     "UPDATE pages SET site = 'none' WHERE id = 2": (1, 2, 3),
     "UPDATE pages SET site = 7 WHERE id = 2": (1, 2, 3),
     "UPDATE pages SET sitemap = 7 WHERE id = 2": (1, 2, 3),
     "UPDATE pages SET id = -1 WHERE id = 2": (1, 2, 3),
-    "UPDATE pages SET alternate = '{' WHERE id = 2": (0, 3, 3),
+    "UPDATE pages SET entry = '{' WHERE id = 2": (0, 3, 3),
     "UPDATE pages SET url = CAST(x'fffe' AS TEXT) WHERE id = 2": (0, 3, 3),
     "UPDATE unproven SET url = x'00' WHERE id = 2": (1, 3, 2),
     "UPDATE sites SET cursor = 'high'": (7, 0, 0),
@@ -136,7 +125,7 @@ async def test_wrong_rows_are_deleted(tmp_path: Path) -> None:
 async def check_wrong(folder: Path, query: str, wrong: int, pages: int, unproven: int) -> None:
     spool = await opened(folder)
     site = add(spool)
-    rows = [(site, 1, f"{A}/{n}", "2026-01-01", f'["{A}/de/{n}"]') for n in range(3)]
+    rows = [(site, 1, f"{A}/{n}", '{"lastmod": "2026"}') for n in range(3)]
     spool.add_pages(A, list(rows), list(rows))
     spool.close()
     change(folder / FILE_NAME, query)

@@ -1,4 +1,4 @@
-"""A file for a storage, one that uses it, and a client of a storage whose clocks are the test's."""
+"""A file for a storage, and one that uses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from scrapy_rep.storages import SqliteStorage
-from tests.helpers.storing import World
 
 
 @pytest.fixture
@@ -21,8 +20,3 @@ def storage(path: Path) -> Iterator[SqliteStorage]:
     made = SqliteStorage(path)
     yield made
     made.close()
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)

@@ -1,12 +1,12 @@
 """A storage that can't be used, or not all the time: one warning says so, the crawl goes on,
-decisions stay right. Here: files of SqliteStorage, disks, classes of the user's."""
+decisions stay right. Files of SqliteStorage, disks, Redis servers, classes of the user's."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,13 +19,23 @@ from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.files import Disk, aside, ask, change
 from tests.helpers.held import origin_of
-from tests.helpers.log import lines
+from tests.helpers.log import lines, warnings
+from tests.helpers.redisserver import (
+    Address,
+    RedisServer,
+    catch_up,
+    needs_server,
+    replicated,
+)
+from tests.helpers.redisserver import ask as ask_server
 from tests.helpers.servers import Sites
 from tests.helpers.storing import (
+    EARNED,
     assert_quiet,
     in_a_file,
     make_impatient,
     nothing,
+    on_a_server,
     rules,
     some,
     visit,
@@ -135,29 +145,100 @@ async def test_a_read_only_disk(sites: Sites, disk: Disk) -> None:
     assert_quiet(await visit(known, settings, fetched=[0, 0]))
 
 
-def immutable(path: Path, on: bool) -> bool:
-    """Let nobody change the file, root neither. Return whether that can be done here."""
-    chattr = shutil.which("chattr")
-    line = [str(chattr), "+i" if on else "-i", str(path)]
-    return chattr is not None and subprocess.run(line, check=False).returncode == 0
+# Servers
 
 
-@pytest.mark.process
-async def test_a_file_that_can_not_be_changed_is_read(
-    sites: Sites, path: Path, in_file: dict[str, Any]
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """One of the test's own, which it may stop, fill or hang."""
+    with RedisServer(tmp_path) as running:
+        yield running
+
+
+def on(server: RedisServer | Address, url: str = "") -> dict[str, Any]:
+    return on_a_server(url or server.url, "rep")
+
+
+@needs_server
+@pytest.mark.loop
+async def test_a_server_that_goes_twice(sites: Sites, server: RedisServer) -> None:
+    """Each outage is news: the first began before the crawl."""
+    server.stop()
+    many = some(sites, 5)
+    result = await visit(many, on(server), server.start, nothing, server.stop, server.start)
+    said = warnings(result, without=EARNED)
+    assert len(said) == len(lines(result, "works again")) == 2
+    assert all("RedisStorage" in one and "ConnectionError" in one for one in said)
+    assert_quiet(await visit(many[-1:], on(server), fetched=[0]))
+
+
+@needs_server
+async def test_a_server_that_hangs(
+    sites: Sites, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = some(sites, 2)
-    await visit(known, in_file)
-    if not immutable(path, True):
-        pytest.skip("can't make a file immutable: needs root, and chattr")
+    from scrapy_rep.storages import redis
+
+    # Each call of a server that hangs takes as long.
+    monkeypatch.setattr(redis, "_TIMEOUT_SECONDS", 0.1)
+    assert server._process is not None
+    process = server._process.pid
+
+    def hang() -> None:
+        os.kill(process, signal.SIGSTOP)
+
+    def go_on() -> None:
+        os.kill(process, signal.SIGCONT)
+
     try:
-        result = await visit([*known, *some(sites, 2)], in_file, fetched=[0, 0, 1, 1])
+        url = server.url.partition("?")[0]
+        result = await visit(some(sites, 4), on(server, url), hang, go_on)
     finally:
-        immutable(path, False)
-    assert "readonly" in warning(result)
-    assert result.stat("rep/cache/recalled") == 2
-    assert aside(path) == []
-    assert_quiet(await visit(known, in_file, fetched=[0, 0]))
+        go_on()
+    # More than one if the machine is slow. The last of those may come at the end.
+    said, again = warnings(result, without=EARNED), len(lines(result, "works again"))
+    assert all("Timeout" in one for one in said)
+    assert again in (len(said), len(said) - 1)
+    assert again > 0
+
+
+@needs_server
+async def test_a_server_that_is_full_is_read(sites: Sites, server: RedisServer) -> None:
+    """What is new is not kept until there is room, and nobody waits for it."""
+    known = some(sites, 1)
+    await visit(known, on(server))
+    many = [*some(sites, 2), *known, *some(sites, 2)]
+    full, free = ("CONFIG SET", "maxmemory", "1"), ("CONFIG SET", "maxmemory", "0")
+    between = (
+        lambda: ask_server(server, *full),
+        nothing,
+        nothing,
+        lambda: ask_server(server, *free),
+    )
+    result = await visit(many, on(server), *between, fetched=[1, 1, 0, 1, 1])
+    assert "maxmemory" in warning(result)
+    assert len(lines(result, "works again")) == 1
+    assert_quiet(await visit(many[-1:], on(server), fetched=[0]))
+
+
+@needs_server
+async def test_a_failover_in_the_middle_of_a_crawl(sites: Sites, tmp_path: Path) -> None:
+    """The replica becomes the primary, and the address leads to it."""
+    with replicated(tmp_path) as (old, new), Address(old) as address:
+        known, others = some(sites, 1), some(sites, 3)
+        await visit(known, on(address))
+        catch_up(old)
+
+        def fail_over() -> None:
+            ask_server(new, "REPLICAOF", "NO", "ONE")
+            address.server = new
+            ask_server(old, "REPLICAOF", "127.0.0.1", new.port)
+
+        many = [*known, *others]
+        result = await visit(many, on(address), nothing, fail_over, fetched=[0, 1, 1, 1])
+        said = warnings(result, without=EARNED)
+        assert len(said) == len(lines(result, "works again")) <= 1
+        old.stop()
+        assert_quiet(await visit(many, on(new), fetched=[0] * 4))
 
 
 # Classes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,27 @@ from scrapy_rep import signals as rep_signals
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES, in_turn, silence
 from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.held import DEFER, Record, a_while, silent_until_open
+from tests.helpers.held import DEFER, Record, a_while, silent_until_open, urls
+from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Fleet, decided
-from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.redisserver import needs_server
 from tests.helpers.servers import Site, Sites
-from tests.helpers.storing import in_a_file, on_a_server
+from tests.helpers.storing import in_a_file
 
 PATHS = ("/", "/private", "/public", "/private/x")
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> dict[str, Any]:
-    return in_a_file(tmp_path)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    if not hasattr(request, "param"):
+        return in_a_file(tmp_path)
+    return {  # as docs/cache.md has it
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "SCHEDULER_PERSIST": True,
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "REDIS_URL": request.getfixturevalue("redis_server").url,
+        "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
+    }
 
 
 # Processes
@@ -50,10 +59,10 @@ def test_one_process_fetches_and_the_others_use_its_answer(sites: Sites, fleet: 
     """They wait for it as they would for one of their own: in place for the grace, then held."""
     gate = silent_until_open(RULES)
     quick, slow, missing = sites.add(robots=RULES), sites.add(robots=gate), sites.add(robots=404)
-    urls = [site.url(path) for path in PATHS for site in (quick, slow, missing)]
+    wanted = [site.url(path) for path in PATHS for site in (quick, slow, missing)]
     many: dict[str, Any] = {"CONCURRENT_REQUESTS": 64, "go": "go"}
-    patient = fleet.add(urls, reactor="select", REP_DEFER_GRACE=60, **many)
-    hasty = fleet.add(urls, **many)
+    patient = fleet.add(wanted, reactor="select", REP_DEFER_GRACE=60, **many)
+    hasty = fleet.add(wanted, **many)
     fleet.go()
     held = {slow.url(path) for path in PATHS}
     hasty.wait_until(lambda: held <= {*hasty.urls("deferred")}, "the slow ones to be held")
@@ -99,6 +108,32 @@ async def test_a_process_that_is_killed_while_it_asks_delays_others_no_longer_th
     assert site.hits("/robots.txt")[1].time - at < 2 + 22, "that of the other is 60"
 
 
+@pytest.mark.skipif(find_spec("scrapy_redis") is None, reason="needs scrapy-redis, from PyPI")
+@pytest.mark.process
+@needs_server
+@pytest.mark.parametrize("storage", ["scrapy-redis"], indirect=True)
+def test_a_kill_in_the_middle_of_a_release_loses_nothing(
+    sites: Sites, fleet: Fleet, tmp_path: Path
+) -> None:
+    """With one queue for all: what was released stays in the JOBDIR until it is dealt with."""
+    site, job = sites.add(robots=503), {"JOBDIR": tmp_path / "job"}
+    pages = urls(site, 10)
+    # Who is killed may be asking at that moment.
+    killed = fleet.add(pages, **job, ends="SIGKILL released 4", REP_DOWNLOAD_TIMEOUT=2)
+    killed.wait_for("deferred", len(pages))
+    site.set("/robots.txt", RULES)
+    killed.join()
+    assert killed.reason is None
+    fleet.crawls.remove(killed)
+
+    before = len(site.pages_asked)
+    again = fleet.add([], **job)
+    fleet.join()
+    assert {site.url(path) for path in site.pages_asked} == set(pages)
+    assert len(site.pages_asked) <= len(pages) + before
+    assert {page.detail for page in again.of("page")} == {PAGE_AS_EVER}
+
+
 # In one process
 
 
@@ -142,33 +177,6 @@ async def test_one_that_waits_for_another_can_be_stopped(
     assert_by_rules(await maybe_deferred_to_future(asks), site)
     assert_by_rules(await maybe_deferred_to_future(begun(site, storage)), site)
     assert site.robots_fetches == 1
-
-
-@needs_server
-async def test_one_a_tick_asks_an_unreachable_site(
-    sites: Sites, redis_server: RedisServer, tmp_path: Path
-) -> None:
-    """The clock is the site's: neither the number of crawls nor when they begin makes a difference."""
-    site, delay = sites.add(robots=503), 0.4
-    clock = {"REP_RETRY_DELAY": delay, "REP_RETRY_MAX_DELAY": delay}
-    storage = {**on_a_server(redis_server.url, tmp_path.name), **clock}
-    records = [Record() for _ in range(3)]
-    crawls = [begun(site, storage, one) for one in records[:2]]
-    await until(lambda: site.robots_fetches)
-    crawls.append(begun(site, storage, records[2]))
-    for one in records:
-        await until(lambda one=one: len(one.deferred) == len(PATHS))
-    await until(lambda: site.robots_fetches == 3)
-    site.set("/robots.txt", RULES)
-    found = [await maybe_deferred_to_future(one) for one in crawls]
-    times = [hit.time for hit in site.hits("/robots.txt")]
-    # Up to a quarter less by jitter.
-    assert min(later - earlier for earlier, later in pairwise(times)) > 0.75 * delay - 0.05, times
-    # Whose turn it is may need a moment to notice. That of a lease would be 10 seconds.
-    assert times[-1] - times[0] < len(times) * (delay + 3), times
-    assert sum(one.stat("robotstxt/request_count") for one in found) == len(times)
-    for one in found:
-        assert_by_rules(one, site)
 
 
 async def test_a_clock_that_is_set_back_does_not_lose_the_next_attempt(

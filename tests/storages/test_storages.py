@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import Entry, MemoryStorage, SqliteStorage, Storage
+from scrapy_rep.storages import Entry, MemoryStorage, SqliteStorage, Storage, UnreadableEntry
+from tests.helpers.files import change
 from tests.helpers.redisserver import needs_server
-from tests.helpers.storing import KINDS, NOW, A, B, FolderStorage, missing, rules
-
-# An hour: no test takes that long.
-HOUR = 3600.0
+from tests.helpers.storing import HOUR, KINDS, NOW, A, B, FolderStorage, missing, rules, together
 
 
 class Kind:
@@ -32,6 +30,17 @@ class Kind:
         """Another storage that keeps its entries where the others do: another process, say."""
         self._made.append(self._make())
         return self._made[-1]
+
+    def write(self, what: str, name: str | None, value: Any) -> None:
+        """Put something beside what the storage wrote: a header of an origin, or a packed body of a hash."""
+        storage: Any = self._made[0]
+        if self.name == "redis":
+            kind = "entry" if what == "header" else "body"
+            storage._client.set(storage._key(kind, name), value)
+            return
+        table, key = ("entries", "origin") if what == "header" else ("bodies", "sha256")
+        query = f"UPDATE {table} SET {what} = ? WHERE {key} = ?"  # noqa: S608 (all ours)
+        change(storage._path, query, value, name)
 
     def close(self) -> None:
         for one in self._made:
@@ -226,31 +235,34 @@ def test_batches_do_what_single_calls_do(storage: Storage) -> None:
 def test_one_of_many_gets_the_lease(kind: Kind) -> None:
     kind.new().save(missing(B))  # the file is there
     storages = [kind.new() for _ in range(8)]
-    barrier = threading.Barrier(len(storages))
-    granted: list[list[int]] = [[] for _ in range(20)]
-    errors: list[BaseException] = []
-
-    def want(number: int) -> None:
-        try:
-            for turn, got in enumerate(granted):
-                barrier.wait(60)
-                if storages[number].lease(f"http://{turn}:80", str(number), HOUR):
-                    got.append(number)
-        except BaseException as error:  # noqa: BLE001
-            barrier.abort()
-            errors.append(error)
-
-    together(want, len(storages))
-    assert errors == []
-    assert [len(one) for one in granted] == [1] * len(granted)
+    for turn in range(20):
+        got = together(lambda n, turn=turn: storages[n].lease(f"http://{turn}:80", str(n), HOUR), 8)
+        assert sorted(got) == [False] * 7 + [True]
 
 
-def together(work: Callable[[int], None], count: int) -> None:
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(60)
+@if_shared
+def test_what_others_wrote_and_nobody_can_read(kind: Kind) -> None:
+    """That entry or body and no other; saved anew, it is whole again."""
+    storage, other = kind.new(), rules(B, b"other")
+    storage.save(other)
+    values: list[Any] = [b"", b"no json", b"\xff\xfe", b'{"schema":99}', b"[" * 100_000, 7]
+    for header in values:
+        storage.save(rules())
+        kind.write("header", A, header)
+        with pytest.raises(UnreadableEntry):
+            storage.load(A)
+        assert storage.load(B) == other
+        found = sorted(type(one).__name__ for one in storage.entries())
+        assert found == ["Entry", "UnreadableEntry"]
+    for packed in (b"damaged", b"text", other.packed, 7):
+        storage.save(rules())
+        kind.write("packed", rules().sha256, packed)
+        with pytest.raises(UnreadableEntry):
+            storage.load(A).check(A)  # type: ignore[union-attr]
+        assert len(list(storage.entries())) == 2
+    storage.save(rules())
+    assert storage.load(A) == rules()
+    assert storage.drop(A)
 
 
 def test_memory_forgets_the_least_recently_used() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections import Counter
 from types import SimpleNamespace
@@ -12,29 +13,29 @@ from scrapy import Request
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.protocol.sitemaps.xml import Kind
 from scrapy_rep.seeding.discovery import SITEMAP, SpiderOptions
-from scrapy_rep.seeding.loader import SitemapRequester
+from scrapy_rep.seeding.loader import Loader
+from scrapy_rep.seeding.selection import Reason, Selection
 from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
 from scrapy_rep.settings import RepSettings
 
 
 class World:
-    """Sitemaps that wait, and a scheduler that takes what is asked for, unless it is down."""
+    """Sitemaps that wait, and a scheduler that takes what is asked for."""
 
     def __init__(self, *, foreign: bool = False) -> None:
         self.spool = Spool(None, 1.0, None)
         assert self.spool._journal.open(_recover)
         self.scheduled: list[str] = []
-        self.down = False
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         crawl = CrawlContext(get_crawler(), RepSettings(), engine, time.time)
-        context = SeedingContext(crawl, SpiderOptions(None), self.spool)
-        self.asking = SitemapRequester(context, lambda: None)
-        self.asking.open()
+        nothing: Any = SimpleNamespace(targets=None)
+        self.context = SeedingContext(crawl, nothing, SpiderOptions(None), self.spool)
+        self.loader = Loader(self.context, nothing, nothing)
+        self.loader.begin()
 
     def crawl(self, request: Request) -> None:
-        if self.down:
-            raise ConnectionError
         self.scheduled.append(request.meta[SITEMAP]["url"])
 
     def add(self, *places: str, each: int = 1) -> list[str]:
@@ -43,14 +44,16 @@ class World:
         for place in places:
             some = {url: host for url, host in found.items() if host == place}
             assert self.spool.sitemaps.add(place, some) == ([*some], [])
-        self.asking.added()
         return list(found)
 
     def come(self, url: str) -> None:
         sitemap = self.spool.sitemaps.get(url)
         assert sitemap is not None
         self.spool.sitemaps.mark(sitemap, DONE)
-        self.asking.finished(url)
+
+    @property
+    def asked(self) -> list[str]:
+        return list(self.spool.sitemaps.asked)
 
 
 def hosts(count: int) -> list[str]:
@@ -64,14 +67,14 @@ def host_of(url: str) -> str:
 @pytest.mark.parametrize(("count", "each"), [(1, 7), (50, 3), (17, 2)])
 def test_each_once_and_two_of_a_host_at_a_time(count: int, each: int) -> None:
     world = World()
-    assert not world.asking
     urls = world.add(*hosts(count), each=each)
-    while world.asking:
-        assert world.asking.request_some() is False  # to go on when one has come
-        under_way = world.asking.outstanding
+    assert world.loader.request_some() is False  # to go on when one has come
+    while world.asked:
+        under_way = world.asked
         assert len(under_way) <= 33  # the last host may have two
         assert max(Counter(map(host_of, under_way)).values()) <= 2
         world.come(under_way[0])
+        assert world.loader.request_some() is False
     assert sorted(world.scheduled) == sorted(urls)
 
 
@@ -80,15 +83,15 @@ def test_all_hosts_have_turns() -> None:
     world = World()
     world.add(*hosts(40), each=50)
     for _ in range(80):
-        world.asking.request_some()
-        world.come(world.asking.outstanding[0])
+        world.loader.request_some()
+        world.come(world.asked[0])
     turns = Counter(map(host_of, world.scheduled))
     assert len(turns) == 40
     assert max(turns.values()) - min(turns.values()) <= 2
     new = {*world.add("http://a.example", "http://z.example")}
     for _ in range(80):
-        world.asking.request_some()
-        world.come(world.asking.outstanding[0])
+        world.loader.request_some()
+        world.come(world.asked[0])
     assert new <= {*world.scheduled}
 
 
@@ -99,10 +102,10 @@ def test_a_step_looks_at_few_of_very_many_hosts() -> None:
     statements: list[str] = []
     world.spool._journal._db.set_trace_callback(statements.append)
     for _ in range(3):
-        world.asking.request_some()
-        world.come(world.asking.outstanding[0])
+        world.loader.request_some()
+        world.come(world.asked[0])
     assert len(statements) < 3 * 32 * 4
-    kept = [value for value in vars(world.asking).values() if hasattr(value, "__len__")]
+    kept = [value for value in vars(world.spool.sitemaps).values() if hasattr(value, "__len__")]
     assert max(map(len, kept)) <= 33
 
 
@@ -112,19 +115,28 @@ def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -
     theirs = world.spool.sitemaps.get(urls.pop())
     assert theirs is not None
     world.spool.sitemaps.mark(theirs, ASKED)
-    while world.asking.request_some():
+    while world.loader.request_some():
         pass
     assert sorted(world.scheduled) == sorted(urls)
-    assert not world.asking
+    assert not world.asked
 
 
-def test_what_the_scheduler_did_not_take_is_asked_for_again() -> None:
-    world = World()
-    urls = world.add(*hosts(3))
-    world.down = True
-    with pytest.raises(ConnectionError):
-        world.asking.request_some()
-    assert world.asking
-    world.down = False
-    world.asking.request_some()
-    assert sorted(world.scheduled) == urls
+def test_entries_that_are_written_once_more_count_once() -> None:
+    """The file failed after some of them."""
+    world, failing = World(), [sqlite3.OperationalError("disk I/O error")]
+    sitemap = world.spool.sitemaps.get(*world.add("http://a.example"))
+    assert sitemap is not None
+
+    def verdict(*_: Any) -> bool:
+        if failing:
+            raise failing.pop()
+        return True
+
+    reader: Any = SimpleNamespace(kind=Kind.URLSET)
+    selection = Selection(world.context, sitemap, reader, verdict)
+    selection.add([{"loc": url} for url in ("/invalid", "http://a.example/", "http://b.example/")])
+    with pytest.raises(sqlite3.OperationalError):
+        selection.write()
+    assert selection.write() is False
+    assert (selection.rejected[Reason.INVALID], selection.accepted, selection._urls) == (1, 2, 2)
+    assert world.spool.waiting == 2

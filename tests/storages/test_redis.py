@@ -1,5 +1,5 @@
 """RedisStorage, with real servers: keys, expiry, leases; a server that is gone, refuses writes, or
-wants a password."""
+wants a password; a cluster, as docs/cache.md shows it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,26 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.storages import UnreadableEntry
 from tests.helpers.names import server_context
-from tests.helpers.redisserver import PATIENT, RedisServer, needs_server
-from tests.helpers.storing import A, B, missing, rules
+from tests.helpers.redisserver import PATIENT, RedisServer, ask, cluster, needs_server
+from tests.helpers.servers import Sites
+from tests.helpers.storing import (
+    HOUR,
+    A,
+    B,
+    make_impatient,
+    missing,
+    rules,
+    some,
+    users_class,
+    visit,
+    warning,
+)
 
 redis = pytest.importorskip("redis", reason="needs redis, from PyPI")
 
 from scrapy_rep.storages import RedisStorage
 
 pytestmark = needs_server
-
-HOUR = 3600.0
 
 
 @pytest.fixture
@@ -92,6 +102,10 @@ def test_a_lease_lapses_after_its_seconds(storage: RedisStorage, client: Any) ->
     assert client.pttl(f"rep:lease:{A}") <= 20_000, "another's is not lengthened"
     assert storage.lease(A, "dead", 30), "renewed"
     assert client.pttl(f"rep:lease:{A}") > 25_000
+    client.persist(f"rep:lease:{A}")  # lost its end, in a restored dump
+    assert storage.lease(A, "me", 30)
+    client.pexpire(f"rep:lease:{A}", 1_000_000)
+    assert storage.lease(A, "you", 30), "nobody's is as long"
     client.delete(f"rep:lease:{A}")
     assert storage.lease(A, "me", 0.0001)
     assert storage.lease(B, "me", 1e6)
@@ -141,35 +155,21 @@ def test_prefixes_are_apart(redis_server: RedisServer, client: Any) -> None:
         one.close()
 
 
-def test_entries_that_can_not_be_read(storage: RedisStorage, client: Any) -> None:
-    """Those and no others."""
-    storage.save(rules(B, b"other"))
-    for value in (b"", b"no json", b"\xff", b'{"schema":99}', b"[" * 100_000, "a list"):
-        client.delete(f"rep:entry:{A}")
-        (client.lpush if value == "a list" else client.set)(f"rep:entry:{A}", value)
-        with pytest.raises(UnreadableEntry):
-            storage.load(A)
-        assert storage.load(B) == rules(B, b"other")
-        kinds = sorted(type(one).__name__ for one in storage.entries())
-        assert kinds == ["Entry", "UnreadableEntry"]
-        storage.save(rules(A))
-        assert storage.load(A) == rules(A)
-
-
-def test_bodies_that_are_gone_or_damaged(storage: RedisStorage, client: Any) -> None:
-    """A server that is full drops what it likes, if it is told to."""
-    key = f"rep:body:{rules().sha256}"
-    for value in (b"", b"damaged", rules(body=b"other").packed):
-        storage.save(rules())
-        client.set(key, value) if value else client.delete(key)
-        entry = storage.load(A)
-        assert (entry is None) is (value == b"")
-        if entry is not None:
-            with pytest.raises(UnreadableEntry):
-                entry.check(A)
-        assert len(list(storage.entries())) == 1
+def test_a_body_that_the_server_dropped(storage: RedisStorage, client: Any) -> None:
+    """It is full, and was told to."""
+    storage.save(rules())
+    client.delete(f"rep:body:{rules().sha256}")
+    assert storage.load(A) is None
+    assert len(list(storage.entries())) == 1
     storage.save(rules())
     assert storage.load(A) == rules()
+
+
+def test_a_value_that_is_no_string(storage: RedisStorage, client: Any) -> None:
+    client.lpush(f"rep:entry:{A}", "a list")
+    with pytest.raises(UnreadableEntry):
+        storage.load(A)
+    assert [type(one) for one in storage.entries()] == [UnreadableEntry]
 
 
 # Servers that don't do what they should
@@ -265,6 +265,9 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path) -> None:
         right._client.execute_command("ACL SETUSER", "bot", "on", ">50%/@:", "~rep:*", "+@all")
         user = RedisStorage(server.url.replace("//", "//bot:50%25%2F%40%3A@"), "rep", HOUR)
         assert user.load(A) == rules()
+        right._client.execute_command("ACL SETUSER", "bot", "-get")
+        with pytest.raises(redis.RedisError):
+            user.load(A)
         for one in (storage, wrong, right, user):
             one.close()
 
@@ -339,3 +342,69 @@ def test_a_wrong_url_is_a_settings_error_without_its_password() -> None:
             from_settings(REP_CACHE_REDIS_URL=url)
         assert str(caught.value).startswith("REP_CACHE_REDIS_URL ")
         assert "s3cret" not in str(caught.value)
+
+
+# A cluster
+
+PREFIX = "{scrapy-rep}"
+
+Nodes = tuple[RedisServer, RedisServer]
+
+needs_redis_8 = pytest.mark.skipif(int(redis.__version__.split(".")[0]) < 8, reason="needs redis 8")
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Of a cluster, which takes two seconds to start. At first the second one has all keys."""
+    with cluster(tmp_path_factory.mktemp("cluster"), PREFIX) as both:
+        yield both
+
+
+@needs_redis_8
+def test_any_node_of_a_cluster_leads_to_the_one_with_the_keys(nodes: Nodes) -> None:
+    storage = users_class("RedisStorage")(nodes[1].url, PREFIX, HOUR)
+    storage.save_many([rules(), missing(B)])
+    assert storage.load_many([A, B]) == {A: rules(), B: missing(B)}
+    assert storage.lease_many([A, B], "me", 60.0) == {A, B}
+    assert storage.lease_many([A, B], "you", 60.0) == set()
+    storage.release_many([A, B], "me")
+    assert storage.lease_many([A, B], "you", 60.0) == {A, B}
+    assert {one.origin for one in storage.entries()} == {A, B}
+    assert storage.body(rules().sha256) == rules().body
+    assert [storage.drop(one) for one in (A, B, B)] == [True, True, False]
+    assert storage.lease_many([A, B], "me", 60.0) == {A, B}, "dropped with the entries"
+    storage.release_many([A, B], "me")
+    assert list(storage.entries()) == []
+    storage.close()
+
+
+@needs_redis_8
+def test_keys_that_move_to_another_node_are_found(nodes: Nodes) -> None:
+    """A reshard in the middle of a crawl, and back."""
+    storage = users_class("RedisStorage")(nodes[0].url, PREFIX, HOUR)
+    slot = ask(nodes[0], "CLUSTER KEYSLOT", PREFIX)
+    for mover, other in (nodes, reversed(nodes)):
+        storage.save(rules())
+        ask(other, "FLUSHALL")
+        # The old owner first: while it claims the slot, it may get it back.
+        for node in (other, mover):
+            ask(node, "CLUSTER SETSLOT", slot, "NODE", ask(mover, "CLUSTER MYID"))
+        assert storage.load(A) is None
+        storage.save(rules())
+        assert storage.load(A) == rules()
+        assert storage.lease(A, "me", 60.0)
+        assert ask(mover, "DBSIZE") == 3
+        storage.release(A, "me")
+    storage.close()
+
+
+@needs_redis_8
+async def test_a_cluster_that_is_gone_does_not_end_the_crawl(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_impatient(monkeypatch)
+    gone = {
+        "REP_CACHE_STORAGE": users_class("RedisStorage"),
+        "REP_CACHE_REDIS_URL": RedisServer(tmp_path).url,
+    }
+    assert "can't be read: RedisClusterException" in warning(await visit(some(sites, 2), gone))

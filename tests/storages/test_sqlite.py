@@ -1,0 +1,440 @@
+"""SqliteStorage: where its file is, what is in it, and how leases lapse; a file that is broken, somebody
+else's, or can't be written; several that use one file, and find it new, or broken, at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep.storages import Entry, SqliteStorage, sqlite
+from tests.helpers.crawling import captured_log
+from tests.helpers.files import BROKEN, aside, ask, change
+from tests.helpers.log import warnings
+from tests.helpers.rows import every_row
+from tests.helpers.storing import HOUR, NOW, A, B, missing, rules, together
+
+# Where it is
+
+
+def test_relative_paths_are_in_the_projects_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    (project / "inner").mkdir(parents=True)
+    (project / "scrapy.cfg").write_text("[settings]\ndefault = inner.settings\n")
+    (project / "inner" / "__init__.py").touch()
+    (project / "inner" / "settings.py").touch()
+    for name in ("SCRAPY_SETTINGS_MODULE", "SCRAPY_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(project / "inner")
+    monkeypatch.setattr(sys, "path", [str(project), *sys.path])
+    monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "inner.settings")
+    absolute = tmp_path / "any" / "where" / "file"
+    for settings, path in (
+        ({}, project / ".scrapy" / "robots.sqlite"),
+        ({"REP_CACHE_PATH": absolute}, absolute),
+    ):
+        storage = SqliteStorage.from_crawler(get_crawler(settings_dict=settings))
+        assert not path.exists()
+        storage.save(rules())
+        storage.close()
+        assert path.exists()
+
+
+def test_a_write_ahead_log(storage: SqliteStorage, path: Path) -> None:
+    """Readers do not wait for writers."""
+    storage.save(rules())
+    assert ask(path, "PRAGMA journal_mode") == "wal"
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert storage.load(A) == rules()
+    other.close()
+    storage.close()
+    assert list(path.parent.glob("*-wal")) == list(path.parent.glob("*-shm")) == []
+
+
+# Leases lapse
+
+
+def test_a_lease_lapses_after_its_seconds(
+    storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that died with it delays nobody for longer."""
+    now = NOW
+    monkeypatch.setattr(sqlite.time, "time", lambda: now)
+    assert storage.lease(A, "dead", 30)
+    now += 29.9
+    assert not storage.lease(A, "me", 30)
+    now += 0.2
+    assert storage.lease(A, "me", 30)
+    assert not storage.lease(A, "dead", 30), "it is another's now"
+    now += 20
+    assert storage.lease(A, "me", 30), "renewed"
+    now += 20
+    assert not storage.lease(A, "you", 30)
+    now -= 86400  # the clock is set back
+    assert storage.lease(A, "you", 30)
+    assert not storage.lease(A, "me", 30)
+
+
+def test_purging_takes_bodies_after_their_entries(
+    storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes in slices, and in between no entry is without its body."""
+    monkeypatch.setattr(sqlite, "_PURGED_AT_ONCE", 10)
+    storage.save_many([rules(f"http://{number}:80", b"%d" % number, 5.0) for number in range(95)])
+    storage.lease(A, "dead", -1.0)
+    left = []
+    while storage.purge_some(NOW):
+        entries = ask(path, "SELECT count(*) FROM entries")
+        left.append((entries, ask(path, "SELECT count(*) FROM bodies")))
+        for entry in storage.entries():
+            assert isinstance(entry, Entry)
+            entry.check(entry.origin)
+    assert [entries for entries, _ in left[:10]] == [85, 75, 65, 55, 45, 35, 25, 15, 5, 0]
+    assert [bodies for _, bodies in left[10:]] == [85, 75, 65, 55, 45, 35, 25, 15, 5, 0, 0]
+    assert ask(path, "SELECT count(*) FROM leases") == 0
+
+
+# Batches
+
+
+def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage) -> None:
+    """Each waits for the disk, and for the lock."""
+    origins = [f"http://{number}:80" for number in range(300)]
+    assert storage.load(A) is None
+    statements: list[str] = []
+    assert storage._db is not None
+    storage._db.set_trace_callback(statements.append)
+
+    def transactions() -> tuple[int, int]:
+        found = statements.count("BEGIN IMMEDIATE"), statements.count("COMMIT")
+        statements.clear()
+        return found
+
+    storage.save_many([rules(origin) for origin in origins])
+    assert transactions() == (1, 1)
+    assert storage.lease_many(origins, "me", HOUR) == set(origins)
+    assert transactions() == (1, 1)
+    storage.release_many(origins, "me")
+    assert transactions() == (1, 1)
+    assert len(storage.load_many(origins)) == 300
+    assert len(statements) == 1
+
+
+# What is kept
+
+
+def test_the_same_body_is_kept_once(storage: SqliteStorage, path: Path) -> None:
+    storage.save_many([rules(f"http://{number}:80") for number in range(100)])
+    assert ask(path, "SELECT count(*) FROM bodies") == 1
+
+
+# A file that is broken, or not ours
+
+
+FIRST: tuple[Callable[[SqliteStorage], object], ...] = (
+    lambda storage: storage.load("http://7:80"),
+    lambda storage: storage.save(missing()),
+    lambda storage: storage.lease(A, "me", HOUR),
+    lambda storage: list(storage.entries()),
+    lambda storage: storage.purge(NOW),
+)
+
+
+def test_broken_files_are_set_aside_and_new_ones_begun(path: Path) -> None:
+    """Whatever meets it first. Nothing is deleted, of those of one second neither."""
+    contents = []
+    with every_row() as row:
+        for number, (name, broken) in enumerate(BROKEN.items()):
+            with row(name):
+                path.unlink(missing_ok=True)
+                broken(path)
+                contents.append(path.read_bytes())
+                storage = SqliteStorage(path)
+                with captured_log() as records:
+                    FIRST[number % len(FIRST)](storage)
+                    storage.save(rules())
+                    assert storage.load(A) == rules()
+                    assert storage.lease(A, "me", HOUR)
+                assert sorted(one.read_bytes() for one in aside(path)) == sorted(contents)
+                [warning] = warnings(records)
+                assert str(path) in warning
+                assert "was set aside as robots.sqlite.unreadable-" in warning
+                storage.close()
+                assert ask(path, "PRAGMA integrity_check") == "ok"
+
+
+@pytest.fixture
+def open_elsewhere(path: Path, monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """Files that another process has open: Windows renames none."""
+    files = {path}
+    rename = Path.rename
+
+    def as_on_windows(self: Path, target: Path) -> Path:
+        if self in files:
+            raise PermissionError(errno.EACCES, "The process cannot access the file", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", as_on_windows)
+    return files
+
+
+def test_a_broken_file_that_another_process_has_open_is_set_aside_later(
+    path: Path, open_elsewhere: set[Path]
+) -> None:
+    """The client, which is told, keeps what there is to save, and tries again."""
+    path.write_bytes(b"no database" * 100)
+    storage = SqliteStorage(path)
+    for _ in range(2):
+        with pytest.raises(PermissionError):
+            storage.save(rules())
+        assert path.read_bytes().startswith(b"no database")
+        assert aside(path) == []
+    open_elsewhere.clear()
+    storage.save(rules())
+    assert storage.load(A) == rules()
+    [kept] = aside(path)
+    assert kept.read_bytes().startswith(b"no database")
+    storage.close()
+
+
+def test_a_newer_version_is_left_alone(storage: SqliteStorage, path: Path) -> None:
+    """It is neither used nor set aside."""
+    storage.save(rules())
+    storage.close()
+    change(path, "PRAGMA user_version = 99")
+    content = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(sqlite3.NotSupportedError, match="newer version of scrapy-rep"):
+            storage.load(A)
+        with pytest.raises(sqlite3.NotSupportedError):
+            storage.save(missing())
+    assert path.read_bytes() == content
+    assert aside(path) == []
+    change(path, "PRAGMA user_version = 1")
+    assert storage.load(A) == rules()
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_garbage_of_a_killed_process(storage: SqliteStorage, path: Path, suffix: str) -> None:
+    """Beside a file, and alone."""
+    storage.save(rules())
+    for kept in (rules(), None):
+        storage.close()
+        if kept is None:
+            path.write_bytes(b"")
+        path.with_name(path.name + suffix).write_bytes(b"\xaa" * 40_000)
+        with captured_log() as records:
+            assert storage.load(A) == kept
+            storage.save(missing(B))
+            assert storage.load(B) == missing(B)
+        assert warnings(records) == aside(path) == []
+
+
+@pytest.mark.parametrize("file", ["as it was", "written over"])
+def test_what_a_killed_process_left_is_used(path: Path, tmp_path: Path, file: str) -> None:
+    """Its log has everything, which is worth more than a file that somebody wrote over."""
+    storage = SqliteStorage(path)
+    storage.save(rules())
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for one in path.parent.glob(f"{path.name}*"):
+        shutil.copy(one, copy)
+    storage.close()
+    left = SqliteStorage(copy / path.name)
+    if file == "written over":
+        (copy / path.name).write_bytes(b"broken" * 1000)
+    with captured_log() as records:
+        assert left.load(A) == rules()
+    assert aside(copy / path.name) == warnings(records) == []
+    left.close()
+
+
+def test_a_leftover_log_goes_with_the_broken_file(path: Path) -> None:
+    """It is not taken for a part of the new one."""
+    path.write_bytes(b"broken" * 1000)
+    beside = {suffix: suffix.encode() * 1000 for suffix in ("-wal", "-shm")}
+    for suffix, content in beside.items():
+        path.with_name(path.name + suffix).write_bytes(content)
+    storage = SqliteStorage(path)
+    with captured_log() as records:
+        storage.save(rules())
+        assert storage.load(A) == rules()
+    [kept] = aside(path)
+    assert kept.read_bytes() == b"broken" * 1000
+    for suffix, content in beside.items():
+        assert path.with_name(path.name + suffix).read_bytes() != content
+    assert len(warnings(records)) == 1
+    storage.close()
+    assert ask(path, "PRAGMA integrity_check") == "ok"
+
+
+# Where nothing can be written
+
+
+def test_a_lock_file_of_somebody_else(path: Path) -> None:
+    """What is beside the file under the name of its lock is not ours: it stays as it is, and it
+    is named if it is in the way."""
+    beside = path.with_name(path.name + ".lock")
+    beside.write_text("12345\n")
+    storage = SqliteStorage(path)
+    try:
+        storage.save(rules())
+    except (OSError, sqlite3.Error) as error:
+        assert str(beside) in str(error)
+    storage.close()
+    assert "12345\n" in [one.read_text() for one in path.parent.glob("*.lock*")]
+
+
+def test_a_full_disk(storage: SqliteStorage, path: Path) -> None:
+    """What does not fit is not kept; what is kept stays, and it works again when there is room."""
+    storage.save(rules())
+    storage._db.execute("PRAGMA max_page_count = 12")  # type: ignore[union-attr]
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        for number in range(100):
+            storage.save(rules(f"http://{number}:80", os.urandom(5000)))
+    # The next call opens it anew, and so without this limit: as when there is room again.
+    assert storage.load(A) == rules()
+    storage.save(missing(B))
+    assert storage.load(B) == missing(B)
+    assert aside(path) == []
+    assert ask(path, "PRAGMA integrity_check") == "ok"
+
+
+def test_a_locked_file_refuses_writes_but_can_be_read(
+    storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For longer than anybody should: what is written fails, what is read does not."""
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
+    storage.save(rules())
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    for _ in range(2):
+        for write in (
+            lambda: storage.save(missing()),
+            lambda: storage.lease(A, "me", HOUR),
+            lambda: storage.drop(A),
+            lambda: storage.purge(NOW),
+        ):
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                write()
+        assert storage.load(A) == rules()
+    other.execute("ROLLBACK")
+    other.close()
+    storage.save(missing())
+    assert storage.load(A) == missing()
+    assert aside(path) == []
+
+
+# Several on one file
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow disk, the process that opens a file first may take long."""
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 60.0)
+
+
+def overwrite(path: Path) -> None:
+    """From the second page on, while it is open."""
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xaa" * (path.stat().st_size - 4096))
+
+
+def opened(path: Path) -> SqliteStorage:
+    """On a large file, of which it remembers as little as it can."""
+    storage = SqliteStorage(path)
+    if not path.exists():
+        for number in range(300):
+            storage.save(rules(f"http://{number}:80", b"%d" % number * 100))
+    storage.load(A)
+    assert storage._db is not None
+    storage._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    storage._db.execute("PRAGMA cache_size = 1")
+    return storage
+
+
+def use_all_of_it(storage: SqliteStorage) -> None:
+    for number in range(300):
+        storage.load(f"http://{number}:80")
+
+
+@pytest.mark.usefixtures("patient")
+def test_another_has_set_it_aside(path: Path) -> None:
+    """Two have it open when it breaks; the second finds the new one that the first has begun."""
+    first, second = opened(path), opened(path)
+    overwrite(path)
+    with captured_log() as records:
+        use_all_of_it(first)
+        first.save(missing(B))
+        use_all_of_it(second)
+        second.save(missing(A))
+    assert first.load(A) == missing(A)
+    assert second.load(B) == missing(B)
+    assert len(aside(path)) == len(warnings(records)) == 1
+    for one in (first, second):
+        one.close()
+
+
+@pytest.mark.usefixtures("patient")
+def test_another_is_about_to_begin_a_new_one(path: Path) -> None:
+    """It has set the broken one aside and not made another yet."""
+    storage = opened(path)
+    overwrite(path)
+    path.rename(path.with_name(f"{path.name}.unreadable-1"))
+    with captured_log() as records:
+        use_all_of_it(storage)
+        storage.save(rules())
+    assert storage.load(A) == rules()
+    assert warnings(records) == []
+    assert len(aside(path)) == 1
+    storage.close()
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("broken", [b"", b"broken" * 1000], ids=["new", "broken"])
+def test_many_find_a_new_or_broken_one_at_once(tmp_path: Path, broken: bytes) -> None:
+    """A fleet is started. One makes the file; the others use it, and no answer is lost."""
+    for turn in range(3):
+        path = tmp_path / str(turn) / "robots.sqlite"
+        if broken:
+            path.parent.mkdir()
+            path.write_bytes(broken)
+        storages = [SqliteStorage(path) for _ in range(8)]
+
+        def use(number: int, storages: list[SqliteStorage] = storages) -> bool:
+            storages[number].save(rules(f"http://{number}:80"))
+            return storages[number].lease(A, str(number), HOUR)
+
+        with captured_log() as records:
+            assert sorted(together(use, 8)) == [False] * 7 + [True]
+        assert [one.read_bytes() for one in aside(path)] == [broken] * bool(broken)
+        assert len(warnings(records)) == bool(broken)
+        kept = [one.origin for one in storages[0].entries() if isinstance(one, Entry)]
+        assert sorted(kept) == [f"http://{number}:80" for number in range(8)]
+        for one in storages:
+            one.close()
+
+
+def test_one_at_a_time_opens_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one could set aside what another has just begun."""
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
+    other = sqlite3.connect(f"{path}.lock", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    storage = SqliteStorage(path)
+    with pytest.raises(sqlite3.OperationalError, match="lock"):
+        storage.load(A)
+    assert not path.exists()
+    other.close()
+    assert storage.load(A) is None
+    storage.close()
