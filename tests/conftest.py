@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import importlib
 import inspect
+import itertools
 import multiprocessing.util
 import os
 import re
@@ -44,6 +46,11 @@ OLDEST = (2, 15)
 """The oldest Scrapy that setup.cfg allows."""
 
 NOT_QUICK = {"process", "needs_redis", "alone", "slow"}
+_WHOLLY_NOT_QUICK = re.compile(
+    rf"^pytestmark = (?:[^[\n]*|\[[^]]*)\bmark\.(?:{'|'.join(sorted(NOT_QUICK))})\b", re.MULTILINE
+)
+
+_TESTS = itertools.count(1)
 
 # Hypothesis: the same few examples in each run; with `--hypothesis-profile=search` many others.
 _ANY_TIME: dict[str, Any] = {"database": None, "deadline": None}
@@ -132,12 +139,15 @@ def why_not(marks: dict[str, pytest.Mark], config: pytest.Config) -> str | None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """In other modes, files in which no mark stands that is wanted there: half a run's time."""
-    wanted = wanted_marks(config)
-    if not wanted or collection_path.suffix not in (".py", ".md"):
+    """Files none of whose tests run, as their marks say: in other modes, half a run's time."""
+    if collection_path.suffix not in (".py", ".md"):
         return None
-    marks = "|".join(wanted)
-    return not re.search(rf"\bmark\.({marks})\b", collection_path.read_text("utf-8")) or None
+    text, wanted = collection_path.read_text("utf-8"), wanted_marks(config)
+    if config.getoption("quick") and _WHOLLY_NOT_QUICK.search(text):
+        return True
+    if not wanted or re.search(rf"\bmark\.({'|'.join(wanted)})\b", text):
+        return None
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -196,7 +206,17 @@ def is_alone(item: pytest.Item) -> bool:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Before pytest-timeout's own wrapper: the time that a test waits for its turn is not its."""
     with timing.turn(item.config.rootpath, alone=is_alone(item)):
-        return (yield)
+        result = yield
+    if next(_TESTS) % 25 == 0:
+        keep_what_is_there()
+    return result
+
+
+def keep_what_is_there() -> None:
+    """What is there between two tests stays. Each crawl collects garbage (see `tests.helpers.crawling`), and
+    need not look at all that again: a quarter of a quick run's time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -242,9 +262,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session", autouse=True)
 def quick_engine() -> Iterator[None]:
     """The engine looks every 50 ms instead of every 5 s whether a crawl is over."""
-    # What is there by now stays: each crawl collects garbage, see tests.helpers.crawling.
-    gc.collect()
-    gc.freeze()
+    keep_what_is_there()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", 0.05)
         # Older Scrapy pauses for 100 ms around each callback.
@@ -303,14 +321,8 @@ def sites_thread() -> Iterator[LoopThread]:
 
 @pytest.fixture(scope="session")
 def tls_context(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    context: list[Any] = []
-
-    def once() -> Any:
-        if not context:
-            context.append(server_context(tmp_path_factory.mktemp("tls")))
-        return context[0]
-
-    return once
+    """Makes it when it is needed, once."""
+    return functools.cache(lambda: server_context(tmp_path_factory.mktemp("tls")))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ TESTS = Path(__file__).resolve().parent
 
 
 def test_nothing_imports_from_a_test_module() -> None:
-    """What two of them need is in tests/helpers."""
+    """What two of them need is in tests/helpers, or in a module of their folder."""
     pattern = re.compile(r"^\s*(?:from|import) \S*\btest_.*", re.MULTILINE)
     assert [
         found

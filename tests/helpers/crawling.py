@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from logging.handlers import BufferingHandler
 from typing import Any
 
 import pytest
@@ -206,7 +207,6 @@ async def crawl(
             await maybe_deferred_to_future(done.addTimeout(CRAWL_TIMEOUT, reactor))
         # Errors that nobody handled are logged when their Deferreds are collected.
         gc.collect()
-        keep_imports()
 
     [(ended, reason)] = closings
     assert isinstance(ended, ListSpider)
@@ -216,28 +216,17 @@ async def crawl(
     return result
 
 
-@cache
-def keep_imports() -> None:
-    """Spare the collections after later crawls what the first one has imported: 20 ms each."""
-    gc.freeze()
-
-
 @contextmanager
 def captured_log() -> Iterator[list[logging.LogRecord]]:
     """Everything that is logged meanwhile, the tests' own servers apart."""
-    records: list[logging.LogRecord] = []
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.threadName not in _SERVERS:
-                records.append(record)
-
-    root, handler = logging.getLogger(), Handler()
+    handler = BufferingHandler(sys.maxsize)
+    handler.addFilter(lambda record: record.threadName not in _SERVERS)
+    root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
     try:
-        yield records
+        yield handler.buffer
     finally:
         root.setLevel(level)
         root.removeHandler(handler)

@@ -1,17 +1,13 @@
-"""Real FTP servers on loopback, in a thread of their own: a proper one, and some that keep to no rules. The
-fixture `ftp_site` is the one of this worker of the test run."""
+"""A real FTP server on loopback, in a thread of its own: the fixture `ftp_site`. Those that keep to no rules
+are in `tests/hostile/test_hostile_ftp.py`."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.helpers.servers import LoopThread, Sites
+from tests.helpers.servers import Sites
 
 with warnings.catch_warnings():
     # pyftpdlib stands on asyncore and asynchat, deprecated in Python 3.10 and 3.11.
@@ -75,135 +71,3 @@ class FtpSite:
     def close(self) -> None:
         self._running = False
         self._thread.join(10)
-
-
-@dataclass(frozen=True)
-class Endless:
-    """`start`, then `more` of it for as long as somebody reads."""
-
-    more: bytes
-    start: bytes = b""
-    pause: float = 0.0
-
-
-Says = bytes | Endless | None
-"""None: nothing at all."""
-
-USUAL: dict[str, Says] = {
-    "": b"220 Ready\r\n",
-    "USER": b"331 Who?\r\n",
-    "PASS": b"230 Hello\r\n",
-    "TYPE": b"200 Yes\r\n",
-    "RETR": b"150 Here it comes\r\n",
-    "end": b"226 That was it\r\n",
-}
-
-
-class BadFtp:
-    """One server. What it says to which command ("": when somebody connects; "end": when the
-    file is sent), where that is not the usual, and what it sends as a file."""
-
-    def __init__(self, says: Mapping[str, Says], file: Says, host_it_names: str | None) -> None:
-        self.host = Sites.new_host()
-        self.port = self.data_port = 0
-        self.commands: list[str] = []
-        self.open = 0
-        """Connections that the client has not closed."""
-        self.connections = 0
-        self.sent = 0
-        """Bytes, of everything endless."""
-        self.stuck = False
-        """Whether the client was ever left without a word."""
-        self._says = {**USUAL, **says}
-        self._file = file
-        self._names = (host_it_names or self.host).replace(".", ",")
-        self._asked = asyncio.Event()
-        self._ended = asyncio.Event()
-
-    def url(self, path: str) -> str:
-        return f"ftp://{self.host}:{self.port}{path}"
-
-    async def start(self) -> None:
-        serves = (self._control, self._data)
-        self._servers = [await asyncio.start_server(serve, self.host, 0) for serve in serves]
-        self.port, self.data_port = (one.sockets[0].getsockname()[1] for one in self._servers)
-        numbers = f"{self._names},{self.data_port >> 8},{self.data_port & 255}"
-        self._says.setdefault("PASV", f"227 There ({numbers})\r\n".encode())
-
-    async def stop(self) -> None:
-        for server in self._servers:
-            server.close()
-
-    async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with self._connection(writer):
-            await self._say(writer, self._says[""])
-            while line := await reader.readline():
-                command = line.decode().split()[0]
-                self.commands.append(command)
-                await self._say(writer, self._says[command])
-                if command == "RETR":
-                    self._asked.set()
-                    await self._ended.wait()
-                    await self._say(writer, self._says["end"])
-
-    async def _data(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        gone = asyncio.ensure_future(reader.read())
-        asked = asyncio.ensure_future(self._asked.wait())
-        try:
-            with self._connection(writer):
-                await asyncio.wait((gone, asked), return_when=asyncio.FIRST_COMPLETED)
-                if self._says["RETR"] is not None:
-                    await self._say(writer, self._file)
-                if self._file is None:
-                    await gone
-        finally:
-            gone.cancel()
-            asked.cancel()
-            self._ended.set()
-
-    @contextmanager
-    def _connection(self, writer: asyncio.StreamWriter) -> Iterator[None]:
-        self.connections += 1
-        self.open += 1
-        try:
-            with suppress(ConnectionError):  # what it is for
-                yield
-        finally:
-            self.open -= 1
-            writer.close()
-
-    async def _say(self, writer: asyncio.StreamWriter, what: Says) -> None:
-        if isinstance(what, bytes):
-            writer.write(what)
-            await writer.drain()
-        elif what is None:
-            self.stuck = True
-        else:
-            writer.write(what.start)
-            while True:
-                writer.write(what.more)
-                await writer.drain()
-                self.sent += len(what.more)
-                self.stuck = True
-                await asyncio.sleep(what.pause)
-
-
-class BadFtps:
-    """Those of one test."""
-
-    def __init__(self, thread: LoopThread) -> None:
-        self._thread = thread
-        self._all: list[BadFtp] = []
-
-    def add(
-        self, says: Mapping[str, Says] | None = None, file: Says = b"", names: str | None = None
-    ) -> BadFtp:
-        """:param names: the host that its answer to PASV names"""
-        site = BadFtp(says or {}, file, names)
-        self._thread.run(site.start())
-        self._all.append(site)
-        return site
-
-    def close(self) -> None:
-        for site in self._all:
-            self._thread.run(site.stop())

@@ -152,19 +152,12 @@ def assert_wrong_usage(done: Done, error: str) -> None:
 def make_project(folder: Path, settings: Sequence[str] = ()) -> Path:
     """A Scrapy project with these lines of settings."""
     package = folder / "shop"
-    (package / "spiders").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "spiders" / "__init__.py").write_text("")
-    (package / "settings.py").write_text(
-        "\n".join(
-            [
-                'BOT_NAME = "shop"',
-                'SPIDER_MODULES = ["shop.spiders"]',
-                'ADDONS = {"scrapy_rep.Addon": 300}',
-                *settings,
-            ]
-        )
-    )
+    for part in (package, package / "spiders"):
+        part.mkdir(parents=True)
+        (part / "__init__.py").touch()
+    lines = ['BOT_NAME = "shop"', 'SPIDER_MODULES = ["shop.spiders"]']
+    lines += ['ADDONS = {"scrapy_rep.Addon": 300}', *settings]
+    (package / "settings.py").write_text("\n".join(lines))
     (folder / "scrapy.cfg").write_text("[settings]\ndefault = shop.settings\n")
     return folder
 

@@ -2,7 +2,8 @@
 and how much memory the crawl took. It writes down what it finds as the recorder does.
 
 Time is CPU time of the event loop's thread: what other processes do on the machine does not count,
-nor what Python's garbage collector takes, which goes through all that Scrapy keeps.
+nor what Python's garbage collector takes, which goes through all that Scrapy keeps: it has turns of
+its own.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ MOST = 0.2
 """Seconds that our code may take in one turn of the event loop, on an ordinary machine. A turn may have
 several pages, of some 50 ms each (tests/protocol/test_page.py)."""
 _LOOK = 0.005
+_COLLECT = 100
+"""Turns between collections."""
 
 
 class LoopWatch:
@@ -44,46 +47,30 @@ class LoopWatch:
         self._turn = 0
         self._over = threading.Event()
         self._timer: Any = None
-        self._collected = 0.0
-        self._collecting_since: float | None = None
 
     def _opened(self) -> None:
         self._before = getrusage(RUSAGE_SELF).ru_maxrss
         self._loop = threading.get_ident()
-        gc.callbacks.append(self._collects)
+        gc.disable()
         self._beat()
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def _closed(self) -> None:
         self._over.set()
-        gc.callbacks.remove(self._collects)
         self._timer.cancel()
         record("memory", detail=(getrusage(RUSAGE_SELF).ru_maxrss - self._before) // 1024)
 
     def _beat(self) -> None:
         self._turn += 1
+        if self._turn % _COLLECT == 0:
+            gc.collect()
         self._timer = call_later(_LOOK, self._beat)
-
-    def _collects(self, phase: str, _: object) -> None:
-        if threading.get_ident() != self._loop:
-            return
-        now = time.thread_time()
-        if phase == "start":
-            self._collecting_since = now
-        elif self._collecting_since is not None:
-            self._collected += now - self._collecting_since
-            self._collecting_since = None
-
-    def _time(self, clock: int) -> float:
-        """What the event loop's thread has taken, without collections."""
-        since, collected = self._collecting_since, self._collected
-        return (time.clock_gettime(clock) if since is None else since) - collected
 
     def _watch(self) -> None:
         clock = time.pthread_getcpuclockid(self._loop)
-        turn, last, ours, told = 0, self._time(clock), 0.0, False
+        turn, last, ours, told = 0, time.clock_gettime(clock), 0.0, False
         while not self._over.wait(_LOOK):
-            now = self._time(clock)
+            now = time.clock_gettime(clock)
             if turn != self._turn:
                 turn, ours, told = self._turn, 0.0, False
             elif frame := _our_frame(sys._current_frames()[self._loop]):

@@ -23,7 +23,6 @@ from tests.helpers.files import (
     Corrupted,
     Disk,
     Fault,
-    Full,
     Locked,
     OnlyInMemory,
     aside,
@@ -35,10 +34,11 @@ from tests.helpers.files import (
 from tests.helpers.held import DEFER, Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.process import Listed as ListedSite
-from tests.helpers.servers import Site, Sites
+from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
 pytestmark = pytest.mark.slow
+
 
 COUNT = 40
 INSERT = "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?, ?, 0, ?)"
@@ -81,88 +81,47 @@ def when_all_are_held(then: Callable[[], object]) -> Record:
     return when_held(COUNT, lambda: later(0.1, then))
 
 
-def assert_told_once(result: CrawlResult, fault: Fault) -> None:
+def assert_over(result: CrawlResult, fault: Fault) -> None:
     [said] = warnings(result, without="Could not finish writing")
     assert fault.words in said
-
-
-def assert_over(result: CrawlResult, fault: Fault) -> None:
-    assert_told_once(result, fault)
     assert len(lines(result, "can be used again")) == 1
 
 
-async def the_rest(site: Site, tmp_path: Path, before: CrawlResult) -> None:
-    """What the run before did not fetch, the next one does."""
-    site.set("/robots.txt", RULES)
-    last = await run([], tmp_path)
-    assert {*before.responses, *last.responses} == set(urls(site, COUNT))
-    assert warnings(last) == []
+@pytest.mark.process
+async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_path: Path) -> None:
+    """From the start until all are held and listed. What it could not take is in the files before any of
+    it is requested."""
+    gate = Gate(503, RULES)
+    site, disk = sites.add(robots=gate), Disk(tmp_path / "disk", "3m")
+    record = when_all_are_held(lambda: as_soon_as(lambda: len(warnings(log)) == 2, over))
+    record.handlers[signals.engine_started] = disk.fill
+
+    def over() -> None:
+        disk.filler.unlink()
+        as_soon_as(lambda: len(lines(log, "can be used again")) == 2, let_go)
+
+    def let_go() -> None:
+        assert ask(disk.folder / HELD, "SELECT count(*) FROM held") == COUNT
+        gate.open()
+
+    wanted = [Request(url, meta={"filler": "x" * 3000}) for url in urls(site, COUNT)]
+    try:
+        with captured_log() as log:
+            # Scrapy's own queues would be in the way.
+            more = {"REP_SITEMAPS": True, "SCHEDULER": OnlyInMemory}
+            start = listed.site.url("/start")
+            result = await run([start, *wanted], disk.folder, record, **more)
+    finally:
+        disk.close()
+    assert {start, *urls(site, COUNT)} <= set(result.responses)
+    assert set(listed.asked) == set(listed.wanted)
+    assert len(warnings(result)) == 2
 
 
 # Requests that are held
 
 
-async def hold_while(
-    sites: Sites, folder: Path, begin: Callable[[], object], end: Callable[[], object], **more: Any
-) -> CrawlResult:
-    """A crawl whose disk fails until all are held, and works before any is released."""
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-
-    def let_go() -> None:
-        assert ask(folder / HELD, "SELECT count(*) FROM held") == COUNT
-        gate.open()
-
-    def over() -> None:
-        end()
-        as_soon_as(lambda: lines(log, "can be used again"), let_go)
-
-    record = Record(
-        on_deferred=lambda spider, held: (
-            begin() if held == 5 else held == COUNT and later(0.2, over)
-        )
-    )
-    wanted = [Request(url, meta={"filler": "x" * 3000}) for url in urls(site, COUNT)]
-    with captured_log() as log:
-        result = await run(wanted, folder, record, **more)
-    assert set(result.responses) == set(urls(site, COUNT))
-    return result
-
-
 @pytest.mark.loop
-async def test_holding_while_it_is_full(sites: Sites, tmp_path: Path, possible: Any) -> None:
-    fault = possible(Full(tmp_path / HELD))
-    result = await hold_while(sites, tmp_path, fault.begin, fault.end)
-    assert_over(result, fault)
-
-
-@pytest.mark.process
-async def test_a_file_system_that_is_full(sites: Sites, tmp_path: Path) -> None:
-    disk = Disk(tmp_path / "disk", "600k")
-    try:
-        # Scrapy's own queues would be in the way.
-        more = {"SCHEDULER": OnlyInMemory}
-        result = await hold_while(sites, disk.folder, disk.fill, disk.filler.unlink, **more)
-        assert len(warnings(result)) == 1
-    finally:
-        disk.close()
-
-
-async def test_releasing_what_stays_locked(sites: Sites, tmp_path: Path, possible: Any) -> None:
-    fault, gate = possible(Locked(tmp_path / HELD)), Gate(503, RULES)
-    site = sites.add(robots=gate)
-
-    def begin() -> None:
-        fault.begin()
-        gate.open()
-
-    result = await run(urls(site, COUNT), tmp_path, when_all_are_held(begin))
-    assert set(result.responses) == set(urls(site, COUNT))
-    assert result.failures == {}
-    fault.end()
-    await the_rest(site, tmp_path, result)
-
-
 async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, possible: Any) -> None:
     """The running time of earlier runs is known only then: it does not count for what is held
     already."""
@@ -195,41 +154,15 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, poss
     assert_over(result, fault)
 
 
-async def test_recovering_past_a_bad_row(sites: Sites, tmp_path: Path) -> None:
-    """One origin that is none, one number that is text: those after them come all the same."""
-    site = sites.add(robots=503)
-    record = when_all_are_held(lambda: record.close())
-    await run(urls(site, COUNT), tmp_path, record)
-    change(tmp_path / HELD, INSERT, "http://[", -2, 0.0, b"{}")
-    change(tmp_path / HELD, INSERT, "http://a.example", -1, "long ago", b"{}")
-    site.set("/robots.txt", RULES)
-    result = await run([], tmp_path)
-    assert set(result.responses) == set(urls(site, COUNT))
-    [line] = warnings(result)
-    assert "2 held requests could not be read" in line
-
-
-async def test_closing_what_was_never_written(sites: Sites, tmp_path: Path, possible: Any) -> None:
-    """Scrapy's own queue keeps what would end with the process."""
-    fault, site = possible(Full(tmp_path / HELD)), sites.add(robots=503)
-    record = when_all_are_held(lambda: record.close())
-    record.handlers[signals.engine_started] = fault.begin
-    first = await run(urls(site, COUNT), tmp_path, record)
-    assert first.failures == first.responses == {}
-    assert first.stat("rep/handed_back") > COUNT // 2
-    assert_told_once(first, fault)
-    fault.end()
-    await the_rest(site, tmp_path, first)
-
-
 async def test_recovered_and_ended_in_slices(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """However many origins are recovered, or given up at the end: others have the event loop in
-    between."""
+    between. One that is no origin is told, and those after it come all the same."""
     count, turns = 30, []
     db = sqlite3.connect(tmp_path / HELD, isolation_level=None)
     db.executescript(SCHEMA)
+    db.execute(INSERT, ("http://[", 0, 0.0, b"{}"))
     for number in range(1, count + 1):
         origin = f"http://127.0.0.1:{number}"
         db.execute(INSERT, (origin, number, 0.0, pickle.dumps(Request(origin).to_dict())))
@@ -245,6 +178,7 @@ async def test_recovered_and_ended_in_slices(
     # None is refused before all are recovered.
     record.on_resolved = lambda: len(record.resolved) == 1 and record.close()
     result = await run([], tmp_path, record, REP_DEFER_DEAD_HOST_TRIES=1000)
+    assert len(lines(result, "1 held request could not be read", level="WARNING")) == 1
     assert result.stats["rep/held"] == count
     assert len(turns) >= 2 * count
 
@@ -272,21 +206,6 @@ async def seed(
 ) -> CrawlResult:
     more = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS": 4, **more}
     return await run([listed.site.url("/start")], tmp_path, moment, **more)
-
-
-async def test_listing_while_it_is_full(listed: ListedSite, tmp_path: Path, possible: Any) -> None:
-    fault = possible(Full(tmp_path / LISTED))
-
-    def begin() -> None:
-        fault.begin()
-        as_soon_as(lambda: warnings(log), fault.end)
-
-    with captured_log() as log:
-        result = await seed(listed, tmp_path, Moment("/index.xml", 1, begin))
-    assert set(listed.asked) == set(listed.wanted)
-    assert_over(result, fault)
-    assert warnings(await seed(listed, tmp_path)) == []
-    assert listed.asked.total() == len(listed.wanted)
 
 
 async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path, possible: Any) -> None:

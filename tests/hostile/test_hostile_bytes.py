@@ -1,38 +1,27 @@
-"""Bytes made to keep the event loop: what is read of them at once, and in all, has a limit.
-
-Asserted are growth, counts and sizes, never seconds.
-"""
+"""Bytes made to keep the event loop, or to lose what comes after them: what is read of them at once, and
+in all, has a limit, and they cost themselves, no more. Asserted are growth, counts and sizes, never
+seconds."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy.http import Headers, Response
 
 from scrapy_rep.origins import body
-from scrapy_rep.origins.body import (
-    MAX_HEADER,
-    NotCredible,
-    content_encodings,
-    decode,
-    header_text,
-)
-from scrapy_rep.origins.fetcher import redirect_target
+from scrapy_rep.origins.body import decode
 from scrapy_rep.protocol import sitemaps as unpack
-from scrapy_rep.protocol import syntax
 from scrapy_rep.protocol.availability import says_not_found
-from scrapy_rep.protocol.freshness import fresh_seconds
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from tests.helpers.rows import every_row
 from tests.helpers.sitemaps import BEFORE, GOOD, read
-from tests.helpers.timing import TIMES, assert_linear, seconds
+from tests.helpers.timing import TIMES, assert_linear
 
 EMPTY = gzip.compress(b"", mtime=0)
+MEBIBYTE = 1 << 20
 
 
 def locs(entries: list[dict[str, Any]]) -> list[str]:
@@ -61,56 +50,99 @@ def test_a_page_within_the_first_comment_is_none() -> None:
     assert (reader.kind, locs(entries)) == (Kind.URLSET, GOOD)
 
 
-# Headers
+# XML
 
 
-def fresh(value: str) -> float:
-    return fresh_seconds(value, None, default=1, minimum=0, maximum=1e9)
+def attributes(count: int, value: str = "''") -> str:
+    return " ".join(f"a{number}={value}" for number in range(count))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pump", ["max-age={}", "max-age{}", 'max-age="{}', "max-age=1{}x"])
-def test_blanks_in_cache_control(pump: str) -> None:
-    small, large = (pump.format(" " * size) for size in (2_000, 2_000 * TIMES))
-    assert_linear(*(lambda value=value: fresh(value) for value in (small, large)))
+TOO_LONG = "a tag is longer than 65536 characters"
 
 
-def test_max_age_is_read_as_before() -> None:
-    read_as = {
-        'max-age = " 60 "': 60,
-        'max-age="60"': 60,
-        "max-age =\t60": 60,
-        "max-age= 60": 60,
-        'max-age=""60': 1,
-        "max-age=60x": 1,
-    }
-    assert {value: fresh(value) for value in read_as} == read_as
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_attributes_of_one_tag(encoding: str) -> None:
+    with every_row() as row:
+        for value in ("''", "'>'", "\t''"):
+            many = attributes(20_000, value)
+            for body in (f"<urlset {many}>{BEFORE}", f"<urlset>{BEFORE}<a {many}>"):
+                with row(body[:20]):
+                    reader, entries = read(f"{body}{BEFORE}</urlset>".encode(encoding))
+                    assert locs(entries)[-20:] == GOOD
+                    assert (reader.problem or "").endswith((TOO_LONG, "a tag is damaged"))
 
 
-def test_no_header_is_longer_than_it_may_be() -> None:
-    long = b"max-age=1" + b" " * MAX_HEADER
-    assert header_text(Headers({"Cache-Control": long}), "Cache-Control") is None
-    assert header_text(Headers({"Age": b"1" * 20_000}), "Age") is None
-    half = MAX_HEADER // 2 - 1
-    some = Headers({"Age": [b"1" * half, b"2" * half]})
-    assert len(header_text(some, "Age") or "") == MAX_HEADER - 1
-    some.appendlist("Age", b"3")
-    assert header_text(some, "Age") is None
-    assert header_text(None, "Age") is None
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_attributes_that_are_declared(encoding: str) -> None:
+    """A thousand of them, in each of so many elements: they are not added."""
+    declared = "".join(f"<!ATTLIST b a{number} CDATA 'x'>" for number in range(1_000))
+    body = f"<!DOCTYPE urlset [{declared}]><urlset>{BEFORE}{'<b/>' * 1_000}</urlset>"
+    for step in (unpack.STEP, 1):
+        reader, entries = read(body.encode(encoding), step=step)
+        assert (locs(entries), reader.problem) == (GOOD, None)
 
 
-@pytest.mark.python
-def test_a_location_that_is_too_long_leads_nowhere() -> None:
-    long = "http://b.test/" + "x" * 8_000
-    for location, target in {
-        long: long,
-        long + "x" * 200: None,
-        b"http://" + b"x" * 3_000_000: None,
-        b"http://" + b"\xe4." * 4_000: None,
-        b"http://" + b" " * 20_000 + b"x": None,
-    }.items():
-        response = Response("http://a.test/robots.txt", headers={"Location": location})
-        assert redirect_target("http://a.test/robots.txt", response) == target
+MANY = "&" * 1_000_000
+MEANT = [f"http://a.test/?{'&a=b' * 20}&{number}" for number in range(1_000)]
+# What stands in a <urlset>, the URLs that are found, and the problem.
+BODIES: dict[str, tuple[str, list[str], str | None]] = {
+    "many attributes of many tags": (
+        f"{BEFORE}{f'<a {attributes(1_000)}/>' * 100}{BEFORE}",
+        [*GOOD, *GOOD],
+        None,
+    ),
+    "text of any length is not kept": (f"<x>{'x = ' * MEBIBYTE}</x>{BEFORE}", GOOD, None),
+    "CDATA without an end": (f"{BEFORE}{'<![CDATA[' * 1000}&]]>{BEFORE}", [*GOOD, *GOOD], None),
+    "ampersands that are meant": (
+        "".join(f"<url><loc>{u}</loc></url>" for u in MEANT),
+        MEANT,
+        None,
+    ),
+    "nothing but ampersands": (
+        f"<url><loc>http://a.test/{MANY}</loc></url>{BEFORE}<x>{MANY}</x>{BEFORE}",
+        [*GOOD, *GOOD],
+        "a text is longer than 65536 characters",
+    ),
+}
+
+
+def test_what_is_read_of_long_bodies() -> None:
+    with every_row() as row:
+        for name, (body, urls, problem) in BODIES.items():
+            with row(name):
+                reader, entries = read(f"<urlset>{body}</urlset>")
+                assert locs([one for one in entries if not one.get("broken")]) == urls
+                assert (problem or "") in (reader.problem or "")
+                assert bool(reader.problem) is bool(problem)
+
+
+ENDS_LATE = [
+    *(("<!--", "x", "-->"), ("<!--", "<b/>", "-->"), ("<?a ", "<b/>", "?>")),
+    *(("<![CDATA[", "<b/>", "]]>"), ("<a x='", "<b/>", "'/>"), ("</urlset", " ", ">")),
+    # A sitemap that is commented out.
+    ("<!--", "<url><loc>http://a.test/?old=1&amp;x=2</loc><x y='z' a='b'/></url>\n", "-->"),
+]
+
+
+def test_what_takes_long_to_end() -> None:
+    """What comes after it counts."""
+    with every_row() as row:
+        for start, filling, end in ENDS_LATE:
+            with row(start + filling):
+                many = filling * (MEBIBYTE // len(filling))
+                _, entries = read(f"<urlset>{BEFORE}{start}{many}{end}{BEFORE}</urlset>")
+                assert locs(entries) == [*GOOD, *GOOD]
+
+
+def test_children_of_one_entry() -> None:
+    children = "".join(f"<c{number}/>" for number in range(20_000))
+    links = "<x:link href='http://a.test/a'/>" * 20_000
+    reader, [entry] = read(
+        f"<urlset xmlns:x='x'><url><loc>http://a.test/</loc>{links}{children}</url></urlset>"
+    )
+    assert (entry["loc"], reader.problem) == ("http://a.test/", None)
+    assert len(entry["alternate"]) == 1_000
+    assert len(entry) == 1_000
 
 
 # Gzip
@@ -218,34 +250,7 @@ def test_members_of_a_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert decode(b"\0".join(some), "gzip")[0].count(b"\n") == 50
 
 
-@pytest.mark.scrapy_api
-def test_encodings_have_a_limit() -> None:
-    def encodings(*values: str) -> list[str]:
-        return content_encodings(Headers({"Content-Encoding": list(values)}))
-
-    assert encodings(" GZIP,identity", "deflate, ,br") == ["gzip", "deflate", "br"]
-    assert encodings("gzip, gzip", "gzip", *["identity"] * 100, "gzip,gzip") == ["gzip"] * 5
-    for values in (["gzip"] * 6, ["gzip, " * 2_000], ["identity, " * 2_000]):
-        with pytest.raises(NotCredible):
-            encodings(*values)
-
-
 # Pages
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("piece", [b"<h1>", b"<h1></h1", b"<h1></h1 ", b"<h1>x<b>"])
-def test_headings_without_end(piece: bytes) -> None:
-    """As many as there is room for."""
-    small, large = (piece * (size // len(piece)) for size in (8_000, 8_000 * TIMES))
-    assert_linear(*(lambda page=page: says_not_found(page) for page in (small, large)))
-    assert_steps_are_few(piece * (65_536 // len(piece)))
-
-
-def assert_steps_are_few(page: bytes) -> None:
-    """Not 500 for each heading: as quick as to look for the word in so many copies of the page."""
-    plain = min(seconds(lambda: says_not_found(b" " * len(page))) for _ in range(10))
-    assert min(seconds(lambda: says_not_found(page)) for _ in range(10)) < 100 * plain
 
 
 X500 = b"x" * 500
@@ -274,17 +279,3 @@ HEADINGS = {
 
 def test_headings_are_read_as_before() -> None:
     assert {page: says_not_found(page) for page in HEADINGS} == HEADINGS
-
-
-# Lines
-
-
-def test_lines_that_begin_with_no_field_are_left_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """250,000 of them fit into a file."""
-    taken = []
-    split = syntax._BLANK.split
-    blank = SimpleNamespace(split=lambda line: taken.append(line) or split(line))
-    monkeypatch.setattr(syntax, "_BLANK", blank)
-    rows = ["a", "D", "D x", "all", "allo w", "\tu x", "sit emap", "disallow /x", "allow\t/y"]
-    assert list(syntax.read(rows)) == [(8, 0, "/x"), (9, 1, "/y")]
-    assert taken == rows[-2:]

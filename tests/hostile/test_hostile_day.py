@@ -30,6 +30,7 @@ from tests.helpers.log import IN_A_LINE
 from tests.helpers.process import Crawl
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import index, listing, urlset
+from tests.hostile.links import hostile_pages
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -62,7 +63,7 @@ def robots_files() -> dict[str, Any]:
         "dates": answer(RULES, headers=[("Date", "0" * 9000), ("Expires", "9" * 9000), ("Age", "9" * 900)]),
         "empty members": encoded(EMPTY * 25_600, "gzip"),
         "stacked encodings": encoded(b"x", *["gzip"] * 200),
-        "nested gzip": encoded(layers(b"a" * 50 * MEBIBYTE, 5), *["gzip"] * 5),
+        "nested gzip": encoded(layers(b"a" * 20 * MEBIBYTE, 5), *["gzip"] * 5),
         "gzip bomb": gzip_bomb(b"User-agent: *\n", 100),
         "a long Location": redirect("/" + "a" * 15_000),
         "a Location of many dots": redirect("/." * 7_000),
@@ -94,19 +95,19 @@ def robots_files() -> dict[str, Any]:
 def sitemap_files() -> dict[str, Any]:
     return {
         "comments": "<!---->" * 40_000 + "<urlset>",
-        "nested gzip": layers(b" " * 20 * MEBIBYTE, 3),
+        "nested gzip": layers(b" " * 8 * MEBIBYTE, 3),
         "empty members": EMPTY * 50_000,
-        "deflate": encoded(zlib.compress(b" " * 30 * MEBIBYTE), "deflate"),
-        "ampersands": gzip.compress(b"<urlset><url><loc>" + b"&" * 20 * MEBIBYTE),
-        "attributes": "<urlset " + " ".join(f"a{n}=''" for n in range(200_000)) + ">",
+        "deflate": encoded(zlib.compress(b" " * 12 * MEBIBYTE), "deflate"),
+        "ampersands": gzip.compress(b"<urlset><url><loc>" + b"&" * 8 * MEBIBYTE),
+        "attributes": "<urlset " + " ".join(f"a{n}=''" for n in range(50_000)) + ">",
         "an open CDATA": "<urlset><url><loc><![CDATA[" + "x" * 4 * MEBIBYTE,
-        "deep": "<urlset>" + "<a>" * 500_000,
-        "children of one entry": "<urlset><url>" + "<lastmod>2026-01-01</lastmod>" * 200_000,
+        "deep": "<urlset>" + "<a>" * 150_000,
+        "children of one entry": "<urlset><url>" + "<lastmod>2026-01-01</lastmod>" * 50_000,
         "entities": '<!DOCTYPE a [<!ENTITY a "b"><!ENTITY b "&a;&a;">]><urlset><url><loc>&b;</loc>',
         "one line": "http://a.example/" + "x" * 4 * MEBIBYTE,
-        "many hosts": urlset(f"http://host{n}.example/" for n in range(5_000)),
-        "many hosts as text": "".join(f"http://h{n}.example/\n" for n in range(5_000)),
-        "an index of many": index(f"/none{n}.xml" for n in range(5_000)),
+        "many hosts": urlset(f"http://host{n}.example/" for n in range(2_000)),
+        "many hosts as text": "".join(f"http://h{n}.example/\n" for n in range(2_000)),
+        "an index of many": index(f"/none{n}.xml" for n in range(2_000)),
         "silence": silence(b"HTTP/1.1 200 OK\r\n\r\n<urlset>"),
         "an endless body": Stream(b"<urlset>", 1 << 34, announce=False),
         "an error page": answer("<h1>" * 100_000, 503),
@@ -121,6 +122,8 @@ def hostile(sites: Sites) -> Iterator[Site]:
         site = sites.add(pages={"/map.xml": content})
         site.set("/robots.txt", listing(site.url("/map.xml"), rules=RULES))
         yield site
+    for html in hostile_pages().values():
+        yield sites.add(RULES, {"/page": answer(html, type="text/html; charset=utf-8")})
 
 
 def good(sites: Sites) -> Site:
@@ -142,6 +145,7 @@ def test_a_crawl_on_a_hostile_day(sites: Sites, tmp_path: Path) -> None:
             "tests.hostile.loopwatch.LoopWatch": 0,
         },
         "REP_SITEMAPS": True,
+        "REP_NOFOLLOW": "count",
         "REP_DOWNLOAD_TIMEOUT": 2,
         "REP_RETRY_DELAY": 0.5,
         "REP_RETRY_MAX_DELAY": 2,
@@ -154,7 +158,7 @@ def test_a_crawl_on_a_hostile_day(sites: Sites, tmp_path: Path) -> None:
     crawl = Crawl(tmp_path, [*bad, *started], settings).join(180)
     assert crawl.reason == "finished"
     assert {*started, *listed} - set(crawl.urls("page")) == set()
-    assert "Traceback" not in crawl.log
+    assert "Traceback" not in crawl.log, crawl.log.partition("Traceback")[2][:2000]
     assert [f"{one.url} {one.detail}" for one in crawl.of("stall")] == []
     [memory] = crawl.of("memory")
     assert int(memory.detail) < 150

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
-from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
@@ -21,15 +19,9 @@ from scrapy_rep.engine.text import MAX_IDN, Encoder, encoded, resolve_sitemap
 from scrapy_rep.pages import _marked_links, _Resolver
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
-from tests.helpers.behaviours import RULES, answer
-from tests.helpers.process import Crawl
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Sites
 from tests.helpers.timing import in_a_slice
-
-LABELS = ".".join(["é"] * 80)
-"""Each takes 30 microseconds."""
-LONG = "é" * 250
+from tests.hostile.links import LABELS, LONG, hostile_pages
 
 # -- one URL -----------------------------------------------------------------------------------
 
@@ -111,30 +103,6 @@ def test_the_dearest_host_takes_no_slice(take: Callable[[str], object], host: st
 # -- the links of a page -----------------------------------------------------------------------
 
 
-def links(before: str, href: str, count: int = 4_000) -> str:
-    kinds = ("<a rel=nofollow href='{}'>", "<a href='{}'>")
-    return before + "".join(kinds[at % 2].format(href.format(at)) for at in range(count))
-
-
-@cache
-def hostile_pages() -> dict[str, str]:
-    """Made when they are needed: it takes a moment."""
-    return {
-        "a base of 250": links(f"<base href='http://{LONG}/'>", "p{}", 20_000),
-        "a base of 80 labels": links(f"<base href='//{LABELS}/'>", "p{}"),
-        "hosts of 80 labels": links("", f"http://{LABELS}.{{}}/"),
-        "hosts of 30 labels": links("", f"http://{LABELS[:60]}{{}}/"),
-        "hosts": links("", "http://bücher{}.example/"),
-        "a base of 1 MB": links("<base href='/" + "a/" * 500_000 + "'>", "p{}", 10_000),
-        "a base of 8 KB": links("<base href='/" + "a/" * 4_000 + "'>", "./p{}", 10_000),
-        "long paths": links("", "/" + "é" * 300 + "{}"),
-        "paths of dots": links("", "/" + "a/../" * 100 + "{}"),
-        "queries": links("", "?é{}"),
-        "plain": links("", "/p/{}", 60_000),
-        "absolute": links("", "http://a.example/p/{}", 40_000),
-    }
-
-
 @pytest.mark.alone
 def test_the_links_of_a_page_take_no_slice() -> None:
     with every_row() as row:
@@ -189,30 +157,3 @@ def test_the_short_way_leads_to_the_same_url(reference: str, base: str) -> None:
     if not found and wanted:  # a host that isn't valid
         with pytest.raises(ValueError, match="host"):
             encoded(resolved)
-
-
-@pytest.mark.process
-def test_a_crawl_of_such_pages(sites: Sites, tmp_path: Path) -> None:
-    """A watch names the frame that holds the event loop."""
-    site = sites.add(robots=RULES)
-    for number, body in enumerate(hostile_pages().values()):
-        html = body + "<a rel=nofollow href=/next>"
-        site.set(f"/{number}", answer(html, 200, [("Content-Type", "text/html; charset=utf-8")]))
-    crawl = Crawl(
-        tmp_path,
-        [site.url(f"/{number}") for number in range(len(hostile_pages()))],
-        {
-            "EXTENSIONS": {
-                "tests.helpers.pages_spider.Recorder": 0,
-                "tests.hostile.loopwatch.LoopWatch": 0,
-            },
-            "REP_NOFOLLOW": "count",
-        },
-        links="yes",
-    )
-    crawl.join(60)
-    assert crawl.reason == "finished"
-    assert len(crawl.urls("page")) == 2 * len(hostile_pages())
-    assert [f"{one.url} {one.detail}" for one in crawl.of("stall")] == []
-    [memory] = crawl.of("memory")
-    assert int(memory.detail) < 100

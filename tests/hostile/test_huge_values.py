@@ -3,10 +3,9 @@ read, and the others are."""
 
 from __future__ import annotations
 
-import sqlite3
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,21 @@ import pytest
 
 from scrapy_rep.storages import SqliteStorage, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED
-from tests.helpers.files import aside
-from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.files import aside, change, script
+from tests.helpers.redisserver import needs_server
 from tests.helpers.storing import A, B, rules
 
-HUGE = 40_000_000
-BOUND = 3_000_000
-"""Bytes of memory. One huge value takes more than ten times that."""
+HUGE = 12_000_000
+BOUND = 1_500_000
+"""Bytes of memory. One huge value takes eight times that."""
 C = "http://c.example:80"
 
 
 def write_to_file(storage: Any, name: str, value: bytes) -> None:
-    query = {
-        True: "UPDATE entries SET header = ? WHERE origin = ?",
-        False: "UPDATE bodies SET packed = ? WHERE sha256 = ?",
-    }[name == A]
-    with closing(sqlite3.connect(storage._path)) as db, db:
-        assert db.execute(query, (value, name)).rowcount
+    query = "UPDATE bodies SET packed = ? WHERE sha256 = ?"
+    if name == A:
+        query = "UPDATE entries SET header = ? WHERE origin = ?"
+    change(storage._path, query, value, name)
 
 
 def write_to_server(storage: Any, name: str, value: bytes) -> None:
@@ -47,10 +44,10 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any
         return
     from scrapy_rep.storages.redis import RedisStorage
 
-    with RedisServer(tmp_path) as server:
-        storage = RedisStorage(server.url, "huge", 3600)
-        yield storage, write_to_server
-        storage.close()
+    server = request.getfixturevalue("redis_server")
+    storage = RedisStorage(server.url, "huge", 3600)
+    yield storage, write_to_server
+    storage.close()
 
 
 def test_huge_headers_and_bodies(shared: tuple[Any, Any]) -> None:
@@ -105,8 +102,17 @@ def test_a_batch_has_a_limit(shared: tuple[Any, Any], monkeypatch: pytest.Monkey
     assert MAX_BATCH > 50 * MAX_PACKED
 
 
+def changed(path: Path, statements: str) -> SqliteStorage:
+    """A storage in whose file somebody else did that."""
+    storage = SqliteStorage(path)
+    storage.save(rules(A))
+    storage.close()
+    script(path, statements)
+    return storage
+
+
 def test_a_cache_with_our_mark_and_other_tables_is_set_aside(tmp_path: Path) -> None:
-    for number, script in enumerate(
+    for number, statements in enumerate(
         (
             "DROP TABLE bodies",
             "DROP TABLE entries; DROP TABLE leases; DROP TABLE bodies",
@@ -117,23 +123,14 @@ def test_a_cache_with_our_mark_and_other_tables_is_set_aside(tmp_path: Path) -> 
         )
     ):
         path = tmp_path / str(number) / "robots.sqlite"
-        storage = SqliteStorage(path)
-        storage.save(rules(A))
-        storage.close()
-        with closing(sqlite3.connect(path)) as db:
-            db.executescript(script)
+        storage = changed(path, statements)
         storage.save(rules(B))
         assert storage.load(B) == rules(B)
         storage.close()
-        assert len(aside(path)) == 1, script
+        assert len(aside(path)) == 1, statements
 
 
 def test_a_table_that_a_newer_version_added_does_no_harm(tmp_path: Path) -> None:
-    path = tmp_path / "robots.sqlite"
-    storage = SqliteStorage(path)
-    storage.save(rules(A))
-    storage.close()
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript("CREATE TABLE more (a)")
+    storage = changed(tmp_path / "robots.sqlite", "CREATE TABLE more (a)")
     assert storage.load(A) == rules(A)
     storage.close()

@@ -10,18 +10,21 @@ import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from tests.helpers.process import REACTORLESS_LIBRARY, REACTORS, arguments_of, environment
+from tests.helpers.process import (
+    REACTORLESS_LIBRARY,
+    REACTORS,
+    SPIDER,
+    arguments_of,
+    environment,
+)
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 _UNSHARE = ["unshare", "--net", "--mount"]
-
-ROOT = Path(__file__).resolve().parents[2]
-SPIDER = ROOT / "tests/helpers/pages_spider.py"
 
 # What every one of these sites leads to, but for the rule.
 SITES = ("public-1", "public-2", "public-3", "dual-1", "changes-4")
@@ -40,13 +43,6 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Outcome(NamedTuple):
-    """Of all the commands."""
-
-    inside: list[str]
-    output: dict[str, str]
-
-
 @cache
 def why_not() -> str:
     """Why a network of one's own can't be made here; "" if it can."""
@@ -58,7 +54,8 @@ def why_not() -> str:
     return "" if done.returncode == 0 else f"may not make a network of its own: {done.stderr}"
 
 
-def run_all(folder: Path) -> Outcome:
+def run_all(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """What was asked for inside, and the output of each command."""
     commands = commands_in(folder)
     file = folder / "commands.json"
     file.write_text(json.dumps(list(commands.values())))
@@ -71,7 +68,7 @@ def run_all(folder: Path) -> Outcome:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    return Outcome(found["inside"], dict(zip(commands, found["output"], strict=True)))
+    return found["inside"], dict(zip(commands, found["output"], strict=True))
 
 
 def commands_in(folder: Path) -> dict[str, list[str]]:
@@ -100,16 +97,16 @@ def test_public_sites_never_lead_inside(tmp_path: Path) -> None:
     """All at once: most of their time is that of processes that start."""
     if reason := why_not():
         pytest.skip(reason)
-    outcome = run_all(tmp_path)
-    for name in outcome.output.keys() - {"allowed"}:
-        assert [one for one in outcome.inside if f"{name}.test" in one] == []
-        assert "Traceback" not in outcome.output[name]
-    page = outcome.output["page"]
+    inside, output = run_all(tmp_path)
+    for name in output.keys() - {"allowed"}:
+        assert [one for one in inside if f"{name}.test" in one] == []
+        assert "Traceback" not in output[name]
+    page = output["page"]
     assert "127.0.0.1/page.test/page: not read: its host has a private address" in page
     assert "not read: fails-5.page.test can't be resolved" in page
     # They do if the user lets them, and so would the others, but for the rule. Only a check makes the
     # other names change in time.
-    assert {one for one in outcome.inside if "allowed.test" in one} >= {
+    assert {one for one in inside if "allowed.test" in one} >= {
         "127.0.0.1/allowed.test/latest/meta",
         "fails-1.allowed.test/latest/meta",
         "fails-2.allowed.test/sm",

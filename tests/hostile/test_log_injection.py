@@ -4,7 +4,6 @@ lines, URLs, messages of errors, in every output. What can be printed stays as i
 from __future__ import annotations
 
 import gc
-import io
 import json
 import logging
 import weakref
@@ -15,7 +14,6 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
-from scrapy_rep.commands.output import Output
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.reporting.report import render
 from scrapy_rep.seeding.loader import SitemapLog
@@ -142,9 +140,6 @@ async def test_sitemaps_with_problems(sites: Sites) -> None:
     assert len(lines(result, "Sitemap ", level="DEBUG")) >= 10
 
 
-# -- the report and the commands -------------------------------------------------------------
-
-
 def test_the_page_of_the_report() -> None:
     text = EVERYTHING.replace("\ud800", "") + READABLE
     page = render(many(3, rule=text, url=text, error=text, origin=text)).decode()
@@ -152,26 +147,14 @@ def test_the_page_of_the_report() -> None:
     assert READABLE in page
 
 
-def test_what_the_command_prints() -> None:
-    stream = io.StringIO()
-    output = Output(stream)
-    output.block("title", [(EVERYTHING, READABLE)])
-    output.note(EVERYTHING)
-    output.csv([EVERYTHING])
-    assert_clean_text(stream.getvalue())
-    assert READABLE in stream.getvalue()
-
-
 ROBOTS = f"User-agent: *\u202e\nUser-agent: *\nDisallow: /p{IN_A_LINE}é漢\nDisallow: /p\nx{IN_A_LINE}\nSitemap: /{IN_A_LINE}\n"
 
 
 def test_commands_that_print_files(tmp_path: Path) -> None:
     (tmp_path / "robots.txt").write_text(ROBOTS)
-    about = ["--file", "robots.txt", "http://a.example/p"]
-    for line in (about, ["--explain", *about], ["--json", "--explain", *about]):
+    file, url = ["--file", "robots.txt"], f"http://a.example/p{IN_A_LINE}"
+    lines = [[*file, option, url] for option in ("--explain", "--json", "--csv")]
+    for line in (*lines, [*file, url], [*file, "--show", url], ["--lint", "robots.txt"]):
         done = robots_here(tmp_path, *line)
         assert_clean_text(done.out + done.err)
-        assert "Disallow" in done.out
-    done = robots_here(tmp_path, "--lint", "robots.txt")
-    assert_clean_text(done.out + done.err)
-    assert "no-field" in done.out
+        assert len(done.out) > 50

@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import thread_time
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -39,38 +39,15 @@ SAME = {"findall": "finditer", "sub": "finditer", "split": "finditer"}
 """What does the same work as another method."""
 
 
-def modules() -> Iterator[ModuleType]:
-    yield scrapy_rep
-    for info in pkgutil.walk_packages(scrapy_rep.__path__, "scrapy_rep."):
-        try:
-            yield importlib.import_module(info.name)
-        except ImportError:
-            continue  # of an extra that is not installed
-
-
-def patterns_in(value: Any) -> Iterator[re.Pattern[Any]]:
-    if isinstance(value, re.Pattern):
-        yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from patterns_in(one)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for one in value:
-            yield from patterns_in(one)
-
-
 def collected() -> dict[str, re.Pattern[Any]]:
-    """All expressions of modules and of their classes, by where they are."""
+    """All expressions of the package's modules, by where they are."""
     found: dict[re.Pattern[Any], str] = {}
-    for module in modules():
-        spaces = [(module.__name__, vars(module))]
-        for name, value in vars(module).items():
-            if isinstance(value, type) and value.__module__ == module.__name__:
-                spaces.append((f"{module.__name__}.{name}", vars(value)))
-        for where, space in spaces:
-            for name, value in list(space.items()):
-                for pattern in patterns_in(value):
-                    found.setdefault(pattern, f"{where}.{name}")
+    for info in pkgutil.walk_packages(scrapy_rep.__path__, "scrapy_rep."):
+        with suppress(ImportError):  # of an extra that is not installed
+            for name, value in vars(importlib.import_module(info.name)).items():
+                for one in value.values() if isinstance(value, dict) else [value]:
+                    if isinstance(one, re.Pattern):
+                        found.setdefault(one, f"{info.name}.{name}")
     return {name: pattern for pattern, name in found.items()}
 
 
