@@ -65,9 +65,8 @@ class Report(Listener):
         )
         self._context = context
         self._table = table
-        self._file: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed in the end)
-        # A tenth of the bytes, for a tenth of the time that making them takes.
-        self._packed = GzipFile(fileobj=self._file, mode="wb", compresslevel=1)
+        self._file: IO[bytes] | None = None
+        self._packed: GzipFile | None = None
         self._broken = False
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -76,6 +75,10 @@ class Report(Listener):
         if self._broken:
             return
         try:
+            if self._packed is None:  # not before: a crawl may never begin
+                self._file = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed in the end)
+                # A tenth of the bytes, for a tenth of the time that making them takes.
+                self._packed = GzipFile(fileobj=self._file, mode="wb", compresslevel=1)
             self._packed.write(record.line(self._context.channel.crawl))
         except OSError as error:
             self._broken = True
@@ -101,15 +104,17 @@ class Report(Listener):
         else:
             logger.info("The robots.txt report is in %(uri)s", values, extra=self._context.extra)
         finally:
-            self._file.close()
+            if self._file is not None:
+                self._file.close()
 
     async def _page(self) -> bytes:
         from scrapy_rep.reporting.report.contents import ReportData  # most crawls don't need it
 
-        if not self._broken:
+        if self._packed is not None and not self._broken:
             self._packed.close()
-        self._file.seek(0)
-        data = await run_in_thread(ReportData.read, [self._file])
+        if self._file is not None:
+            self._file.seek(0)
+        data = await run_in_thread(ReportData.read, [self._file] if self._file else [])
         states = {one.origin: self._table.get(Origin.from_url(one.origin)) for one in data.quoted()}
         entries = {
             (name, state.entry.sha256): state.entry for name, state in states.items() if state
