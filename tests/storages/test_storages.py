@@ -203,17 +203,28 @@ def test_a_lease_is_one_owners(kind: Kind) -> None:
     assert not other.lease(A, "M\u00c9", HOUR)
     assert other.lease(B, "you", HOUR), "another origin"
     assert storage.lease(A, "me", HOUR), "who has it gets it anew"
-    other.release(A, "you")  # not its to end
+    assert storage.load(A) is None, "a lease is no entry"
+
+
+@if_shared
+def test_only_its_owner_ends_a_lease(kind: Kind) -> None:
+    storage, other = kind.new(), kind.new()
+    storage.lease(A, "me", HOUR)
+    other.release(A, "you")
     assert not other.lease(A, "you", HOUR)
     storage.release(A, "me")
     assert other.lease(A, "you", HOUR)
-    assert not storage.lease(A, "me", HOUR)
     storage.release(A, "me")
     assert not storage.lease(A, "me", HOUR)
-    assert storage.load(A) is None, "a lease is no entry"
+
+
+@if_shared
+def test_who_drops_an_origin_by_hand_wants_to_see_it_asked_for(kind: Kind) -> None:
+    storage, other = kind.new(), kind.new()
+    other.lease(A, "you", HOUR)
     storage.save(rules())
     assert storage.drop(A)
-    assert storage.lease(A, "me", HOUR), "who drops an origin by hand wants to see it asked for"
+    assert storage.lease(A, "me", HOUR)
 
 
 @if_shared
