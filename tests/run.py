@@ -1,7 +1,7 @@
 """The tests, on a machine that has Python and nothing else.
 
     python3 tests/run.py                what a change has to pass: some minutes
-    python3 tests/run.py quick          while you write it: no processes, a minute and a half
+    python3 tests/run.py quick          while you write it: no processes, less than a minute
     python3 tests/run.py everything     before a release: all tests in every mode
     python3 tests/run.py fuzz           much new input for each parser
 
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     python = make_environment(ENVIRONMENT)
     if not (ENVIRONMENT / INSTALLED).exists():
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        # With uv, the environments take ten seconds instead of two minutes.
+        # With uv, the environments take half a minute instead of two.
         subprocess.run([*install, "tox>=4.24", "tox-uv"], check=True)
         (ENVIRONMENT / INSTALLED).touch()
     tox = [str(python), "-m", "tox"]

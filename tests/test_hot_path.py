@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import sys
 import urllib.parse
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,16 +111,16 @@ async def test_known_and_fresh(sites: Sites) -> None:
 
 
 async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor if the decisions are recorded that aren't plain."""
     site = sites.add(robots=RULES)
     monkeypatch.setattr(
         RepMiddleware, "_look_closer", lambda self, request: seen.append(request.url)
     )
     seen: list[str] = []
-    result = await crawl(
-        [site.url(f"/{number}") for number in range(5)], {"CONCURRENT_REQUESTS": 1}
-    )
+    settings = {"CONCURRENT_REQUESTS": 1, "REP_DECISIONS": str(tmp_path / "decisions.jsonl")}
+    result = await crawl([site.url(f"/{number}") for number in range(5)], settings)
     assert len(result.responses) == 5
     assert seen == [site.url("/robots.txt")]
 

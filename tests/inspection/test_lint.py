@@ -231,3 +231,11 @@ def test_what_never_decides_does_not(question: tuple[bytes, list[str]]) -> None:
         for agent in ("foo", "bar", "foo-bar", "*"):
             rule = robots.decide(url, agent).rule
             assert rule is None or rule.line not in never
+
+
+def test_an_empty_file_is_told_from_one_without_rules() -> None:
+    messages = [lint(body)[0].message for body in (b" \n", b"# nothing\n")]
+    assert messages == [
+        "the file is empty: no restrictions",
+        "the file has no rules: no restrictions",
+    ]

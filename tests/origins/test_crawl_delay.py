@@ -293,6 +293,7 @@ async def test_delays_are_ignored_unless_asked_for(sites: Sites, dry_run: bool) 
 @pytest.mark.parametrize(
     ("own", "seconds"),
     [
+        ({"DOWNLOAD_DELAY": DELAY, "RANDOMIZE_DOWNLOAD_DELAY": False}, DELAY),
         ({"DOWNLOAD_DELAY": 2 * DELAY, "RANDOMIZE_DOWNLOAD_DELAY": False}, 2 * DELAY),
         ({"DOWNLOAD_DELAY": 1.2 * DELAY}, 1.2 * DELAY),  # that could be 0.6 of the site's
         ({"DOWNLOAD_DELAY": 4 * DELAY}, 2 * DELAY),  # half of it is more: chance stays

@@ -33,6 +33,7 @@ FOUND = {
     "Content-Usage: train-ai=n; search=y": (
         "bad-usage", '"search" says nothing: separate it with a comma, not a semicolon',
     ),
+    f"Content-Usage: search=n, x={'1' * 4_096}": ("bad-usage", UNREAD + "longer than 4,096 bytes"),
     "Content-Usage: /path": ("bad-usage", "no preference is given, so the line says nothing"),
     "Content-Usage: train-ai=no": ("bad-usage", '"train-ai" is neither y nor n, so it says nothing'),
     "Content-Usage: ai-train=n": (
