@@ -355,7 +355,7 @@ def _check_proxy(response: Response, proxied: bool) -> None:
 def redirect_target(url: str, response: Response) -> str | None:
     """Return where a redirect leads; None if it can't be followed."""
     location = last_header(response.headers, "Location").strip()
-    if not location or len(location) > MAX_URL:
+    if not location:
         return None
     try:
         # Encoded again: encoding depends on the scheme, which a relative URL lacks.
