@@ -22,6 +22,7 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.timers import Slices
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
 from scrapy_rep.holding.hold import announce
@@ -45,7 +46,8 @@ logger = get_logger(__name__)
 
 # Requests that leave the scheduler in one step: Scrapy's own, and others, which ask a server for each.
 _STEP, _FOREIGN_STEP = 100, 16
-# Seconds until a scheduler is asked again that has only requests for which there is no room.
+# Seconds until a scheduler that has only requests for which there is no room is asked again, if nothing else
+# makes the engine ask it.
 _REST_SECONDS = 1.0
 # Origins that are looked at in one step, for one whose download slot isn't full.
 _LOOKS = 50
@@ -119,6 +121,7 @@ class Gate:
 
     def _next_scheduled(self) -> Request | None:
         self._nothing_else = False
+        slices = Slices()
         for _ in range(self._step):
             # An answer wakes the engine, and so does the end of the wait for it.
             if not self._held.may_wait or self._nothing_else:
@@ -132,6 +135,8 @@ class Gate:
                 deferred_from_coro(self._stays_or_leaves(request, check))
             elif not self._is_kept(request):
                 return request
+            if slices.over:  # a server may have taken its time for some that went back
+                break
         self._context.engine.wake()
         return None
 

@@ -45,9 +45,9 @@ HANDED_BACK = "_rep_held"
 
 # Errbacks called before the event loop gets a turn.
 _SLICE = 20
-# By how much the priority of a request is lowered that is handed back for want of room: it comes after all
-# others of its priority; and after all others, if there is no room either when it comes again.
-_BEHIND = (1, 1 << 20)
+# A request that is handed back for want of room comes after all others of its priority; if there is no room
+# either when it comes again, it has this priority, after all others.
+_LAST = -(1 << 20)
 
 
 def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
@@ -65,6 +65,8 @@ class HandingBack:
         self._held = held
         self._times: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         """How often there was no room for each, before it came again: 2 for more often, too."""
+        self.waiting = 0
+        """About how many the scheduler has for which there was no room."""
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 
@@ -87,26 +89,32 @@ class HandingBack:
         whether the scheduler took it: Scrapy's own would return it at once."""
         if self._held.hold.durable or not self._context.engine.scheduler_is_foreign:
             return False
-        lower = _BEHIND[self._times.get(request, 0) > 0]
-        return self._hand_back(request, self._held.now() if since is None else since, lower)
+        priority = request.priority - 1
+        if self._times.get(request, 0) > 0:
+            priority = min(priority, _LAST)
+        since = self._held.now() if since is None else since
+        handed_back = self._hand_back(request, since, priority)
+        self.waiting += handed_back
+        return handed_back
 
     def came_last(self, request: Request) -> bool:
         """Whether *request* came behind all others that the scheduler had."""
         return self._times.get(request, 0) > 1
 
-    def _hand_back(self, request: Request, since: float, lower: int = 0) -> bool:
+    def _hand_back(self, request: Request, since: float, priority: int | None = None) -> bool:
         """Give *request*, here since then, to the scheduler. Return whether that worked.
 
-        :param lower: how much less urgent it is until it comes again
+        :param priority: until it comes again; there is no room for it
         """
+        no_room = priority is not None
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
             "since": time.time() - (self._held.now() - since),
-            "times": min(self._times.get(request, 0) + 1, 2) if lower else 0,
+            "times": min(self._times.get(request, 0) + 1, 2) if no_room else 0,
         }
         request.dont_filter = True
-        request.priority -= lower
+        request.priority = request.priority if priority is None else priority
         try:
             if self._context.engine.scheduler.enqueue_request(request):
                 self.on_handed_back(request)
@@ -127,7 +135,8 @@ class HandingBack:
             since = float(mark["since"])
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
-            self._times[request] = int(mark.get("times", 0))
+            self._times[request] = times = int(mark.get("times", 0))
+            self.waiting = max(0, self.waiting - (times > 0))
         except (KeyError, TypeError, ValueError, OverflowError):
             return None  # somebody else's, or damaged
         waited = time.time() - since

@@ -290,10 +290,10 @@ def _groups(outline: Outline) -> Iterator[Finding]:
             if token and token not in ruled:
                 who = "all crawlers" if token == GLOBAL else token
                 yield Finding(line, "no-rules", f"no rules for {who}: no restrictions")
-            if token in first:
+            if token and token in first:
                 why = f"{value} already has a group on line {first[token]}: merged with it here, but not by all crawlers"
                 yield Finding(line, "split-group", why)
-        first = {agent.token: agent.line for agent in reversed(group.agents) if agent.token} | first
+        first |= {one.token: one.line for one in reversed(group.agents) if one.token not in first}
         yield from _odd_patterns(group)
     yield from _never_decide(outline)
 

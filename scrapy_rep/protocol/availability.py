@@ -9,6 +9,7 @@ outages, and must not become permission: so phrases are compared whole.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import Enum
 from html import unescape
 from unicodedata import combining, normalize
@@ -30,9 +31,12 @@ _MAX_WORDS, _MAX_CHARACTERS = 6, 60
 
 # What browsers, or pages that are in something else, mean by a charset, where Python differs.
 _CHARSETS = {
-    **dict.fromkeys(("iso-8859-1", "latin1", "us-ascii", "utf-8", "utf8", ""), "cp1252"),
+    **dict.fromkeys(
+        ("iso-8859-1", "latin1", "us-ascii", "ascii", "utf-8", "utf8", "utf-16", ""), "cp1252"
+    ),
+    **dict.fromkeys(("unicode_escape", "unicode-escape"), "cp1252"),  # Python's own: it warns
     **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
-    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis"), "cp932"),
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "windows-31j", "x-sjis"), "cp932"),
     "iso-8859-9": "cp1254",
     "latin5": "cp1254",
     "euc-kr": "cp949",
@@ -189,7 +193,7 @@ FORBIDDEN = frozenset({401, 403})
 """The statuses that ``REP_FORBIDDEN`` is about."""
 
 # Bytes that are searched: of a page; for a charset, as browsers do.
-_SEARCHED, _CHARSET_WITHIN = 65536, 1024
+_SEARCHED, _WITHIN, _CHARSET_WITHIN = 65536, 500, 1024
 
 _CHARSET = re.compile(rb"""charset\s{0,9}=\s{0,9}["']?([a-z0-9_-]{1,20})""", re.IGNORECASE)
 
@@ -204,12 +208,9 @@ _RULE = re.compile(
     re.IGNORECASE,
 )
 
-# To be linear, these end at the next tag of their kind.
-_TITLE = re.compile(rb"<title\b[^<>]{0,500}>([^<]{0,500})", re.IGNORECASE)
-_HEADING = re.compile(
-    rb"<h[1-6]\b[^<>]{0,500}>((?:[^<]|<(?!/?h[1-6]\b)){0,500})</h[1-6]\s*>", re.IGNORECASE
-)
-_TAG = re.compile(rb"<[^<>]*>")
+_TITLE = re.compile(rb"<title\b", re.IGNORECASE)
+_HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
+_HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
 
 
 class Outcome(Enum):
@@ -254,11 +255,42 @@ def says_not_found(body: bytes) -> bool:
     """Return whether the title or the first heading of an HTML page is "404", "Page not found" or the
     like, give or take the site's name: see :mod:`~scrapy_rep.protocol.availability`."""
     head = body[:_SEARCHED]
+    titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
     charset = _CHARSET.search(head[:_CHARSET_WITHIN])
     declared = charset[1].decode("ascii").lower() if charset else ""
     return any(
         _says_so(reading)
-        for found in (_TITLE.search(head), _HEADING.search(head))
-        if found
-        for reading in _readings(_TAG.sub(b" ", found[1]), declared)
+        for text in (next(titles, b""), _heading(head))
+        for reading in _readings(_without_tags(text), declared)
     )
+
+
+def _heading(head: bytes) -> bytes:
+    """Return the first heading with an end nearby; empty without one."""
+    # Linear: one search for an end serves all headings before it.
+    end = None
+    for start in _after(_HEADING, head):
+        if end is None or end.start() < start:
+            end = _HEADING_END.search(head, start)
+            if end is None:
+                break
+        if end.start() - start <= _WITHIN:
+            return head[start : end.start()]
+    return b""
+
+
+def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
+    """Yield the offset behind each tag of a kind."""
+    for match in tag.finditer(head):
+        end = head.find(b">", match.end(), match.end() + _WITHIN + 1)
+        if end >= 0:
+            yield end + 1
+
+
+def _without_tags(text: bytes) -> bytes:
+    """Return *text* with a blank for each tag. A pattern would not be linear."""
+    out = []
+    while (start := text.find(b"<")) >= 0 and (end := text.find(b">", start)) >= 0:
+        out.append(text[:start])
+        text = text[end + 1 :]
+    return b" ".join([*out, text])

@@ -51,7 +51,8 @@ _BREAKOUT = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
 )
-# Of end tags, only these do.
+# A font does with one of these attributes; of end tags, only these do.
+_FONT = frozenset({b"color", b"face", b"size"})
 _BREAKOUT_ENDS = frozenset({b"br", b"p"})
 # Foreign content, and the elements in it that contain HTML.
 _FOREIGN = {
@@ -249,7 +250,8 @@ def start_tags(
             at = token.end()  # nearly all
             continue
         attributes: dict[bytes, bytes] = {}
-        if rest is not None and name not in wanted:
+        is_font = name == b"font" and bool(scopes) and not closing
+        if rest is not None and name not in wanted and not is_font:
             at = token.end()
             empty = rest.endswith(b"/>")
         elif read := _attributes(body, token.end(2), MAX_STEPS - steps):
@@ -257,7 +259,8 @@ def start_tags(
             steps += took + 1
         else:
             return
-        if name in (_BREAKOUT_ENDS if closing else _BREAKOUT):
+        breaks_out = name in _BREAKOUT or (is_font and not _FONT.isdisjoint(attributes))
+        if breaks_out and (not closing or name in _BREAKOUT_ENDS):
             while scopes and scopes[-1] in _FOREIGN:
                 scopes.pop()
         if closing:

@@ -174,6 +174,8 @@ class SitemapLog:
             self._warn(sitemap.origin, message, **values)
 
     def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
+        if not self._context.channel.handlers:
+            return
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}

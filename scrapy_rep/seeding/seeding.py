@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Coroutine, Iterable
-from functools import partial
 from typing import Any
-from weakref import ref
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -41,6 +38,7 @@ from scrapy_rep.seeding.discovery import (
     own_sitemaps,
 )
 from scrapy_rep.seeding.loader import Loader, SitemapLog
+from scrapy_rep.seeding.outstanding import Outstanding
 from scrapy_rep.seeding.selection import Reason, Verifier
 from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Spool
 from scrapy_rep.signals import request_deferred
@@ -53,79 +51,8 @@ _PREFIXES = 20_000
 _BATCH = 50
 # Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
 _ALONE, _EACH, _ALL = 1000, 16, 4000
-# Rows of finished pages that are deleted at a time.
-_ROWS = 20
 # Seconds until the next look for room in the scheduler; until the next attempt if it has raised.
 _LOOK, _RETRY_SECONDS = 0.05, 1.0
-
-
-class Outstanding:
-    """The pages that are in the scheduler, and the rows of pages with which the crawl isn't done yet: a page
-    is done when its request is freed, after its callback. :data:`FED` is in the meta of requests from
-    :meth:`add` to :meth:`arrive`."""
-
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-        self.by_site: Counter[int] = Counter()  # pages in the scheduler, for each site
-        self.finished: list[int] = []  # rows of finished pages, to be deleted
-        self._requests: dict[int, ref[Request]] = {}  # by row
-        self._sites: dict[int, int] = {}  # of the pages in the scheduler, by row
-
-    @property
-    def total(self) -> int:
-        return len(self._sites)
-
-    def add(self, request: Request, row: int, site: int) -> None:
-        """Note that *request*, for the page of *row*, goes to the scheduler."""
-        request.meta[FED] = row
-        self._requests[row] = ref(request, partial(self._freed, row))
-        self._sites[row] = site
-        self.by_site[site] += 1
-
-    def take_back(self, row: int) -> None:
-        """Undo :meth:`add`: the scheduler raised an exception."""
-        self._requests.pop(row, None)
-        self.leave(row)
-
-    def arrive(self, request: Request) -> None:
-        """Note that a page has left the gate. From here on its request is like any other."""
-        if self._is_ours(request):
-            self.leave(request.meta[FED])
-        del request.meta[FED]
-        request.dont_filter = False
-
-    def kept_elsewhere(self, request: Request, **_: Any) -> None:
-        """Note that the hold has the page, or the scheduler, which keeps it for the next run."""
-        if self._is_ours(request):
-            row = request.meta[FED]
-            self.take_back(row)
-            self.finished.append(row)
-
-    def close(self) -> None:
-        """End a run that was not killed: pages that arrived are finished, others are for the next run."""
-        self.finished += [row for row in self._requests if row not in self._sites]
-
-    def _is_ours(self, request: Request) -> bool:
-        """Whether *request* was added: not a page's of another run, nor a copy."""
-        known = self._requests.get(request.meta.get(FED, -1))
-        return known is not None and known() is request
-
-    def _freed(self, row: int, request: ref[Request]) -> None:
-        # If the crawl is closing, the page is for the next run.
-        if self._requests.get(row) is request and not (self._spool.over and row in self._sites):
-            del self._requests[row]
-            self.finished.append(row)
-            self.leave(row)  # it may never have arrived: a filter has dropped it
-
-    def leave(self, row: int) -> None:
-        """Note that a page is no longer in the scheduler."""
-        site = self._sites.pop(row, None)
-        if site is not None:
-            self.by_site[site] -= 1
-            if self.by_site[site] <= 0:
-                del self.by_site[site]
-            if len(self.finished) >= _ROWS:
-                self._spool.wake()
 
 
 class Feeder:
@@ -139,7 +66,7 @@ class Feeder:
         self._engine = context.crawl.engine
         self._deferral = deferral
         self._loader = loader
-        self.outstanding = Outstanding(context.spool)
+        self.outstanding = Outstanding(context.spool, lambda: deferral.held.hold.durable)
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
@@ -221,7 +148,8 @@ class Feeder:
         if self._deferral.holding and self._deferral.held.full_for(self._spool.origin_of(site)):
             return 0
         if self._engine.scheduler_is_foreign:
-            room = _ALONE - self._engine.scheduled
+            others = self._engine.scheduled - self._deferral.handing_back.waiting
+            room = _ALONE - max(0, others)
         else:
             share = max(self._each, _ALONE // len(self._spool.sites))
             room = min(share - self.outstanding.by_site[site], _ALL - self.outstanding.total)
@@ -348,8 +276,8 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
-        connect(self._feeder.outstanding.kept_elsewhere, request_deferred)
-        deferral.handing_back.on_handed_back = self._feeder.outstanding.kept_elsewhere
+        connect(self._feeder.outstanding.held, request_deferred)
+        deferral.handing_back.on_handed_back = self._feeder.outstanding.handed_back
 
     def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:
         """Note a request that leaves the scheduler. Return a check to await before anything is fetched for

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -120,10 +120,13 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
     aside = path.with_name(f"{path.name}.unreadable-{time.time_ns()}")
     # SQLite would take these for part of the next file of that name. The file itself goes last: once
     # its name is free, another process may create the next one.
-    for suffix in ("-wal", "-shm", "-journal", ""):
-        beside = path.with_name(path.name + suffix)
-        if beside.exists():
-            beside.rename(aside.with_name(aside.name + suffix))
+    with ExitStack() as undo:
+        for suffix in ("-wal", "-shm", "-journal", ""):
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                renamed = beside.rename(aside.with_name(aside.name + suffix))
+                undo.callback(renamed.rename, beside)  # what belongs together stays together
+        undo.pop_all()
     logger.warning(
         "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
         {"path": path, "error": error, "aside": aside.name},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from scrapy.exceptions import DontCloseSpider
 
 from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import NEVER, Gate, assert_clean, urls
+from tests.helpers.held import NEVER, Gate, assert_clean, later, urls
 from tests.helpers.servers import Site, Sites
 from tests.helpers.timing import SLOW
 
@@ -26,7 +27,7 @@ class ByPriority(BaseScheduler):
 
     def __init__(self) -> None:
         self.queue: list[tuple[int, int, Request]] = []
-        self.number = 0
+        self.number = self.taken = 0
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> ByPriority:
@@ -41,6 +42,7 @@ class ByPriority(BaseScheduler):
         return True
 
     def next_request(self) -> Request | None:
+        self.taken += bool(self.queue)
         return heapq.heappop(self.queue)[2] if self.queue else None
 
 
@@ -94,11 +96,11 @@ async def test_urgent_requests_to_a_site_that_is_down_hold_nobody_up(
 async def test_spiders_that_fetch_work_when_idle_get_it(sites: Sites) -> None:
     """As those of scrapy-redis, although the scheduler isn't empty."""
     down, site, on_page = one_is_down(sites)
-    later = urls(site, 10)
+    left = urls(site, 10)
 
     def idle(spider: Spider) -> None:
-        if later:
-            spider.crawler.engine.crawl(spider.recorded(later.pop()))
+        if left:
+            spider.crawler.engine.crawl(spider.recorded(left.pop()))
             raise DontCloseSpider
 
     handlers = {scrapy_signals.spider_idle: idle}
@@ -107,17 +109,62 @@ async def test_spiders_that_fetch_work_when_idle_get_it(sites: Sites) -> None:
     assert_clean(result)
 
 
-async def test_a_scheduler_with_nothing_else_is_asked_once_a_rest(
+async def test_a_scheduler_with_nothing_else_is_left_alone(sites: Sites) -> None:
+    """Each look of the engine costs one trip to it, and back. After a page it looks, and once a second."""
+    down, site, on_page = one_is_down(sites)
+    wanted, taken = [*urls(down, 10), *urls(site, 10)], []
+
+    def idle(spider: Spider) -> None:
+        taken.append(spider.crawler.engine.scheduler.taken)
+
+    handlers = {scrapy_signals.spider_idle: idle}
+    result = await crawl_with(ByPriority, wanted, on_page=on_page, signal_handlers=handlers)
+    assert set(result.responses) == set(wanted)
+    assert taken[-1] < 150
+
+
+async def test_the_event_loop_has_its_turn_between_those_that_go_back(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often the engine looks meanwhile, as it does after each page."""
-    rests: list[float] = []
-    monkeypatch.setattr(
-        "scrapy_rep.holding.gate.call_later", lambda seconds, _: rests.append(seconds)
-    )
+    """The scheduler's server may be far: a slice of time is over after each."""
+    monkeypatch.setattr("scrapy_rep.holding.gate.Slices", lambda: SimpleNamespace(over=True))
     down, site, on_page = one_is_down(sites)
-    wanted = [*urls(down, 10), *urls(site, 10)]
-    settings = {"CONCURRENT_REQUESTS": 1, "DOWNLOAD_DELAY": 0.05}
-    result = await crawl_with(ByPriority, wanted, settings, on_page=on_page)
+    taken = []
+
+    def watch(spider: Spider) -> None:
+        scheduler = spider.crawler.engine.scheduler
+        step = scheduler.next_request
+
+        def counted() -> Request | None:
+            before = scheduler.taken
+            request: Request | None = step()
+            taken.append(scheduler.taken - before)
+            return request
+
+        scheduler.next_request = counted
+
+    handlers = {scrapy_signals.spider_opened: lambda spider: later(0, lambda: watch(spider))}
+    wanted = [*urls(down, 20), *urls(site, 10)]
+    result = await crawl_with(ByPriority, wanted, on_page=on_page, signal_handlers=handlers)
     assert set(result.responses) == set(wanted)
-    assert len(rests) == 1
+    assert max(taken) == 1
+
+
+async def test_among_those_without_room_urgent_ones_have_no_precedence(sites: Sites) -> None:
+    """One of them may be to a site that is up again."""
+    down, site, on_page = one_is_down(sites)
+    urgent = [Request(url, priority=10) for url in urls(down, 20)]
+    less = [Request(url, priority=-5) for url in urls(down, 20, "/other")]
+    levels = set()
+
+    def idle(spider: Spider) -> None:
+        for _, _, request in spider.crawler.engine.scheduler.queue:
+            if request.meta["_rep_held"]["times"] == 2:
+                levels.add(request.priority)
+
+    handlers = {scrapy_signals.spider_idle: idle}
+    wanted = [*urgent, *less, *urls(site, 10)]
+    result = await crawl_with(ByPriority, wanted, on_page=on_page, signal_handlers=handlers)
+    assert len(levels) == 1
+    assert max(levels) < -1000
+    assert len(result.responses) == len(wanted)

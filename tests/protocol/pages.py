@@ -221,6 +221,8 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
     "foreign content (`svg`, `math`) ends at some tags, and not at others": [
         (b"<svg></div><style>" + META, "utf-8", "noindex"),
         (b"<svg><font><style>" + META, "utf-8", "noindex"),
+        (b"<svg><font color=red><style>" + META, "utf-8", ""),
+        (b"<svg><font color=x><![CDATA[ > " + META + b" ]]>", "utf-8", "noindex"),
         (b"<svg></font color=red><style>" + META, "utf-8", "noindex"),
     ],
     "no-break spaces, BOMs: all of them separate, also where they are references": [

@@ -61,6 +61,7 @@ NOT_FOUND = [
         "ページが見つかりません": "shift_jis",
         "페이지를 찾을 수 없습니다": "euc-kr",
     }.items()),
+    page("404 ページが見つかりません", "cp932").replace(b"cp932", b"windows-31j"),
 ]  # fmt: skip
 # Outages; and the words in a text, in a comment, in the second heading, in longer words.
 FOUND = [
@@ -69,6 +70,12 @@ FOUND = [
     b"<title>Maintenance</title><p>404 not found</p>",
     b"<title>Maintenance</title><!-- page not found template -->",
     b"<h1>Error</h1><h1>404 Not Found</h1>",
+    b"<h1>Service Unavailable<h2>404 Not Found</h2>",
+    b"<h1>503 Service Unavailable<h1>Not Found</h1>",
+    b"<h1>Service Unavailable</h1 <h2>Not Found</h2>",
+    b'<h1 title="<b>">Service Unavailable</h1><h2>Not Found</h2>',
+    b'<title lang="<">Down</title><svg><title>404</title>',
+    rb"<meta charset=unicode_escape><title>\d not found",
     *map(page, (
         "Error 40404", "Upstream not foundry", "503 Host Not Found", "Host not found",
         "Base table or view not found", "SQLSTATE[42S02]: Base table or view not found",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scrapy import Request, Spider
 
-from scrapy_rep.seeding.seeding import Outstanding
+from scrapy_rep.seeding.outstanding import Outstanding
 from scrapy_rep.seeding.spool import FILE_NAME, Spool
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import change
@@ -76,19 +76,31 @@ async def test_what_is_put_back_is_taken_next(tmp_path: Path, again: bool) -> No
     spool.close()
 
 
-def test_the_row_of_a_page_goes_once_the_hold_has_it() -> None:
-    """And once the page is done, if it was never held."""
-    outstanding = Outstanding(Spool(None, 1.0, None))
-    held, done = Request(f"{A}/1"), Request(f"{A}/2")
-    for row, request in ((7, held), (8, done)):
-        outstanding.add(request, row, 1)
-    outstanding.kept_elsewhere(held)
-    outstanding.kept_elsewhere(held.copy())
-    assert outstanding.finished == [7]
-    outstanding.arrive(done)
+@pytest.mark.parametrize("lasts", [True, False])
+def test_the_row_of_a_held_page_goes_once_it_is_safe(tmp_path: Path, lasts: bool) -> None:
+    """A hold in memory, which has a copy of the request, would lose it in a kill."""
+    outstanding = Outstanding(Spool(str(tmp_path), 1.0, None), lambda: lasts)
+    request = Request(f"{A}/1")
+    outstanding.add(request, 7, 1)
+    outstanding.held(request)
+    outstanding.held(request.copy())
     assert outstanding.total == 0
-    del done, request
-    assert outstanding.finished == [7, 8]
+    request = request.copy()
+    assert outstanding.finished == ([7] if lasts else [])
+    outstanding.arrive(request)
+    del request
+    assert outstanding.finished == [7]
+
+
+def test_the_row_of_a_page_goes_once_the_page_is_done() -> None:
+    outstanding = Outstanding(Spool(None, 1.0, None), lambda: False)
+    request = Request(f"{A}/2")
+    outstanding.add(request, 8, 1)
+    outstanding.arrive(request)
+    assert outstanding.total == 0
+    assert outstanding.finished == []
+    del request
+    assert outstanding.finished == [8]
 
 
 # For each change: how many rows are deleted, and how many pages, and entries that wait for proof, are left.

@@ -15,6 +15,7 @@ import pytest
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.storages import Entry, SqliteStorage, sqlite
+from scrapy_rep.storages.journal import set_aside
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import BROKEN, aside, ask, change
 from tests.helpers.log import warnings
@@ -205,6 +206,23 @@ def test_a_broken_file_that_another_process_has_open_is_set_aside_later(
     [kept] = aside(path)
     assert kept.read_bytes().startswith(b"no database")
     storage.close()
+
+
+def test_a_file_stays_with_its_log_until_both_can_be_renamed(
+    path: Path, open_elsewhere: set[Path]
+) -> None:
+    log = path.with_name(path.name + "-wal")
+    path.write_bytes(b"file")
+    log.write_bytes(b"log")
+    with pytest.raises(PermissionError):
+        set_aside(path, OSError())
+    assert (path.read_bytes(), log.read_bytes()) == (b"file", b"log")
+    open_elsewhere.clear()
+    set_aside(path, OSError())
+    [kept] = aside(path)
+    kept_log = kept.with_name(kept.name + "-wal")
+    assert (kept.read_bytes(), kept_log.read_bytes()) == (b"file", b"log")
+    assert not (path.exists() or log.exists())
 
 
 def test_a_newer_version_is_left_alone(storage: SqliteStorage, path: Path) -> None:

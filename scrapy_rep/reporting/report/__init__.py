@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from contextlib import suppress
 from gzip import GzipFile
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,13 +82,15 @@ class Report(Listener):
                 self._packed = GzipFile(fileobj=self._file, mode="wb", compresslevel=1)
             self._packed.write(record.line(self._context.channel.crawl))
         except OSError as error:
-            self._broken = True
-            logger.warning(
-                "REP_REPORT: can't write to a temporary file, so the report will be incomplete: "
-                "%(error)s",
-                {"error": error},
-                extra=self._context.extra,
-            )
+            self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        self._broken = True
+        logger.warning(
+            "REP_REPORT: can't write to a temporary file, so the report will be incomplete: %(error)s",
+            {"error": error},
+            extra=self._context.extra,
+        )
 
     async def end(self) -> None:
         """Write the page. Failures are logged."""
@@ -104,17 +107,30 @@ class Report(Listener):
         else:
             logger.info("The robots.txt report is in %(uri)s", values, extra=self._context.extra)
         finally:
-            if self._file is not None:
-                self._file.close()
+            for one in (self._packed, self._file):
+                if one is not None:
+                    with suppress(
+                        OSError, ValueError
+                    ):  # the disk is full: nothing more can be lost
+                        one.close()
 
     async def _page(self) -> bytes:
         from scrapy_rep.reporting.report.contents import ReportData  # most crawls don't need it
 
-        if self._packed is not None and not self._broken:
-            self._packed.close()
-        if self._file is not None:
-            self._file.seek(0)
-        data = await run_in_thread(ReportData.read, [self._file] if self._file else [])
+        files = []
+        try:
+            if self._packed is not None and not self._broken:
+                self._packed.close()
+            if self._file is not None:
+                self._file.seek(0)
+                files.append(self._file)
+        except OSError as error:
+            self._lose(error)
+        data = await run_in_thread(ReportData.read, files)
+        if self._broken:
+            data.notes.append(
+                "Some of the record was lost: the temporary file could not be written."
+            )
         states = {one.origin: self._table.get(Origin.from_url(one.origin)) for one in data.quoted()}
         entries = {
             (name, state.entry.sha256): state.entry for name, state in states.items() if state

@@ -238,15 +238,17 @@ def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
     failed = [row for row in crawl.sitemaps.top if not row.read and row.found != "guessed"]
     if failed:
         first = failed[0]
-        words = f"{counted(len(failed), 'sitemap')} could not be read: {first.url} ({first.failed})"
-        words += ", for example." if len(failed) > 1 else "."
+        count = crawl.counts["sitemaps_failed"]
+        words = f"{counted(count, 'sitemap')} could not be read: {first.url} ({first.failed})"
+        words += ", for example." if count > 1 else "."
         urls = [row.url for row in failed[:_ITEMS]]
-        yield Finding("sitemaps", "warning", len(failed), words, "sitemaps", urls)
+        yield Finding("sitemaps", "warning", count, words, "sitemaps", urls)
     empty = [row for row in crawl.sitemaps.top if row.read and row.entries and not row.taken]
     if empty:
-        words = f"Nothing was taken from {counted(len(empty), 'sitemap')} that could be read."
+        count = crawl.counts["sitemaps_useless"]
+        words = f"Nothing was taken from {counted(count, 'sitemap')} that could be read."
         urls = [row.url for row in empty[:_ITEMS]]
-        yield Finding("sitemaps", "note", len(empty), words, "sitemaps", urls)
+        yield Finding("sitemaps", "note", count, words, "sitemaps", urls)
 
 
 def _of_pages(crawl: CrawlSum) -> Iterator[Finding]:

@@ -369,6 +369,8 @@ class CrawlSum:
         reasons = [(words, rejected.number(words)) for words in list(rejected.fields)[:_REASONS]]
         failed = about.text("failed")
         why = failed or line.text("reason")
+        self.counts["sitemaps_failed"] += bool(failed) and found != "guessed"
+        self.counts["sitemaps_useless"] += not failed and counts[0] > 0 and not counts[1]
         self.sitemaps.add(
             SitemapRow(line.text("url"), found, by, kind, *counts, reasons, why, not failed)
         )
@@ -430,6 +432,7 @@ class CrawlSum:
                 gave_up = period.given_up > 0 and not origin.open_held
                 ended = self.ended if origin.open_held else period.ended
                 self._end_period(origin, "given_up" if gave_up else "open", ended)
+            origin.period = None
 
     def _add_up(self) -> None:
         told, outcomes = self.finished or Line({}), self.outcomes
