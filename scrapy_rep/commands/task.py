@@ -169,6 +169,8 @@ def use_spider(settings: Settings, name: str) -> None:
 def read_file(name: str, limit: int) -> bytes:
     """Return at most *limit* bytes of a file (``-``: standard input), or raise ``CommandError``."""
     if name == STDIN:
+        if sys.stdin is None:
+            raise CommandError("standard input is closed")
         return sys.stdin.buffer.read(limit)
     try:
         with Path(name).open("rb") as file:

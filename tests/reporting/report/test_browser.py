@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support import ui
 from selenium.webdriver.support.wait import WebDriverWait
 
 from scrapy_rep.reporting.report import render
@@ -63,6 +64,10 @@ def show(browser: Browser, tmp_path: Path) -> Callable[..., Path]:
         path = tmp_path / "robots.html"
         path.write_bytes(render(data).replace(b"</body>", inserted + b"</body>"))
         browser.open(path)
+        # On a busy machine it is said to be there before its end is.
+        ui.WebDriverWait(browser.driver, 60).until(
+            lambda driver: driver.find_elements("tag name", "footer")
+        )
         return path
 
     return show
