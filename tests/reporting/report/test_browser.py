@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support import ui
 from selenium.webdriver.support.wait import WebDriverWait
 
 from scrapy_rep.reporting.report import render
@@ -65,7 +64,7 @@ def show(browser: Browser, tmp_path: Path) -> Callable[..., Path]:
         path.write_bytes(render(data).replace(b"</body>", inserted + b"</body>"))
         browser.open(path)
         # On a busy machine it is said to be there before its end is.
-        ui.WebDriverWait(browser.driver, 60).until(
+        WebDriverWait(browser.driver, 60).until(
             lambda driver: driver.find_elements("tag name", "footer")
         )
         return path
