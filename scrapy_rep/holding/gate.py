@@ -135,8 +135,8 @@ class Gate:
                 deferred_from_coro(self._stays_or_leaves(request, check))
             elif not self._is_kept(request):
                 return request
-            if slices.over:  # a server may have taken its time for some that went back
-                break
+            if slices.over and not self._nothing_else:
+                break  # a server may have taken its time for some that went back
         self._context.engine.wake()
         return None
 
