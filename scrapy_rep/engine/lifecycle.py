@@ -1,8 +1,7 @@
 """How a crawl begins and ends.
 
-It may begin with someone waiting for it (``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``)
-or not. A
-wrong setting ends it before anything is fetched, with one sentence in the log and no traceback.
+Someone may be waiting for it (``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``). A wrong
+setting ends it before anything is fetched, with one sentence in the log and no traceback.
 
 It ends in steps. Scrapy sends no signal before it closes the scheduler, so this wraps
 ``close_spider_async``, which every way to close goes through.

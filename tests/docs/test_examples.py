@@ -139,8 +139,8 @@ def timeless(text: str) -> str:
 
 
 def folder_of(example: Example, folder: Path) -> Path:
-    """The folder that an example is typed in: of the example's project, or of somebody who has none,
-    with the files that the page shows."""
+    """The folder in which an example's commands run: a copy of the example project, or one without a
+    project, with the files that the page shows."""
     if example.page.name != "check.md":
         return example_copy(folder)
     texts = blocks(page("check.md"), "text")

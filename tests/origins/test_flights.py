@@ -106,7 +106,7 @@ async def test_time_counts_from_the_beginning_of_the_flight() -> None:
 
 
 async def test_new_origins_fly_before_those_asked_again() -> None:
-    """Four for each of CONCURRENT_REQUESTS, 64 if there is no limit; those asked in vain before come last."""
+    """At most four times CONCURRENT_REQUESTS at a time, 64 if that is unlimited; retries come last."""
     world = World(0)
     world.begin(*hosts(100))
     await a_while(0.01)

@@ -82,7 +82,7 @@ def groups_of(body: bytes) -> list[Group]:
 
 
 def is_named(agent: str, group: Group) -> bool:
-    # "*" on a line names whoever has no group of their own: no crawler goes by it.
+    # "*" is the group for crawlers that no other group names. It is not a crawler's name.
     token = agent.encode(errors="replace").lower()
     return token not in (b"", b"*") and token in group.tokens
 

@@ -109,9 +109,8 @@ class Report(Listener):
         finally:
             for one in (self._packed, self._file):
                 if one is not None:
-                    with suppress(
-                        OSError, ValueError
-                    ):  # the disk is full: nothing more can be lost
+                    # The disk may be full: nothing more can be lost.
+                    with suppress(OSError, ValueError):
                         one.close()
 
     async def _page(self) -> bytes:
