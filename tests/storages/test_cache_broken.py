@@ -229,6 +229,7 @@ async def test_a_failover_in_the_middle_of_a_crawl(sites: Sites, tmp_path: Path)
         catch_up(old)
 
         def fail_over() -> None:
+            catch_up(old)  # Redis loses what its replica doesn't have yet
             ask_server(new, "REPLICAOF", "NO", "ONE")
             address.server = new
             ask_server(old, "REPLICAOF", "127.0.0.1", new.port)
