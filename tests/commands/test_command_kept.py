@@ -21,11 +21,11 @@ from tests.helpers.behaviours import silence
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER
 from tests.helpers.process import Crawl
-from tests.helpers.report import answer, line, many_lines, started
 from tests.helpers.robots_command import robots_here
 from tests.helpers.scrapy_process import Done
 from tests.helpers.servers import Sites
 from tests.helpers.storing import A, in_a_file, missing, open_, rules
+from tests.reporting.report.records import answer, line, many_lines, started
 
 BODY = b"User-agent: *\nDisallow: /private\n# \xe9 \x1b[31m\n"
 HASH = hashlib.sha256(BODY).hexdigest()

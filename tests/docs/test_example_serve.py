@@ -10,7 +10,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from tests.helpers.docs import EXAMPLE
+from tests.docs.examples import EXAMPLE
 
 open_url = build_opener(ProxyHandler({})).open
 

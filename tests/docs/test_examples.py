@@ -17,18 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.docs import (
+from tests.docs.examples import (
     EXAMPLE,
     PAGES,
-    ROOT,
     Example,
-    blocks,
     example_copy,
     example_proxy,
     examples,
-    page,
     section,
 )
+from tests.helpers.docs import ROOT, blocks, page
 from tests.helpers.process import environment
 from tests.helpers.robots_command import FIELDS, robots
 from tests.helpers.rows import every_row

@@ -9,8 +9,9 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 from scrapy.http import Response
 
+from tests.docs.examples import EXAMPLE
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.docs import EXAMPLE, blocks, page
+from tests.helpers.docs import blocks, page
 from tests.helpers.servers import Sites
 
 open_url = build_opener(ProxyHandler({})).open

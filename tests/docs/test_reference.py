@@ -15,7 +15,8 @@ from scrapy_rep import signals
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.summary import BEYOND, PAGE_VERDICTS
 from scrapy_rep.settings import RepSettings, setting_name
-from tests.helpers.docs import PAGES, ROOT, blocks, page, section
+from tests.docs.examples import PAGES, section
+from tests.helpers.docs import ROOT, blocks, page
 from tests.helpers.rows import every_row
 
 SETTINGS = {setting_name(field.name): field.default for field in fields(RepSettings)}

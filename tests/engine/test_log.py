@@ -23,19 +23,12 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
-from tests.helpers.held import (
-    DEFER,
-    Gate,
-    held,
-    origin_of,
-    silent_until_open,
-    urls,
-    when_open,
-)
+from tests.helpers.held import DEFER, Gate, origin_of, silent_until_open, urls, when_open
 from tests.helpers.log import at_line, lines, summary
 from tests.helpers.recorded import context_of
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
+from tests.holding.holds import held
 
 
 def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:

@@ -41,9 +41,9 @@ from tests.helpers.crawling import (
     new_runner,
 )
 from tests.helpers.names import server_context
-from tests.helpers.report import CHROMIUM
 from tests.helpers.servers import Always, Connection, Hit, LoopThread, Site, Sites
 from tests.helpers.sitemaps import urlset
+from tests.reporting.report.browser import CHROMIUM
 
 
 class OnsiteSpider(ListSpider):

@@ -25,9 +25,9 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, SqliteStorage
 from tests.fuzz.strategies import SMALL_FILES, damaged
-from tests.helpers.log import EVERYTHING, IN_A_LINE, assert_clean_text
 from tests.helpers.robots_command import robots_here
 from tests.helpers.storing import KINDS
+from tests.hostile.evil import EVERYTHING, IN_A_LINE, assert_clean_text
 from tests.protocol.strategies import any_text
 
 # Arguments and standard input are text by Python's rules, and argparse changes with each version.

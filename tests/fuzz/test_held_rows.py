@@ -16,8 +16,8 @@ from scrapy import Request
 
 from scrapy_rep.holding.hold import dumps, loads
 from tests.fuzz.strategies import damaged
-from tests.helpers.held import INF, SPIDER, A, B, held, numbers, opened, read_all
 from tests.helpers.timing import in_a_slice
+from tests.holding.holds import INF, SPIDER, A, B, held, numbers, opened, read_all
 from tests.protocol.strategies import any_text
 
 pytestmark = pytest.mark.slow

@@ -4,9 +4,7 @@ record of what a crawl does with held requests."""
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from scrapy import Request, Spider
@@ -15,12 +13,9 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import signals
-from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.hold import Entry, Held, Hold
 from tests.helpers.behaviours import RULES, Behaviour, as_behaviour
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Connection, Hit, Site
@@ -176,22 +171,6 @@ def assert_no_errors(result: CrawlResult) -> None:
     assert errors == [], errors
 
 
-def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:
-    """Nobody was told that a request failed, and nothing counts as dropped."""
-    assert result.failures == {}
-    assert record.dropped == []
-    for stat in (
-        "downloader/exception_count",
-        "dupefilter/filtered",
-        "offsite/filtered",
-        "rep/given_up",
-        "rep/unreachable/dropped",
-        "rep/unreachable/allowed",
-        "robotstxt/forbidden",
-    ):
-        assert stat not in result.stats, stat
-
-
 class InlineSpider(ListSpider):
     """Downloads `inline` in the callback of each of its pages, one after another."""
 
@@ -209,73 +188,3 @@ class InlineSpider(ListSpider):
                 self.outcomes.append(error)
             else:
                 self.outcomes.append(answered.status)
-
-
-INF = float("inf")
-
-
-A, B = "http://a.example", "http://b.example"
-
-
-class HoldSpider(Spider):
-    name = "hold"
-
-    def parse(self, response: Any) -> None: ...
-
-    def failed(self, failure: Any) -> None: ...
-
-
-def hold_spider(**settings: Any) -> HoldSpider:
-    """One whose crawler tells requests apart, as in a crawl."""
-    crawler = get_crawler(HoldSpider, settings)
-    crawler.spider = spider = HoldSpider.from_crawler(crawler)
-    crawler._apply_settings()
-    return spider
-
-
-SPIDER = hold_spider()
-
-
-def held(number: int, since: float = 0.0, **kwargs: Any) -> Held:
-    """The request's URL says its number."""
-    return Held(number, since, Request(f"{A}/{number}", **kwargs))
-
-
-def unserialisable(number: int, since: float = 0.0, **kwargs: Any) -> Held:
-    return held(number, since, callback=lambda response: None, **kwargs)
-
-
-def numbers(taken: list[Held]) -> list[int]:
-    """In their order; each has the URL that it was held with."""
-    assert [one.request.url for one in taken] == [f"{A}/{one.number}" for one in taken]
-    return [one.number for one in taken]
-
-
-def read_all(hold: Hold, heap: list[Entry]) -> list[Held]:
-    """What can be read of it, in the order in which it would leave."""
-    found = [hold.read(entry) for entry in sorted(heap)]
-    return [one for one in found if one is not None]
-
-
-def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
-    """The hold of a run, with what earlier ones left."""
-    hold = DiskHold(str(path.parent), spider)
-    assert hold.open()
-    return hold
-
-
-def run(path: Path) -> tuple[DiskHold, dict[str, list[Entry]]]:
-    """The next run, and what it has of earlier ones."""
-    hold = opened(path)
-    return hold, dict(hold.recover())
-
-
-def file_of(hold: DiskHold) -> sqlite3.Connection:
-    """What *hold* reads and writes in the event loop."""
-    assert hold._journal._db is not None
-    return hold._journal._db
-
-
-def ran(hold: DiskHold, seconds: float) -> None:
-    """The crawl has been running for so long."""
-    hold._journal.put("clock", (1, seconds))

@@ -72,30 +72,3 @@ def at_line(name: str, words: str, then: Callable[[], object]) -> Iterator[list[
         yield seen
     finally:
         logger.removeFilter(look)
-
-
-EVIL = {
-    "ESC": "\x1b[31m",
-    "OSC": "\x1b]0;title\x07",
-    "CSI": "\u009b31m",
-    "NEL": "\u0085",
-    "line separator": "\u2028",
-    "right to left": "\u202e",
-    "newline": "\n2026-01-01 [scrapy] CRITICAL: forged",
-    "return": "\r",
-    "NUL": "\0",
-    "BOM": "\ufeff",
-    "surrogate": "\ud800",
-    "private": "\U000f0000",
-}
-EVERYTHING = "".join(EVIL.values())
-READABLE = "é漢字 ß\u0416 \U0001f600"
-
-# What can stand in a line of a robots.txt.
-IN_A_LINE = "".join(text for name, text in EVIL.items()
-                    if name not in ("newline", "return", "NUL", "surrogate"))  # fmt: skip
-
-
-def assert_clean_text(text: str) -> None:
-    assert [one for line in text.split("\n") for one in line if not one.isprintable()] == []
-    assert not any(line.startswith("2026-01-01") for line in text.split("\n"))

@@ -11,28 +11,21 @@ run: mark them `process`.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import scrapy
 
 import scrapy_rep
-from tests.helpers.behaviours import RULES, after, answer, reset, silence
-from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.scrapy_process import PATIENCE, ScrapyProcess
-from tests.helpers.servers import Site, Sites
-from tests.helpers.sitemaps import index, urlset
 
 ROOT = Path(__file__).resolve().parents[2]
 SPIDER = ROOT / "tests/helpers/pages_spider.py"
@@ -196,148 +189,3 @@ class Crawl:
             self.kill()
             pytest.fail(f"did not end within {timeout} s:\n{self.log}")
         return self
-
-
-class Fleet:
-    """Crawls that share a storage and go about the same sites."""
-
-    def __init__(self, folder: Path, storage: Mapping[str, Any]) -> None:
-        self._folder = folder
-        self._storage = storage
-        self.crawls: list[Crawl] = []
-
-    def add(
-        self,
-        urls: list[str],
-        *,
-        go: str = "",
-        reactor: str = "asyncio",
-        ends: str = "",
-        **settings: Any,
-    ) -> Crawl:
-        """:param go: a name. The crawl begins when :meth:`go` says it"""
-        settings = {"REP_DEFER_GRACE": 0.5, **self._storage, **settings}
-        go = go and str(self._folder / go)
-        folder = self._folder / "runs"
-        self.crawls.append(Crawl(folder, urls, settings, reactor=reactor, ends=ends, go=go))
-        return self.crawls[-1]
-
-    def go(self, name: str = "go") -> None:
-        """Let those begin that wait for it, when all are ready."""
-        for crawl in self.crawls:
-            crawl.wait_for("opened")
-        (self._folder / name).touch()
-
-    def join(self) -> None:
-        for crawl in self.crawls:
-            assert crawl.join().reason == "finished", crawl.log
-            crawl.assert_clean()
-
-    def sum(self, stat: str) -> int:
-        return sum(int(crawl.stats.get(stat, 0)) for crawl in self.crawls)
-
-    def close(self) -> None:
-        for crawl in self.crawls:
-            crawl.close()
-
-
-def decided(crawl: Crawl, *sites: Site) -> dict[str, list[str]]:
-    """What became of the pages of these sites."""
-    places = tuple(site.url() for site in sites)
-    return {
-        kind: sorted(url for url in crawl.urls(kind) if url.startswith(places))
-        for kind in ("page", "failed")
-    }
-
-
-class Town:
-    """Sites whose robots.txt are down, each in another way, until they are up."""
-
-    DOWN = (503, silence(), 503, reset())
-
-    def __init__(self, sites: Sites, *, page_seconds: float = 0.02) -> None:
-        self.sites: list[Site] = [sites.add() for _ in self.DOWN]
-        self.page_seconds = page_seconds
-        self.down()
-
-    def down(self) -> None:
-        for site, behaviour in zip(self.sites, self.DOWN, strict=True):
-            site.set("/robots.txt", behaviour)
-
-    def up(self) -> None:
-        for site in self.sites:
-            site.set("/robots.txt", RULES)
-
-    def pages(self, count: int, name: str = "page") -> list[str]:
-        """The URLs of pages, an equal share at each site, by turns. The pages are made anew."""
-        urls = []
-        for number in range(count):
-            site = self.sites[number % len(self.sites)]
-            path = f"/{name}-{number}"
-            site.set(path, after(self.page_seconds, f"this is {path}"))
-            urls.append(site.url(path))
-        return urls
-
-    @property
-    def asked(self) -> Counter[str]:
-        """How often each page was asked for."""
-        return Counter(site.url(target) for site in self.sites for target in site.pages_asked)
-
-
-class Listed:
-    """A site whose pages are listed in an index of sitemaps; some are listed twice. By default they are
-    slow: Scrapy hands a response to its callback 0.1 s after it came, and meanwhile come others."""
-
-    SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
-
-    def __init__(
-        self, sites: Sites, seconds: float = 0.04, *, robots_seconds: float = 0, count: int = 60
-    ) -> None:
-        """:param count: pages of each of the four sitemaps"""
-        self.site = site = sites.add()
-        self.wanted: list[str] = []
-        maps = [site.url(f"/{number}.xml") for number in range(4)]
-        robots = f"Sitemap: {site.url('/index.xml')}\nCrawl-delay: 0\n"
-        site.set("/robots.txt", after(robots_seconds, robots))
-        site.set("/index.xml", index(maps))
-        for number in range(4):
-            paths = [f"/page/{number}/{page}" for page in range(count)]
-            listed = self.wanted[-5:] + [site.url(path) for path in paths]
-            self.wanted += listed[-count:]
-            for path in paths:
-                site.set(path, after(seconds, f"page {path}"))
-            site.set(f"/{number}.xml", answer(gzip.compress(urlset(listed).encode())))
-
-    @property
-    def asked(self) -> Counter[str]:
-        """How often each page was asked for."""
-        hits = list(self.site.requests)
-        return Counter(self.site.url(one.target) for one in hits if one.path.startswith("/page"))
-
-    def start(
-        self, folder: Path, ends: str = "", reactor: str = "asyncio", **settings: Any
-    ) -> Crawl:
-        settings = {**self.SETTINGS, "JOBDIR": folder / "job", **settings}
-        urls = [self.site.url("/start")]
-        return Crawl(folder, urls, settings, ends=ends, reactor=reactor, seeded="yes")
-
-    def check(self, runs: list[Crawl]) -> None:
-        """Nothing is missing; twice were asked for only the pages that a killed run was not done with."""
-        asked = self.asked
-        got = {url for run in runs for url in run.urls("page")}
-        assert set(self.wanted) - set(asked) == set()
-        assert set(self.wanted) - got == set()
-        again = asked.total() - len(asked)
-        most = sum(self._not_done(run) for run in runs if run.reason is None)
-        assert again <= most, f"{again} pages were asked for again, {most} may be"
-        for run in runs:
-            run.assert_clean()
-            assert {event.detail for event in run.of("page")} <= {PAGE_AS_EVER}
-
-    def _not_done(self, killed: Crawl) -> int:
-        """At most so many pages: those on their way, and those whose rows were not deleted yet, twenty
-        at a time. That they are done is known when their requests are gone: with older Scrapy, that is
-        when garbage is collected."""
-        if scrapy.version_info < (2, 18):
-            return len(self.wanted)
-        return len(killed.of("reached")) - len(killed.of("page")) + 3 * 20

@@ -14,9 +14,6 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from tests.helpers.crawling import CrawlResult
-from tests.helpers.servers import Site
-
 Row = Callable[[object], AbstractContextManager[None]]
 
 
@@ -37,8 +34,3 @@ def every_row() -> Iterator[Row]:
         details = "\n".join(f"--- {name}\n{text}" for name, text in failed)
         names = ", ".join(name for name, _ in failed)
         pytest.fail(f"rows that failed: {names}\n{details}", pytrace=False)
-
-
-def responses_of(result: CrawlResult, site: Site) -> dict[str, int]:
-    """URL and status of what callbacks saw of that site."""
-    return {url: code for url, code in result.responses.items() if url.startswith(site.url("/"))}

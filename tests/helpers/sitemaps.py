@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
-from unittest.mock import patch
 from xml.sax.saxutils import escape
 
 from scrapy.http import Response
 
-from scrapy_rep.protocol import sitemaps as unpack
-from scrapy_rep.protocol.sitemaps import SitemapReader
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Site
 
@@ -92,19 +89,3 @@ async def seeded(
     result.assert_clean()
     assert result.stat("rep/sitemaps/waiting") == 0
     return result
-
-
-def read(
-    *pieces: bytes | str, step: int = unpack.STEP, **limits: Any
-) -> tuple[SitemapReader, list[dict[str, Any]]]:
-    """:param step: how many bytes are worked on at a time"""
-    reader = SitemapReader(**limits)
-    some = [piece.encode() if isinstance(piece, str) else piece for piece in pieces]
-    with patch.object(unpack, "STEP", step):
-        return reader, [entry for entries in reader.read(some) for entry in entries]
-
-
-BEFORE = "".join(f"<url><loc>http://a.test/{n}</loc></url>\n" for n in range(20))
-
-
-GOOD = [f"http://a.test/{n}" for n in range(20)]

@@ -14,9 +14,6 @@ from pathlib import Path
 from time import sleep, thread_time
 from typing import Any, TypeVar
 
-from tests.helpers.crawling import CrawlResult
-from tests.helpers.held import DEFER
-
 T = TypeVar("T")
 
 LONGEST = 0.05
@@ -81,23 +78,6 @@ def _caches() -> list[Any]:
     modules = [module for name, module in sys.modules.items() if name.startswith("w3lib")]
     values = [value for module in (*modules, urllib.parse) for value in vars(module).values()]
     return [value for value in values if hasattr(value, "cache_clear")]
-
-
-# The requirement is "about 2 seconds, whatever is in flight"; what is in flight takes 30.
-SECONDS = 6.0
-
-
-SLOW: dict[str, Any] = {**DEFER, "REP_DOWNLOAD_TIMEOUT": 30.0, "DOWNLOAD_TIMEOUT": 30.0}
-
-
-def closing_took(result: CrawlResult) -> float:
-    """Seconds between Scrapy's own two lines in the log."""
-    at = {
-        record.getMessage().split(" (")[0]: record.created
-        for record in result.records
-        if record.name == "scrapy.core.engine"
-    }
-    return at["Spider closed"] - at["Closing spider"]
 
 
 TIMES = 8

@@ -25,7 +25,6 @@ from tests.helpers.held import (
     as_soon_as,
     assert_clean,
     assert_no_errors,
-    assert_nothing_dropped,
     later,
     origin_of,
     silent_until_open,
@@ -33,6 +32,7 @@ from tests.helpers.held import (
 )
 from tests.helpers.log import at_line, lines
 from tests.helpers.servers import Sites
+from tests.holding.closing import assert_nothing_dropped
 
 pytestmark = pytest.mark.slow
 

@@ -33,7 +33,7 @@ from tests.helpers.held import (
 )
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
-from tests.helpers.timing import SECONDS, SLOW, closing_took
+from tests.holding.closing import SECONDS, SLOW, closing_took
 
 pytestmark = pytest.mark.slow
 

@@ -25,13 +25,13 @@ from tests.helpers.held import (
     Record,
     as_soon_as,
     assert_clean,
-    assert_nothing_dropped,
     later,
     silent_until_open,
     urls,
     when_open,
 )
 from tests.helpers.servers import Connection, Hit, Sites
+from tests.holding.closing import assert_nothing_dropped
 
 pytestmark = pytest.mark.slow
 

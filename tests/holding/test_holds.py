@@ -22,7 +22,8 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import ask, change
-from tests.helpers.held import (
+from tests.helpers.recorded import context_of
+from tests.holding.holds import (
     INF,
     SPIDER,
     A,
@@ -37,7 +38,6 @@ from tests.helpers.held import (
     run,
     unserialisable,
 )
-from tests.helpers.recorded import context_of
 
 
 def origin_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> HeldOrigin:

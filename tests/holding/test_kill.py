@@ -12,6 +12,7 @@ import json
 import random
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,12 +21,48 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.behaviours import RULES, after, reset, silence
 from tests.helpers.held import NEVER, silent_until_open
 from tests.helpers.pages_spider import PAGE_AS_EVER
-from tests.helpers.process import Crawl, Town
-from tests.helpers.servers import Sites
+from tests.helpers.process import Crawl
+from tests.helpers.servers import Site, Sites
 
 pytestmark = pytest.mark.process
+
+
+class Town:
+    """Sites whose robots.txt are down, each in another way, until they are up."""
+
+    DOWN = (503, silence(), 503, reset())
+
+    def __init__(self, sites: Sites, *, page_seconds: float = 0.02) -> None:
+        self.sites: list[Site] = [sites.add() for _ in self.DOWN]
+        self.page_seconds = page_seconds
+        self.down()
+
+    def down(self) -> None:
+        for site, behaviour in zip(self.sites, self.DOWN, strict=True):
+            site.set("/robots.txt", behaviour)
+
+    def up(self) -> None:
+        for site in self.sites:
+            site.set("/robots.txt", RULES)
+
+    def pages(self, count: int, name: str = "page") -> list[str]:
+        """The URLs of pages, an equal share at each site, by turns. The pages are made anew."""
+        urls = []
+        for number in range(count):
+            site = self.sites[number % len(self.sites)]
+            path = f"/{name}-{number}"
+            site.set(path, after(self.page_seconds, f"this is {path}"))
+            urls.append(site.url(path))
+        return urls
+
+    @property
+    def asked(self) -> Counter[str]:
+        """How often each page was asked for."""
+        return Counter(site.url(target) for site in self.sites for target in site.pages_asked)
+
 
 SEED = 9309
 PAGES = 40

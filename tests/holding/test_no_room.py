@@ -17,7 +17,7 @@ from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import NEVER, Gate, assert_clean, later, urls
 from tests.helpers.servers import Site, Sites
-from tests.helpers.timing import SLOW
+from tests.holding.closing import SLOW
 
 pytestmark = pytest.mark.slow
 

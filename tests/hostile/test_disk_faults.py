@@ -13,31 +13,35 @@ from typing import Any
 
 import pytest
 from scrapy import Request, signals
+from scrapy.core.scheduler import Scheduler
 
 from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.holding.disk import SCHEMA
 from scrapy_rep.seeding.spool import FILE_NAME as LISTED
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
-from tests.helpers.files import (
-    Corrupted,
-    Disk,
-    Fault,
-    Locked,
-    OnlyInMemory,
-    aside,
-    ask,
-    assert_no_tracebacks,
-    change,
-    impatient,
-)
+from tests.helpers.files import aside, ask, change, impatient
 from tests.helpers.held import DEFER, Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
-from tests.helpers.process import Listed as ListedSite
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
+from tests.seeding.listed import Listed as ListedSite
+from tests.storages.faults import Corrupted, Disk, Fault, Locked
 
 pytestmark = pytest.mark.slow
+
+
+class OnlyInMemory(Scheduler):
+    """Scrapy's own scheduler, without disk queues."""
+
+    def _dq(self) -> None:
+        return None
+
+
+def assert_no_tracebacks(result: CrawlResult) -> None:
+    for one in result.records:
+        assert "Traceback" not in one.getMessage()
+        assert not one.exc_info or one.levelname == "DEBUG", one.getMessage()
 
 
 COUNT = 40

@@ -17,8 +17,8 @@ from scrapy_rep.protocol import sitemaps as unpack
 from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from tests.helpers.rows import every_row
-from tests.helpers.sitemaps import BEFORE, GOOD, read
 from tests.helpers.timing import TIMES, assert_linear
+from tests.protocol.reading import BEFORE, GOOD, read
 
 EMPTY = gzip.compress(b"", mtime=0)
 MEBIBYTE = 1 << 20

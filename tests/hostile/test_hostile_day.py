@@ -26,10 +26,10 @@ from tests.helpers.behaviours import (
     reset,
     silence,
 )
-from tests.helpers.log import IN_A_LINE
 from tests.helpers.process import Crawl
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import index, listing, urlset
+from tests.hostile.evil import IN_A_LINE
 from tests.hostile.links import hostile_pages
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]

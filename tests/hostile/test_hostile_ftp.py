@@ -22,7 +22,7 @@ from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, Record, a_while
 from tests.helpers.servers import LoopThread, Sites
-from tests.helpers.timing import SECONDS, SLOW, closing_took
+from tests.holding.closing import SECONDS, SLOW, closing_took
 
 pytestmark = [
     pytest.mark.slow,

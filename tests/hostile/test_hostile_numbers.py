@@ -26,10 +26,10 @@ from tests.helpers.log import lines
 from tests.helpers.log import summary as summary_of
 from tests.helpers.recorded import decisions
 from tests.helpers.redisserver import RedisServer
-from tests.helpers.report import data_of, ended, line, started
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.storing import A, in_a_file, rules
+from tests.reporting.report.records import data_of, ended, line, started
 
 pytestmark = pytest.mark.slow
 

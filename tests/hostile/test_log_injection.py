@@ -20,20 +20,12 @@ from scrapy_rep.seeding.loader import SitemapLog
 from scrapy_rep.seeding.spool import SitemapRow
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.log import (
-    EVERYTHING,
-    EVIL,
-    IN_A_LINE,
-    READABLE,
-    assert_clean_text,
-    lines,
-    summary,
-    warnings,
-)
+from tests.helpers.log import lines, summary, warnings
 from tests.helpers.recorded import context_of
-from tests.helpers.report import many
 from tests.helpers.robots_command import robots_here
 from tests.helpers.servers import Sites
+from tests.hostile.evil import EVERYTHING, EVIL, IN_A_LINE, READABLE, assert_clean_text
+from tests.reporting.report.records import many
 
 
 def assert_clean_log(result: CrawlResult) -> None:

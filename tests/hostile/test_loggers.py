@@ -20,8 +20,8 @@ from scrapy_rep.engine.text import clean, json_line, text_of, without_password
 from scrapy_rep.settings import RepSettings
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import captured_log, crawl
-from tests.helpers.log import EVERYTHING, READABLE, assert_clean_text
 from tests.helpers.servers import Sites
+from tests.hostile.evil import EVERYTHING, READABLE, assert_clean_text
 
 # -- the one function ------------------------------------------------------------------------
 

@@ -35,8 +35,14 @@ from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
 from tests.helpers.ftp import FtpSite
 from tests.helpers.held import NEVER
 from tests.helpers.recorded import Resolved
-from tests.helpers.rows import every_row, responses_of
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
+
+
+def responses_of(result: CrawlResult, site: Site) -> dict[str, int]:
+    """URL and status of what callbacks saw of that site."""
+    return {url: code for url, code in result.responses.items() if url.startswith(site.url("/"))}
+
 
 # Longer than what any behaviour below needs to be cut in.
 SIZED = [("Content-Length", str(len(RULES_BYTES)))]

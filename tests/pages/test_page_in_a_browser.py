@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from scrapy_rep.protocol.html import as_ascii, metas_of, with_blanks
-from tests.helpers.report import Browser, needs_chromium
 from tests.protocol.pages import HTML
+from tests.reporting.report.browser import Browser, needs_chromium
 
 pytestmark = [pytest.mark.process, needs_chromium]
 

@@ -11,7 +11,7 @@ import pytest
 
 from scrapy_rep.protocol import sitemaps as unpack
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from tests.helpers.sitemaps import BEFORE, GOOD, read
+from tests.protocol.reading import BEFORE, GOOD, read
 
 MEBIBYTE = 1 << 20
 ONE = b"<urlset><url><loc>http://a.test/</loc></url>"

@@ -12,7 +12,8 @@ import pytest
 
 from scrapy_rep.protocol import sitemaps as unpack
 from scrapy_rep.protocol.sitemaps import Kind
-from tests.helpers.sitemaps import BEFORE, GOOD, NAMESPACE, atom, index, read, rss, urlset
+from tests.helpers.sitemaps import NAMESPACE, atom, index, rss, urlset
+from tests.protocol.reading import BEFORE, GOOD, read
 
 URLS = ["http://a.test/1", "http://a.test/2?x=1&y=2", "http://a.test/käse"]
 

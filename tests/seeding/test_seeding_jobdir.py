@@ -20,10 +20,11 @@ from tests.helpers.behaviours import RULES, silence
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, Record, later
 from tests.helpers.log import lines
-from tests.helpers.process import Crawl, Listed, needs_reactorless
+from tests.helpers.process import Crawl, needs_reactorless
 from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import SeededSpider, lists, urlset
+from tests.seeding.listed import Listed
 
 pytestmark = pytest.mark.slow
 

@@ -17,26 +17,20 @@ import pytest
 from scrapy_rep.storages import Entry, SqliteStorage, Storage
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
-from tests.helpers.files import Disk, aside, ask, change
+from tests.helpers.files import aside, ask, change
 from tests.helpers.held import origin_of
 from tests.helpers.log import lines, warnings
-from tests.helpers.redisserver import (
-    Address,
-    RedisServer,
-    catch_up,
-    needs_server,
-    replicated,
-)
-from tests.helpers.redisserver import ask as ask_server
+from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.servers import Sites
-from tests.helpers.storing import (
+from tests.helpers.storing import in_a_file, on_a_server, rules
+from tests.storages.faults import Disk
+from tests.storages.redis_servers import Address, catch_up, replicated
+from tests.storages.redis_servers import ask as ask_server
+from tests.storages.visits import (
     EARNED,
     assert_quiet,
-    in_a_file,
     make_impatient,
     nothing,
-    on_a_server,
-    rules,
     some,
     visit,
     warning,

@@ -21,20 +21,8 @@ from scrapy_rep.storages.client import Claim, StorageClient, open_storage
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines
-from tests.helpers.storing import (
-    LEASE,
-    NOW,
-    A,
-    B,
-    Hanging,
-    Watched,
-    World,
-    always,
-    missing,
-    never,
-    rules,
-    users_class,
-)
+from tests.helpers.storing import NOW, A, B, missing, rules, users_class
+from tests.storages.world import LEASE, Hanging, Watched, World, always, never
 
 FULL = OSError(28, "No space left on device")
 ALL = ("load", "save", "lease", "release", "purge")

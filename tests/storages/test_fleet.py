@@ -23,10 +23,21 @@ from tests.helpers.behaviours import RULES, in_turn, silence
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, Record, a_while, silent_until_open, urls
 from tests.helpers.pages_spider import PAGE_AS_EVER
-from tests.helpers.process import Fleet, decided
+from tests.helpers.process import Crawl
 from tests.helpers.redisserver import needs_server
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import in_a_file
+from tests.storages.fleet import Fleet
+
+
+def decided(crawl: Crawl, *sites: Site) -> dict[str, list[str]]:
+    """What became of the pages of these sites."""
+    places = tuple(site.url() for site in sites)
+    return {
+        kind: sorted(url for url in crawl.urls(kind) if url.startswith(places))
+        for kind in ("page", "failed")
+    }
+
 
 PATHS = ("/", "/private", "/public", "/private/x")
 

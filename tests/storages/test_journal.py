@@ -15,8 +15,9 @@ import pytest
 from scrapy_rep.storages import journal as module
 from scrapy_rep.storages.journal import Journal
 from tests.helpers.crawling import captured_log
-from tests.helpers.files import DAMAGES, FAULTS, Corrupted, Fault, Full, aside, ask
+from tests.helpers.files import aside, ask
 from tests.helpers.log import lines, warnings
+from tests.storages.faults import DAMAGES, FAULTS, Corrupted, Fault, Full
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL);

@@ -15,20 +15,11 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.storages import UnreadableEntry
 from tests.helpers.names import server_context
-from tests.helpers.redisserver import PATIENT, RedisServer, ask, cluster, needs_server
+from tests.helpers.redisserver import PATIENT, RedisServer, needs_server
 from tests.helpers.servers import Sites
-from tests.helpers.storing import (
-    HOUR,
-    A,
-    B,
-    make_impatient,
-    missing,
-    rules,
-    some,
-    users_class,
-    visit,
-    warning,
-)
+from tests.helpers.storing import HOUR, A, B, missing, rules, users_class
+from tests.storages.redis_servers import ask, cluster
+from tests.storages.visits import make_impatient, some, visit, warning
 
 redis = pytest.importorskip("redis", reason="needs redis, from PyPI")
 

@@ -17,10 +17,11 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.storages import Entry, SqliteStorage, sqlite
 from scrapy_rep.storages.journal import set_aside
 from tests.helpers.crawling import captured_log
-from tests.helpers.files import BROKEN, aside, ask, change
+from tests.helpers.files import aside, ask, change
 from tests.helpers.log import warnings
 from tests.helpers.rows import every_row
 from tests.helpers.storing import HOUR, NOW, A, B, missing, rules, together
+from tests.storages.faults import BROKEN
 
 # Where it is
 

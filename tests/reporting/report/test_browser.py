@@ -12,17 +12,15 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from scrapy_rep.reporting.report import render
-from tests.helpers.report import (
+from tests.reporting.report.browser import Browser, needs_axe, needs_chromium
+from tests.reporting.report.records import (
     NOW,
-    Browser,
     answer,
     data_of,
     ended,
     line,
     many,
     many_lines,
-    needs_axe,
-    needs_chromium,
     started,
 )
 

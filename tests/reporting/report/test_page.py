@@ -17,8 +17,8 @@ from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, assert_clean, origin_of
 from tests.helpers.log import lines
-from tests.helpers.report import answer, data_of, ended, line, many, started
 from tests.helpers.servers import Sites
+from tests.reporting.report.records import answer, data_of, ended, line, many, started
 
 pytestmark = pytest.mark.slow
 

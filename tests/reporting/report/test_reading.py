@@ -15,7 +15,7 @@ from scrapy_rep.reporting.report import reading as module
 from scrapy_rep.reporting.report import render
 from scrapy_rep.reporting.report.contents import ReportData
 from scrapy_rep.reporting.report.data import Axis, Timeline
-from tests.helpers.report import NOW, answer, data_of, ended, line, many_lines, started
+from tests.reporting.report.records import NOW, answer, data_of, ended, line, many_lines, started
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"
 NO_ANSWER = "no answer yet"

@@ -1,0 +1,40 @@
+"""How a crawl ends: how long that takes, and what must not be lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.helpers.crawling import CrawlResult
+from tests.helpers.held import DEFER, Record
+
+# The requirement is "about 2 seconds, whatever is in flight"; what is in flight takes 30.
+SECONDS = 6.0
+
+
+SLOW: dict[str, Any] = {**DEFER, "REP_DOWNLOAD_TIMEOUT": 30.0, "DOWNLOAD_TIMEOUT": 30.0}
+
+
+def closing_took(result: CrawlResult) -> float:
+    """Seconds between Scrapy's own two lines in the log."""
+    at = {
+        record.getMessage().split(" (")[0]: record.created
+        for record in result.records
+        if record.name == "scrapy.core.engine"
+    }
+    return at["Spider closed"] - at["Closing spider"]
+
+
+def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:
+    """Nobody was told that a request failed, and nothing counts as dropped."""
+    assert result.failures == {}
+    assert record.dropped == []
+    for stat in (
+        "downloader/exception_count",
+        "dupefilter/filtered",
+        "offsite/filtered",
+        "rep/given_up",
+        "rep/unreachable/dropped",
+        "rep/unreachable/allowed",
+        "robotstxt/forbidden",
+    ):
+        assert stat not in result.stats, stat

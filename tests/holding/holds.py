@@ -1,0 +1,82 @@
+"""Holds by themselves, without a crawl."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep.holding.disk import DiskHold
+from scrapy_rep.holding.hold import Entry, Held, Hold
+
+INF = float("inf")
+
+
+A, B = "http://a.example", "http://b.example"
+
+
+class HoldSpider(Spider):
+    name = "hold"
+
+    def parse(self, response: Any) -> None: ...
+
+    def failed(self, failure: Any) -> None: ...
+
+
+def hold_spider(**settings: Any) -> HoldSpider:
+    """One whose crawler tells requests apart, as in a crawl."""
+    crawler = get_crawler(HoldSpider, settings)
+    crawler.spider = spider = HoldSpider.from_crawler(crawler)
+    crawler._apply_settings()
+    return spider
+
+
+SPIDER = hold_spider()
+
+
+def held(number: int, since: float = 0.0, **kwargs: Any) -> Held:
+    """The request's URL says its number."""
+    return Held(number, since, Request(f"{A}/{number}", **kwargs))
+
+
+def unserialisable(number: int, since: float = 0.0, **kwargs: Any) -> Held:
+    return held(number, since, callback=lambda response: None, **kwargs)
+
+
+def numbers(taken: list[Held]) -> list[int]:
+    """In their order; each has the URL that it was held with."""
+    assert [one.request.url for one in taken] == [f"{A}/{one.number}" for one in taken]
+    return [one.number for one in taken]
+
+
+def read_all(hold: Hold, heap: list[Entry]) -> list[Held]:
+    """What can be read of it, in the order in which it would leave."""
+    found = [hold.read(entry) for entry in sorted(heap)]
+    return [one for one in found if one is not None]
+
+
+def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
+    """The hold of a run, with what earlier ones left."""
+    hold = DiskHold(str(path.parent), spider)
+    assert hold.open()
+    return hold
+
+
+def run(path: Path) -> tuple[DiskHold, dict[str, list[Entry]]]:
+    """The next run, and what it has of earlier ones."""
+    hold = opened(path)
+    return hold, dict(hold.recover())
+
+
+def file_of(hold: DiskHold) -> sqlite3.Connection:
+    """What *hold* reads and writes in the event loop."""
+    assert hold._journal._db is not None
+    return hold._journal._db
+
+
+def ran(hold: DiskHold, seconds: float) -> None:
+    """The crawl has been running for so long."""
+    hold._journal.put("clock", (1, seconds))

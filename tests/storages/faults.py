@@ -1,0 +1,241 @@
+"""Files that are broken, and what can happen to one under JOBDIR while a crawl is running."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pytest
+
+from scrapy_rep.storages import SqliteStorage
+from tests.helpers.files import script
+from tests.helpers.storing import rules
+
+
+def damaged(path: Path, start: int = 4096) -> None:
+    """One of ours with garbage from its second page on."""
+    storage = SqliteStorage(path)
+    for number in range(300):
+        storage.save(rules(f"http://{number}:80", b"%d" % number * 100))
+    storage.close()
+    data = path.read_bytes()
+    assert len(data) > start + 4096
+    path.write_bytes(data[:start] + b"\xaa" * (len(data) - start))
+
+
+BROKEN = {
+    "text": lambda path: path.write_text("User-agent: *\n" * 100),
+    "short": lambda path: path.write_bytes(b"short"),
+    "header alone": lambda path: path.write_bytes(b"SQLite format 3\0"),
+    "header and garbage": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\xaa" * 8176),
+    "another program's": lambda path: script(
+        path,
+        "CREATE TABLE entries (origin TEXT, theirs TEXT)",
+        "INSERT INTO entries VALUES ('x', 'precious')",
+    ),
+    # Of a program that marks its files, still empty but for that.
+    "another program's, marked": lambda path: script(
+        path, "PRAGMA application_id = 42", "CREATE TABLE theirs (x)"
+    ),
+    "damaged within": damaged,
+    "header damaged": lambda path: damaged(path, 0),
+}
+
+
+def _overwritten(path: Path) -> None:
+    """Some pages; the first one, with the tables, is not among them."""
+    chance, data = random.Random(9309), bytearray(path.read_bytes())
+    for _ in range(4):
+        start = 4096 * chance.randrange(1, len(data) // 4096)
+        data[start : start + 4096] = chance.randbytes(4096)
+    path.write_bytes(data)
+
+
+def _other_columns(path: Path) -> None:
+    for table in ("held", "pages"):
+        columns = "(id INTEGER PRIMARY KEY AUTOINCREMENT, theirs)"
+        script(path, f"DROP TABLE IF EXISTS {table}", f"CREATE TABLE {table} {columns}")
+
+
+def _beside(path: Path, suffix: str, mode: str) -> None:
+    """What another database had beside it when its process was killed."""
+    other = path.with_name(f"{path.name}-other")
+    db = sqlite3.connect(other, isolation_level=None)
+    db.execute(f"PRAGMA journal_mode = {mode}")
+    db.execute("CREATE TABLE theirs (x)")
+    db.execute("PRAGMA cache_size = 1")  # what is changed goes to the disk at once
+    db.execute("BEGIN")
+    db.executemany("INSERT INTO theirs VALUES (?)", [("x" * 1000,)] * 100)
+    if mode == "WAL":
+        db.execute("COMMIT")
+    data = Path(f"{other}{suffix}").read_bytes()
+    db.close()
+    assert data
+    Path(f"{path}{suffix}").write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut in two": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "empty": lambda path: path.write_bytes(b""),
+    "some pages overwritten": _overwritten,
+    "all pages overwritten": lambda path: path.write_bytes(
+        path.read_bytes()[:4096] + b"\xaa" * (path.stat().st_size - 4096)
+    ),
+    "header overwritten": lambda path: path.write_bytes(b"\xaa" * 4096 + path.read_bytes()[4096:]),
+    "no database": lambda path: path.write_bytes(b"this is no database" * 100),
+    "other columns": _other_columns,
+    "another's journal": lambda path: _beside(path, "-journal", "DELETE"),
+    "another's WAL": lambda path: _beside(path, "-wal", "WAL"),
+}
+
+
+class Disk:
+    """A file system of its own, in memory."""
+
+    def __init__(self, folder: Path, size: str) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.filler = folder / "filler"
+        self._mount("-t", "tmpfs", "-o", f"size={size}", "scrapy-rep-tests", str(folder))
+
+    def _mount(self, *arguments: str) -> None:
+        try:
+            subprocess.run(["mount", *arguments], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("may not mount file systems: needs root")
+
+    def read_only(self, on: bool = True) -> None:
+        self._mount("-o", f"remount,{'ro' if on else 'rw'}", str(self.folder))
+
+    def fill(self) -> None:
+        """To its last byte."""
+        file = os.open(self.filler, os.O_WRONLY | os.O_CREAT)
+        try:
+            while True:
+                os.write(file, b"\0" * 512)
+        except OSError:
+            pass
+        finally:
+            os.close(file)
+
+    def close(self) -> None:
+        subprocess.run(["umount", "-l", str(self.folder)], check=False, capture_output=True)
+
+
+class Shared(sqlite3.Connection):
+    """Threads use it by turns: else one gets another's errors, or SQLite crashes."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        lock = Lock()
+        for name in ("execute", "executemany", "executescript", "close"):
+            setattr(self, name, _by_turns(lock, getattr(self, name)))
+
+
+def _by_turns(lock: Lock, method: Callable[..., Any]) -> Callable[..., Any]:
+    def locked(*arguments: Any) -> Any:
+        with lock:
+            return method(*arguments)
+
+    return locked
+
+
+class Fault:
+    """Something that happens to a file: it begins, and perhaps ends."""
+
+    words = ""
+    """What the log says of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.on = False
+        self.connections: list[sqlite3.Connection] = []
+
+    def connect(self, path: Path | None, seconds: float = 0, **options: Any) -> sqlite3.Connection:
+        """As the package's own, with the fault."""
+        options = {"factory": Shared, "isolation_level": None, **options}
+        made: sqlite3.Connection = sqlite3.connect(
+            path or "", timeout=0.2, check_same_thread=False, **options
+        )
+        if path == self.path:
+            self.connections.append(made)
+            if self.on:
+                self.change(made)
+        return made
+
+    def begin(self) -> None:
+        self.on = True
+        self.change_all()
+
+    def end(self) -> None:
+        self.on = False
+        self.change_all()
+
+    def change_all(self) -> None:
+        for connection in self.connections:
+            with suppress(sqlite3.ProgrammingError):  # it was closed
+                self.change(connection)
+
+    def change(self, connection: sqlite3.Connection) -> None: ...
+
+    @contextmanager
+    def possible(self) -> Iterator[Fault]:
+        """Files that the package opens meanwhile have the fault, when it begins."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("scrapy_rep.storages.journal.connect", self.connect)
+            yield self
+
+
+class Full(Fault):
+    words = "database or disk is full"
+
+    def change(self, connection: sqlite3.Connection) -> None:
+        # No less than there are.
+        connection.execute(f"PRAGMA max_page_count = {1 if self.on else 1_000_000}")
+
+
+class ReadOnly(Fault):
+    words = "readonly database"
+
+    def change(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA query_only = {int(self.on)}")
+
+
+class Locked(Fault):
+    words = "database is locked"
+
+    def begin(self) -> None:
+        self.other = sqlite3.connect(self.path, isolation_level=None)
+        self.other.execute("BEGIN EXCLUSIVE")
+
+    def end(self) -> None:
+        self.other.close()
+
+
+class Corrupted(Fault):
+    words = "malformed"
+    damage = staticmethod(DAMAGES["all pages overwritten"])
+
+    def connect(self, path: Path | None, seconds: float = 0, **options: Any) -> sqlite3.Connection:
+        made = super().connect(path, **options)
+        made.execute("PRAGMA cache_size = 1")  # what is in memory would hide it
+        return made
+
+    def begin(self) -> None:
+        other = sqlite3.connect(self.path, isolation_level=None)
+        while other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+            pass  # a thread of the journal's is making one
+        other.close()
+        self.damage(self.path)
+
+    def end(self) -> None: ...
+
+
+FAULTS: dict[str, type[Fault]] = {"full": Full, "read-only": ReadOnly, "locked": Locked}

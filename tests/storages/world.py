@@ -1,0 +1,141 @@
+"""An access to a storage, with its clocks in the hand of the test, and a storage that writes down how it
+is used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep.storages import (
+    Entry,
+    MemoryStorage,
+    client,
+)
+from scrapy_rep.storages.client import StorageClient
+from tests.helpers.held import a_while
+from tests.helpers.storing import NOW
+
+LEASE = 30.0
+
+
+class Watched(MemoryStorage):
+    """Works as it should, with leases, and writes down how it is used. What is in `fails` raises;
+    what is in `before` is called first."""
+
+    def __init__(self) -> None:
+        super().__init__(1000, 1 << 30)
+        self.calls: list[tuple[Any, ...]] = []
+        self.threads: set[int] = set()
+        self.leases: dict[str, str] = {}
+        self.fails: dict[str, Exception] = {}
+        self.before: dict[str, Callable[[], object]] = {}
+        self.overlaps = 0
+        self._busy = threading.Lock()
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self.calls.append((name, *arguments))
+        self.threads.add(threading.get_ident())
+        if not self._busy.acquire(blocking=False):
+            self.overlaps += 1
+            return
+        try:
+            self.before.get(name, lambda: None)()
+            if name in self.fails:
+                raise self.fails[name]
+        finally:
+            self._busy.release()
+
+    def load(self, origin: str) -> Entry | None:
+        self._call("load", origin)
+        return super().load(origin)
+
+    def save(self, entry: Entry) -> None:
+        self._call("save", entry.origin)
+        super().save(entry)
+
+    def lease(self, origin: str, owner: str, seconds: float) -> bool:
+        self._call("lease", origin, seconds)
+        return self.leases.setdefault(origin, owner) == owner
+
+    def release(self, origin: str, owner: str) -> None:
+        self._call("release", origin)
+        if self.leases.get(origin) == owner:
+            del self.leases[origin]
+
+    def purge(self, before: float) -> None:
+        self._call("purge", before)
+
+    def close(self) -> None:
+        self._call("close")
+
+    def names(self) -> list[str]:
+        return [one[0] for one in self.calls]
+
+
+class World:
+    """An access to a storage, with its clocks in the hand of the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.storage = Watched()
+        self.now = 5000.0
+        self.timers: list[Any] = []
+        monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(client, "call_later", self._call_later)
+        self.crawler = get_crawler()
+        self.access = self.new()
+
+    def new(self) -> StorageClient:
+        """Another process's access to the same storage."""
+        return StorageClient(self.crawler, self.storage, LEASE, lambda: NOW)
+
+    def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
+        timer = SimpleNamespace(
+            seconds=seconds, function=partial(function, *arguments), cancelled=False
+        )
+        timer.cancel = lambda: setattr(timer, "cancelled", True)
+        self.timers.append(timer)
+        return timer
+
+    @property
+    def lost(self) -> int:
+        """Answers that will never be saved, as the stat has it."""
+        assert self.crawler.stats is not None
+        return self.crawler.stats.get_value("rep/cache/unsaved", 0)  # type: ignore[no-any-return]
+
+    async def settle(self) -> None:
+        """Wait until everything that was queued is done."""
+        while self.access._running:
+            await a_while(0.001)
+
+
+class Hanging:
+    """Calls of one name hang until the test lets them go on."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._began, self._go_on = threading.Event(), threading.Event()
+        world.storage.before[name] = self._hang
+
+    def _hang(self) -> None:
+        self._began.set()
+        assert self._go_on.wait(60)
+
+    async def begins(self) -> None:
+        while not self._began.is_set():
+            await a_while(0.001)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+
+
+def never(entry: Entry) -> bool:
+    return False
+
+
+def always(entry: Entry) -> bool:
+    return True
