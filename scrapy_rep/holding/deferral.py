@@ -18,7 +18,7 @@ The life of a held request:
 from __future__ import annotations
 
 import math
-import time
+from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
@@ -33,8 +33,7 @@ from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.handing_back import HandingBack
-from scrapy_rep.holding.held_origins import HeldOrigins
-from scrapy_rep.holding.hold import held_fields
+from scrapy_rep.holding.hold import HeldOrigins, entry_of, held_fields
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.policy import Drop, LastAttempts
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.holding.hold import HeldOrigin
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Flight, Resolution
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
@@ -77,15 +76,14 @@ class Deferral(ResolutionListener):
         self._table = origins.table
         self._flights = origins.flights
         self._max_wait = context.settings.defer_max_wait
-        self._held_for = f"held for {self._max_wait:g} s"
         self.held = HeldOrigins(context, origins)
         self.releases = Releases(context, self.held, self)
         self.handing_back = HandingBack(context, self.held)
-        self._retries = self._alarm(self._ask_again)
         self._last = LastAttempts(context.settings)
+        self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
-        self._reports = Alarm(time.monotonic, self._report, lambda: context.engine.paused)
+        self._reports = Alarm(self._report, lambda: context.engine.paused)
         self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None
@@ -102,7 +100,7 @@ class Deferral(ResolutionListener):
             if (held_origin := self.held.get(key)) is not None:
                 act(held_origin)
 
-        return Alarm(time.monotonic, on_due, lambda: self._context.engine.paused)
+        return Alarm(on_due, lambda: self._context.engine.paused)
 
     @property
     def holding(self) -> bool:
@@ -123,7 +121,7 @@ class Deferral(ResolutionListener):
         """Return what is held of each origin, see :func:`held_fields`."""
         found = []
         for held_origin in self.held.all():
-            since = held_origin.oldest(ready=True)
+            since = held_origin.oldest(everything=True)
             if held_origin.count and since is not None:
                 known = self._table.get(held_origin.origin)
                 entry = known.entry if known is not None else None
@@ -143,17 +141,17 @@ class Deferral(ResolutionListener):
         held_origin = self.held.wait(origin, request, since)
         if asked_before:
             self._table.pin(origin)
-        if not held_origin.jobs:
+        if not held_origin.leaves:
             held_origin.answered = False
-        # Without asyncio, the answer may be there at once.
-        flight = self._flights.to(origin, request)
-        if flight.result is None and not held_origin.jobs:
-            self._wait_for(held_origin, flight)
+        self._wait_for(held_origin, request)
 
-    def _wait_for(self, held_origin: HeldOrigin, flight: Flight) -> None:
+    def _wait_for(self, held_origin: HeldOrigin, request: Request | None) -> None:
+        flight = self._flights.to(held_origin.origin, request)
+        if flight.result is not None or held_origin.leaves:
+            return  # without asyncio, the answer may be there at once
         seconds = flight.left_of(min(self._policy.grace, _LATE_SECONDS))
         if seconds > 0:
-            self._first_answers.set_sooner(held_origin.key, time.monotonic() + seconds)
+            self._first_answers.set(held_origin.key, seconds, sooner=True)
         else:
             self._first_answer_is_late(held_origin)
 
@@ -176,17 +174,17 @@ class Deferral(ResolutionListener):
         """Whether *request*, which may be fetched, stays all the same, behind others of its origin that
         are about to leave. The order of the many would let it wait long: it goes on then."""
         held_origin = self.held.get(name)
-        if held_origin is None or not held_origin.jobs or held_origin.jobs[-1].given_up:
+        if held_origin is None or not held_origin.ready or held_origin.count:
             return False
-        if held_origin.unheld >= self._most_joined or held_origin.count:
+        if held_origin.unheld >= self._most_joined:
             return False
         self.held.wait(held_origin.origin, request, since)
-        held_origin.jobs[-1].add(held_origin.waiting.pop())
+        heappush(held_origin.ready, entry_of(held_origin.waiting.pop()))
         return True
 
     def _first_answer_is_late(self, held_origin: HeldOrigin) -> None:
         flight = self._flights.get(held_origin.origin)
-        if flight is None or held_origin.jobs:
+        if flight is None or held_origin.leaves:
             return
         if self._context.settings.dry_run:
             self.releases.add(held_origin)
@@ -202,13 +200,13 @@ class Deferral(ResolutionListener):
                 self.releases.add(held_origin)
                 return
         if age >= slow:
-            self.held.log.slow(held_origin)
+            self.held.log.held(held_origin, "slow")
             if held_origin.waiting:  # no room
                 self._expect(held_origin.key, self.held.now())
         self.held.changed(held_origin)
         for seconds in sorted((grace, slow, _LATE_SECONDS, _SLOW_SECONDS)):
             if seconds > age:
-                self._first_answers.set_sooner(held_origin.key, time.monotonic() + seconds - age)
+                self._first_answers.set(held_origin.key, seconds - age, sooner=True)
                 break
         self._context.engine.wake()
 
@@ -246,7 +244,7 @@ class Deferral(ResolutionListener):
 
     def _recall(self, held_origin: HeldOrigin) -> None:
         """Keep the requests that were to be released."""
-        if held_origin.jobs:
+        if held_origin.ready:
             held_origin.recall()
             self._expect_oldest(held_origin)
 
@@ -256,7 +254,7 @@ class Deferral(ResolutionListener):
         self._is_unreachable(held_origin)
         if held_origin.count:
             self._table.pin(state.origin)
-            self.held.log.unreachable(held_origin)
+            self.held.log.held(held_origin, "unreachable")
         for held in self.held.take_waiting(held_origin):
             if not self.handing_back.one(held.request, held.since):
                 self.held.warn_full(held_origin.origin)
@@ -281,16 +279,14 @@ class Deferral(ResolutionListener):
         if self._context.settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         self._recall(held_origin)
-        flight = self._flights.to(held_origin.origin, self.held.peek(held_origin))
-        if flight.result is None:
-            self._wait_for(held_origin, flight)
+        self._wait_for(held_origin, self.held.peek(held_origin))
         return True
 
     # Waiting
 
     def _retry_later(self, state: OriginState) -> None:
         seconds = state.entry.next_attempt_at - self._context.clock()
-        self._retries.set(state.name, time.monotonic() + seconds)
+        self._retries.set(state.name, seconds)
 
     def _ask_again(self, held_origin: HeldOrigin) -> None:
         known = self._table.get(held_origin.origin)
@@ -300,9 +296,8 @@ class Deferral(ResolutionListener):
 
     def _expect(self, key: str, since: float) -> None:
         """Set the deadline of requests held *since* then, and schedule the log's reports."""
-        now = time.monotonic()
-        self._deadlines.set_sooner(key, now + since + self._max_wait - self.held.now())
-        self._reports.set_sooner("report", now + _TELL_SECONDS)
+        self._deadlines.set(key, since + self._max_wait - self.held.now(), sooner=True)
+        self._reports.set("report", _TELL_SECONDS, sooner=True)
 
     def _time_is_over(self, held_origin: HeldOrigin) -> None:
         """Make a last attempt if the one before was long ago; give requests up if it takes too long."""
@@ -323,41 +318,49 @@ class Deferral(ResolutionListener):
         if flight is not None:
             left = flight.left_of(self._last.seconds)
             if left > 0 or self._flights.expire(origin):
-                self._deadlines.set(key, time.monotonic() + max(left, _EXPIRY_SECONDS))
+                self._deadlines.set(key, max(left, _EXPIRY_SECONDS))
                 return
-        self._give_up_oldest(held_origin, self.held.why(held_origin, self._held_for))
+        self._give_up_oldest(held_origin, self.held.why(held_origin))
 
     def _give_up_oldest(
-        self, held_origin: HeldOrigin, why: tuple[str, int], seconds: float = 0.0
+        self,
+        held_origin: HeldOrigin,
+        why: tuple[str, int],
+        seconds: float = 0.0,
+        reason: str | None = None,
     ) -> None:
-        """:param seconds: give up those, too, whose time is over within so many seconds"""
-        before = self.held.now() + seconds - self._max_wait + _ROUNDING
-        oldest = held_origin.oldest()
+        """Give up those whose time is over within so many *seconds*.
+
+        :param why: there is no robots.txt, and the number of attempts
+        :param reason: why they are given up, if not because of how long they were held
+        """
+        now, oldest = self.held.now(), held_origin.oldest()
+        before = now + seconds - self._max_wait + _ROUNDING
         if oldest is not None and oldest <= before:
-            self.releases.add(held_origin, why, before=before)
+            held = now - oldest
+            reason = reason or f"held for {held:.{int(held < 1)}f} s"
+            self.releases.add(held_origin, (f"{why[0]}; {reason}", why[1]), before)
 
     def _give_up_hopeless(self, held_origin: HeldOrigin, state: OriginState) -> None:
         """After a failure, give up those for which no further attempt will come."""
-        entry, late = state.entry, self._last.late
-        why = f"{entry.error}; {self._held_for}", entry.attempts
-        self._give_up_oldest(held_origin, why, late)
-        seconds = self._last.hopeless(entry, self._context.clock())
-        if seconds > late:
-            due = f"no further attempt at robots.txt is due before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
-            reason = f"{entry.error}; {due}"
-            self._give_up_oldest(held_origin, (reason, entry.attempts), seconds)
+        why = str(state.entry.error), state.entry.attempts
+        self._give_up_oldest(held_origin, why, self._last.late)
+        seconds = self._last.hopeless(state.entry, self._context.clock())
+        if seconds > self._last.late:
+            reason = f"no further attempt at robots.txt is due before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
+            self._give_up_oldest(held_origin, why, seconds, reason)
 
     def _report(self, _: str) -> None:
         if self.held:
             self.tell()
-            self._reports.set("report", time.monotonic() + _TELL_SECONDS)
+            self._reports.set("report", _TELL_SECONDS)
 
     def tell(self, *, idle: bool = False) -> None:
         """Log what is held; or that the crawl can only wait, if that is news."""
-        now, given_up, attempt = time.monotonic(), self._deadlines.soonest, self._retries.soonest
+        attempt, given_up = self._retries.soonest, self._deadlines.soonest
         if attempt < math.inf:  # else all are being asked
             attempt = min(attempt, given_up)  # then, a last one is made
-        self.held.tell(attempt - now, given_up - now, idle=idle)
+        self.held.log.state(self.held.all(), attempt, given_up, idle=idle)
 
     def _expect_oldest(self, held_origin: HeldOrigin) -> None:
         oldest = held_origin.oldest()
@@ -387,10 +390,12 @@ class Deferral(ResolutionListener):
 
     async def _look(self) -> None:
         """Maintain the hold on disk; open it if that hasn't worked so far."""
-        if self.held.hold.durable or self._disk is None:
+        if self._disk is None:
+            return
+        if self.held.disk is not None:
             # Record the running time: a killed run has used some of REP_DEFER_MAX_WAIT.
             counts = self.held or self.closing
-            await self.held.hold.upkeep(self.held.now() if counts else None)
+            await self._disk.upkeep(self.held.now() if counts else None)
         elif not self.closing and not self.releases:
             if not await run_in_thread(self._disk.open):
                 return
@@ -399,7 +404,7 @@ class Deferral(ResolutionListener):
                 return
             async for held_origin in self.held.move_to(self._disk):
                 self._expect_oldest(held_origin)
-                self._retries.set(held_origin.key, time.monotonic())
+                self._retries.set(held_origin.key, 0.0)
                 if self._context.settings.dry_run:
                     self.releases.add(held_origin)
 
@@ -416,7 +421,8 @@ class Deferral(ResolutionListener):
         slices = Slices()
         for held_origin in self.held.all():
             # While the fetches under way still count as attempts.
-            held_origin.why = self.held.why(held_origin, "the crawl ended")
+            error, attempts = self.held.why(held_origin)
+            held_origin.why = f"{error}; the crawl ended", attempts
             held_origin.recall(everything=True)
             if slices.over:
                 await pause()
@@ -425,6 +431,8 @@ class Deferral(ResolutionListener):
         await self.handing_back.empty(self.releases.take_loose())
 
     async def _spider_closed(self) -> None:
-        self.releases.close()
+        if self.held.disk is not None:
+            self.held.disk.forget_left()
         await self._upkeep.end()
-        await run_in_thread(self.held.hold.close)
+        if self.held.disk is not None:
+            await run_in_thread(self.held.disk.close)

@@ -21,7 +21,8 @@ from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.hold import Held, announce, dumps
+from scrapy_rep.holding.disk import dumps
+from scrapy_rep.holding.hold import Held, announce
 from scrapy_rep.origins.requests import origin_of
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from twisted.internet.defer import Deferred
 
-    from scrapy_rep.holding.held_origins import HeldOrigins
-    from scrapy_rep.holding.hold import HeldOrigin
+    from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
     from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
@@ -87,7 +87,7 @@ class HandingBack:
     def one(self, request: Request, since: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others of its priority. Return
         whether the scheduler took it: Scrapy's own would return it at once."""
-        if self._held.hold.durable or not self._context.engine.scheduler_is_foreign:
+        if self._held.disk is not None or not self._context.engine.scheduler_is_foreign:
             return False
         priority = request.priority - 1
         if self._times.get(request, 0) > 0:
@@ -154,7 +154,7 @@ class HandingBack:
             settled.append(self._end(Held(0, self._held.now(), request)))
             await self._finish(settled, slices)
         for held_origin in self._held.all():
-            if self._held.hold.durable:
+            if self._held.disk is not None:
                 self._held.settle(held_origin, everything=True)
             for held in self._held.take_mortal(held_origin):
                 settled.append(self._end(held, held_origin))

@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.holding.hold import dumps, loads
+from scrapy_rep.holding.disk import dumps, loads
 from tests.fuzz.strategies import damaged
 from tests.helpers.timing import in_a_slice
-from tests.holding.holds import INF, SPIDER, A, B, held, numbers, opened, read_all
+from tests.holding.holds import INF, SPIDER, A, B, held, numbers, on_disk, opened, read_all
 from tests.protocol.strategies import any_text
 
 pytestmark = pytest.mark.slow
@@ -135,10 +135,9 @@ def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: in
     try:
         recovered = {origin: read_all(hold, heap) for origin, heap in hold.recover()}
         assert GOOD.url in [one.request.url for one in recovered[A]]
-        number, ran = hold.last()
-        assert 0 <= ran < INF
-        new = hold.hold(B, held(number + 1, ran))
-        assert numbers(read_all(hold, [new])) == [number + 1]
-        assert hold._journal.unwritten("held", number + 1) is None
+        assert 0 <= hold.ran < INF
+        new = on_disk(hold, B, held(hold.number + 1, hold.ran))
+        assert numbers(read_all(hold, [new])) == [hold.number + 1]
+        assert hold._journal.unwritten("held", hold.number + 1) is None
     finally:
         hold.close()

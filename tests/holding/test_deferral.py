@@ -100,7 +100,7 @@ async def test_waiting_goes_on_in_the_next_run(
     between the runs does not count."""
     passed = 0.0
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
-    monkeypatch.setattr("scrapy_rep.holding.held_origins.time", clock)
+    monkeypatch.setattr("scrapy_rep.holding.hold.time", clock)
     site = sites.add(robots=503)
     settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}
     record = Record()
