@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import traceback
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 100_000
 
-# Sorting takes some milliseconds.
-_UNSORTED = 5000
-
 
 class BoundedSet:
     """Remembers the last 100,000 to 200,000 items. A forgotten item counts as new again.
@@ -40,30 +37,25 @@ class BoundedSet:
     """
 
     def __init__(self) -> None:
-        self._latest: set[int] = set()
-        self._new = array("q")
-        self._old = array("q")
+        self._new, self._old = array("q"), array("q")
 
     def __len__(self) -> int:
-        return len(self._latest) + len(self._new) + len(self._old)
+        return len(self._new) + len(self._old)
 
     def add(self, one: Hashable) -> bool:
         """Remember *one*. Return whether it is new."""
-        is_new = one not in self
         number = hash(one)
-        if number not in self._latest and not _has(self._new, number):
-            full = len(self._latest) + len(self._new) >= _REMEMBERED
-            if full or len(self._latest) >= _UNSORTED:
-                self._new = array("q", sorted([*self._new, *sorted(self._latest)]))
-                self._latest = set()
-            if full:
-                self._old, self._new = self._new, array("q")
-            self._latest.add(number)
+        if _has(self._new, number):
+            return False
+        is_new = not _has(self._old, number)
+        if len(self._new) >= _REMEMBERED:
+            self._old, self._new = self._new, array("q")
+        insort(self._new, number)
         return is_new
 
     def __contains__(self, one: Hashable) -> bool:
         number = hash(one)
-        return number in self._latest or _has(self._new, number) or _has(self._old, number)
+        return _has(self._new, number) or _has(self._old, number)
 
 
 def _has(numbers: array[int], number: int) -> bool:

@@ -70,12 +70,13 @@ class Deferral(ResolutionListener):
 
     def __init__(self, context: CrawlContext, origins: Origins, recorder: Recorder) -> None:
         self._context = context
-        recorder.waiting = self._some_urls
+        self._settings = context.settings
         self._policy = origins.policy
         self._cache = origins.cache
         self._table = origins.table
         self._flights = origins.flights
         self._max_wait = context.settings.defer_max_wait
+        self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
         self.held = HeldOrigins(context, origins)
         self.releases = Releases(context, self.held, self)
         self.handing_back = HandingBack(context, self.held)
@@ -84,12 +85,12 @@ class Deferral(ResolutionListener):
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
         self._reports = Alarm(self._report, lambda: context.engine.paused)
-        self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None
         """None without a JOBDIR."""
         self.closing = False
         """Whether the spider closes: nothing leaves the gate any more."""
+        recorder.waiting = self._some_urls
         connect = context.crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
@@ -124,8 +125,7 @@ class Deferral(ResolutionListener):
             since = held_origin.oldest(everything=True)
             if held_origin.count and since is not None:
                 known = self._table.get(held_origin.origin)
-                entry = known.entry if known is not None else None
-                seconds = self.held.now() - since
+                entry, seconds = known.entry if known else None, self.held.now() - since
                 found.append(held_fields(held_origin.key, held_origin.count, seconds, entry))
         return found
 
@@ -143,9 +143,9 @@ class Deferral(ResolutionListener):
             self._table.pin(origin)
         if not held_origin.leaves:
             held_origin.answered = False
-        self._wait_for(held_origin, request)
+        self._wait_for_answer(held_origin, request)
 
-    def _wait_for(self, held_origin: HeldOrigin, request: Request | None) -> None:
+    def _wait_for_answer(self, held_origin: HeldOrigin, request: Request | None) -> None:
         flight = self._flights.to(held_origin.origin, request)
         if flight.result is not None or held_origin.leaves:
             return  # without asyncio, the answer may be there at once
@@ -164,10 +164,8 @@ class Deferral(ResolutionListener):
         self._hold_waiting(held_origin, state)
         if state.name not in self._retries:
             self._retry_later(state)
-        since = self.held.now() if since is None else since
-        if since + self._max_wait - self.held.now() < self._last.hopeless(
-            state.entry, self._context.clock()
-        ):
+        left = self._max_wait if since is None else since + self._max_wait - self.held.now()
+        if left < self._last.hopeless(state.entry, self._context.clock()):
             self._give_up_hopeless(held_origin, state)
 
     def joins(self, name: str, request: Request, since: float | None) -> bool:
@@ -186,7 +184,7 @@ class Deferral(ResolutionListener):
         flight = self._flights.get(held_origin.origin)
         if flight is None or held_origin.leaves:
             return
-        if self._context.settings.dry_run:
+        if self._settings.dry_run:
             self.releases.add(held_origin)
             return
         age, grace, slow = -flight.left_of(0), self._policy.grace, self._policy.slow
@@ -204,10 +202,9 @@ class Deferral(ResolutionListener):
             if held_origin.waiting:  # no room
                 self._expect(held_origin.key, self.held.now())
         self.held.changed(held_origin)
-        for seconds in sorted((grace, slow, _LATE_SECONDS, _SLOW_SECONDS)):
-            if seconds > age:
-                self._first_answers.set(held_origin.key, seconds - age, sooner=True)
-                break
+        later = [one for one in (grace, slow, _LATE_SECONDS, _SLOW_SECONDS) if one > age]
+        if later:
+            self._first_answers.set(held_origin.key, min(later) - age, sooner=True)
         self._context.engine.wake()
 
     def _settle(self, held_origin: HeldOrigin) -> None:
@@ -225,7 +222,7 @@ class Deferral(ResolutionListener):
             return
         held_origin.answered, held_origin.late, held_origin.slow = True, False, False
         self.held.changed(held_origin)
-        if not state.unreachable or self._context.settings.dry_run:
+        if not state.unreachable or self._settings.dry_run:
             self.releases.add(held_origin)
             return
         self._recall(held_origin)
@@ -241,6 +238,14 @@ class Deferral(ResolutionListener):
             self._context.engine.wake()
         else:
             self.releases.add(held_origin)  # there is nothing left: forget it
+
+    def failed(self, origin: Origin, error: Exception) -> None:
+        """Give up: after a misconfiguration or a bug, retrying can't help."""
+        held_origin = self.held.get(origin)
+        if held_origin is not None and not isinstance(error, CancelledError):
+            held_origin.answered = True
+            self.held.changed(held_origin)
+            self.releases.add(held_origin, (text_of(error), 0))
 
     def _recall(self, held_origin: HeldOrigin) -> None:
         """Keep the requests that were to be released."""
@@ -260,14 +265,6 @@ class Deferral(ResolutionListener):
                 self.held.warn_full(held_origin.origin)
                 self.releases.let_out(held.request, Drop.of(state)._replace(for_room=True))
 
-    def failed(self, origin: Origin, error: Exception) -> None:
-        """Give up: after a misconfiguration or a bug, retrying can't help."""
-        held_origin = self.held.get(origin)
-        if held_origin is not None and not isinstance(error, CancelledError):
-            held_origin.answered = True
-            self.held.changed(held_origin)
-            self.releases.add(held_origin, (text_of(error), 0))
-
     def _is_unreachable(self, held_origin: HeldOrigin) -> None:
         """Count requests that no longer wait for a first answer but for a better one."""
         if held_origin.unanswered:
@@ -276,17 +273,25 @@ class Deferral(ResolutionListener):
 
     def is_due(self, held_origin: HeldOrigin) -> bool:
         """Whether the origin's robots.txt has to be fetched again before requests leave. Then it is."""
-        if self._context.settings.dry_run or self._cache.get(held_origin.origin) is not None:
+        if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         self._recall(held_origin)
-        self._wait_for(held_origin, self.held.peek(held_origin))
+        self._wait_for_answer(held_origin, self.held.peek(held_origin))
         return True
+
+    def finished(self, held_origin: HeldOrigin) -> None:
+        """All have left that may: set the next deadline, or forget the origin."""
+        if held_origin.heap or held_origin.waiting:
+            self._expect_oldest(held_origin)
+        elif self.held.get(held_origin.key) is held_origin:
+            for alarm in (self._retries, self._deadlines, self._first_answers):
+                alarm.forget(held_origin.key)
+            self.held.end(held_origin)
 
     # Waiting
 
     def _retry_later(self, state: OriginState) -> None:
-        seconds = state.entry.next_attempt_at - self._context.clock()
-        self._retries.set(state.name, seconds)
+        self._retries.set(state.name, state.entry.next_attempt_at - self._context.clock())
 
     def _ask_again(self, held_origin: HeldOrigin) -> None:
         known = self._table.get(held_origin.origin)
@@ -299,56 +304,61 @@ class Deferral(ResolutionListener):
         self._deadlines.set(key, since + self._max_wait - self.held.now(), sooner=True)
         self._reports.set("report", _TELL_SECONDS, sooner=True)
 
+    def _expect_oldest(self, held_origin: HeldOrigin) -> None:
+        oldest = held_origin.oldest()
+        if oldest is not None:
+            self._expect(held_origin.key, oldest)
+
     def _time_is_over(self, held_origin: HeldOrigin) -> None:
         """Make a last attempt if the one before was long ago; give requests up if it takes too long."""
-        origin, key = held_origin.origin, held_origin.key
-        oldest = held_origin.oldest()
+        origin, oldest = held_origin.origin, held_origin.oldest()
         if oldest is None:
             return  # all are about to leave
         if self.held.now() < oldest + self._max_wait - _ROUNDING:
-            self._expect(key, oldest)
+            self._expect(held_origin.key, oldest)
             return
         known = self._table.get(origin)
         entry = known.entry if known else None
         if origin not in self._flights and self._last.is_due(entry, self._context.clock()):
-            self._last.made(key, entry)
+            self._last.made(held_origin.key, entry)
             self._cache.ask_early(origin)
             self._ask_again(held_origin)
         flight = self._flights.get(origin)
         if flight is not None:
             left = flight.left_of(self._last.seconds)
             if left > 0 or self._flights.expire(origin):
-                self._deadlines.set(key, max(left, _EXPIRY_SECONDS))
+                self._deadlines.set(held_origin.key, max(left, _EXPIRY_SECONDS))
                 return
-        self._give_up_oldest(held_origin, self.held.why(held_origin))
+        self._give_up(held_origin, self.held.why(held_origin))
 
-    def _give_up_oldest(
+    def _give_up(
         self,
         held_origin: HeldOrigin,
         why: tuple[str, int],
-        seconds: float = 0.0,
+        within: float = 0.0,
         reason: str | None = None,
     ) -> None:
-        """Give up those whose time is over within so many *seconds*.
+        """Give up those whose time is over *within* so many seconds.
 
         :param why: there is no robots.txt, and the number of attempts
         :param reason: why they are given up, if not because of how long they were held
         """
         now, oldest = self.held.now(), held_origin.oldest()
-        before = now + seconds - self._max_wait + _ROUNDING
+        before = now + within - self._max_wait + _ROUNDING
         if oldest is not None and oldest <= before:
-            held = now - oldest
-            reason = reason or f"held for {held:.{int(held < 1)}f} s"
+            seconds = now - oldest
+            reason = reason or f"held for {seconds:.{int(seconds < 1)}f} s"
             self.releases.add(held_origin, (f"{why[0]}; {reason}", why[1]), before)
 
     def _give_up_hopeless(self, held_origin: HeldOrigin, state: OriginState) -> None:
         """After a failure, give up those for which no further attempt will come."""
         why = str(state.entry.error), state.entry.attempts
-        self._give_up_oldest(held_origin, why, self._last.late)
+        self._give_up(held_origin, why, self._last.late)
         seconds = self._last.hopeless(state.entry, self._context.clock())
         if seconds > self._last.late:
-            reason = f"no further attempt at robots.txt is due before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
-            self._give_up_oldest(held_origin, why, seconds, reason)
+            end = f"before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
+            reason = f"no further attempt at robots.txt is due {end}"
+            self._give_up(held_origin, why, seconds, reason)
 
     def _report(self, _: str) -> None:
         if self.held:
@@ -362,31 +372,17 @@ class Deferral(ResolutionListener):
             attempt = min(attempt, given_up)  # then, a last one is made
         self.held.log.state(self.held.all(), attempt, given_up, idle=idle)
 
-    def _expect_oldest(self, held_origin: HeldOrigin) -> None:
-        oldest = held_origin.oldest()
-        if oldest is not None:
-            self._expect(held_origin.key, oldest)
-
-    def finished(self, held_origin: HeldOrigin) -> None:
-        """All have left that may: set the next deadline, or forget the origin."""
-        if held_origin.heap or held_origin.waiting:
-            self._expect_oldest(held_origin)
-        elif self.held.get(held_origin.key) is held_origin:
-            for alarm in (self._retries, self._deadlines, self._first_answers):
-                alarm.forget(held_origin.key)
-            self.held.end(held_origin)
-
     # The crawl's beginning and end
 
     def _spider_opened(self, spider: Spider) -> Coroutine[Any, Any, None] | None:
         self._context.engine.before_closing(Stage.HOLDING, self._before_closing)
         directory = job_dir(self._context.crawler.settings)
-        if not directory:
-            if self._context.engine.scheduler_is_foreign:
-                self.held.limit_memory()
-            return None
-        self._disk = DiskHold(directory, spider)
-        return self._upkeep.begin()
+        if directory:
+            self._disk = DiskHold(directory, spider)
+            return self._upkeep.begin()
+        if self._context.engine.scheduler_is_foreign:
+            self.held.limit_memory()
+        return None
 
     async def _look(self) -> None:
         """Maintain the hold on disk; open it if that hasn't worked so far."""
@@ -405,7 +401,7 @@ class Deferral(ResolutionListener):
             async for held_origin in self.held.move_to(self._disk):
                 self._expect_oldest(held_origin)
                 self._retries.set(held_origin.key, 0.0)
-                if self._context.settings.dry_run:
+                if self._settings.dry_run:
                     self.releases.add(held_origin)
 
     def _spider_idle(self) -> None:

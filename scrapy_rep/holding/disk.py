@@ -3,14 +3,11 @@
 Scrapy's own disk queues write their index only on a clean shutdown, so a kill would lose requests
 (docs/DESIGN.md). The order is in memory too, so that a failing disk doesn't stop the queues.
 
-Requests are bytes: JSON if that preserves them exactly, else pickle, as in Scrapy's own queues. Reading a
-pickle can run code, reading JSON can't. But JSON turns tuples into lists and numeric keys into strings,
-and has no bytes: such requests are pickled. Headers and body, always bytes, are written as Latin-1.
+Requests are pickles, as in Scrapy's own queues: who can write to a JOBDIR can run code anyway.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
 import sqlite3
 from collections import Counter
@@ -53,8 +50,8 @@ CREATE TABLE IF NOT EXISTS held (
 CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 """
+# Column of the request.
 _REQUEST = 5
-"""Column of the request."""
 
 # SQLite keeps anything in any column. Numbers are increased further, within its range.
 _SOUND = """
@@ -68,8 +65,6 @@ _REST = """
 SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10),
        (SELECT count(*) FROM held)
 """
-
-_SELECT = "SELECT request FROM held WHERE id = ?"
 
 # Failed reads in a row before unreadable requests are left to the next run: this one has to end.
 _READS = 60
@@ -222,7 +217,8 @@ class DiskHold:
 
     def _load(self, row: int) -> Request:
         unwritten = self._journal.unwritten("held", row)
-        found = [unwritten[_REQUEST:]] if unwritten else self._journal.read(_SELECT, row)
+        query = "SELECT request FROM held WHERE id = ?"
+        found = [unwritten[_REQUEST:]] if unwritten else self._journal.read(query, row)
         self._failed_reads = 0
         if not found:
             raise ValueError("damaged")
@@ -309,19 +305,12 @@ class DiskHold:
         self._journal.close()
 
 
-# Requests as bytes
-
-_PLAIN = {str, int, float, bool, type(None)}
-
-
 def dumps(request: Request, spider: Spider) -> bytes:
     """Return *request* as bytes.
 
     :raises Exception: from pickling a user's meta
     """
-    fields = request.to_dict(spider=spider)
-    data = _as_json(dict(fields))
-    return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL) if data is None else data
+    return pickle.dumps(request.to_dict(spider=spider), pickle.HIGHEST_PROTOCOL)
 
 
 def loads(data: bytes, spider: Spider) -> Request:
@@ -329,36 +318,4 @@ def loads(data: bytes, spider: Spider) -> Request:
 
     :raises Exception: if it can't be read, or the spider no longer has its callback
     """
-    # How all our pickles begin.
-    if data[:1] == b"\x80":
-        # Write access to JOBDIR allows running code anyway: Scrapy's own queues are pickles.
-        return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301
-    fields = json.loads(data)
-    headers = {}
-    for name, values in fields["headers"]:
-        headers[name.encode("latin-1")] = [value.encode("latin-1") for value in values]
-    fields |= {"headers": headers, "body": fields["body"].encode("latin-1")}
-    return request_from_dict(fields, spider=spider)
-
-
-def _as_json(fields: dict[str, Any]) -> bytes | None:
-    """Return *fields* as JSON, None if JSON would change them."""
-    headers, body = fields.pop("headers", None), fields.pop("body", None)
-    try:
-        if type(headers) is not dict or not _is_exact(fields):
-            return None
-        fields["headers"] = pairs = []
-        for name, values in headers.items():
-            pairs.append([str(name, "latin-1"), [str(value, "latin-1") for value in values]])
-        fields["body"] = str(body, "latin-1")
-        # Half a surrogate pair can't be encoded: two of them would come back as one character.
-        return json.dumps(fields, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _is_exact(value: Any) -> bool:
-    kind = type(value)
-    if kind is dict:
-        return set(map(type, value)) <= {str} and all(map(_is_exact, value.values()))
-    return kind in _PLAIN or (kind is list and all(map(_is_exact, value)))
+    return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301 (see above)

@@ -95,7 +95,7 @@ async def test_who_is_given_up_hears_why(wait_too_long: Any) -> None:
         assert (str(error.origin), error.decision) == (origin_of(over.site), None)
         assert error.attempts > 0
         found = re.search(r"; held for ([\d.]+) s$", error.reason)
-        assert found is not None and 0.4 <= float(found[1]) < 60
+        assert found is not None and 0.3 <= float(found[1]) < 60
         assert error.reason in str(error)
 
 
