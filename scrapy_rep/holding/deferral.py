@@ -57,6 +57,8 @@ _LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
 _EXPIRY_SECONDS = 1.0
 # Seconds. Sums of times may differ in their last digits.
 _ROUNDING = 0.001
+# At most this many are held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
+_MOST_SHARED = 1000
 # Held URLs whose verdict is looked at when a robots.txt changes.
 _SOME = 20
 # Seconds between log lines about held requests.
@@ -381,7 +383,8 @@ class Deferral(ResolutionListener):
             self._disk = DiskHold(directory, spider)
             return self._upkeep.begin()
         if self._context.engine.scheduler_is_foreign:
-            self.held.limit_memory()
+            # The scheduler can have the others back, and a kill should lose little.
+            self.held.most = min(self.held.most, _MOST_SHARED)
         return None
 
     async def _look(self) -> None:

@@ -39,8 +39,6 @@ _GOOD_SECONDS = 5.0
 # An origin may hold this many times the room that is left: there is always room for one more origin
 # ("dynamic thresholds", as in network switches).
 _SHARE = 10
-# At most this many are held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
-_MOST_SHARED = 1000
 # An origin that holds this many or fewer is not greedy, however small the hold.
 _FEW = 3
 # Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
@@ -55,15 +53,11 @@ _UNLIMITED = 100
 class Held(NamedTuple):
     """A request at the gate."""
 
-    number: int
-    """Increases in the order in which requests came to the gate."""
-    since: float
-    """When it came, in seconds of the crawl's running time."""
+    number: int  # increases in the order in which requests came to the gate
+    since: float  # when it came, in seconds of the crawl's running time
     request: Request
-    row: int | None = None
-    """Its row on disk, if any."""
-    counts: bool = False
-    """Whether it counts as held. Otherwise it only waits for a first answer."""
+    row: int | None = None  # on disk
+    counts: bool = False  # as held; otherwise it only waits for a first answer
 
 
 Entry: TypeAlias = "tuple[int, int, float, Request | int | Held]"
@@ -82,43 +76,26 @@ class HeldOrigin:
     """An origin with requests at the gate, until none is left."""
 
     origin: Origin
-    key: str
-    """The same as text."""
-    waiting: list[Held] = field(default_factory=list)
-    """Those that wait for a first answer, as they came."""
-    heap: list[Entry] = field(default_factory=list)
-    """Those that are held."""
-    ready: list[Entry] = field(default_factory=list)
-    """Those, waiting or held before, that may leave: a heap, too."""
-    failing: list[Entry] = field(default_factory=list)
-    """Those that leave to fail, before others."""
-    good_until: float = 0.0
-    """Until when the answer that releases them counts, even if it may not be kept that long."""
-    in_turn: bool = False
-    """Whether it will have a turn to let some leave."""
-    unheld: int = 0
-    """How many are not held: they wait, or are ready to leave."""
-    count: int = 0
-    """How many are held, including those that are ready."""
-    unanswered: int = 0
-    """How many of the held ones never had an answer."""
-    answered: bool = False
-    """Whether there was an answer, if only a failure."""
-    late: bool = False
-    slow: bool = False
-    """Whether a first answer takes long, or very long."""
-    weight: int = 0
-    """Its part of the limit for first answers, see :meth:`HeldOrigins.changed`."""
-    leaving: list[Request] = field(default_factory=list)
-    """Those that left last, and may not have reached their download slot."""
+    key: str  # the same as text
+    waiting: list[Held] = field(default_factory=list)  # for a first answer, as they came
+    heap: list[Entry] = field(default_factory=list)  # those that are held
+    ready: list[Entry] = field(default_factory=list)  # those that may leave, waiting or held before
+    failing: list[Entry] = field(default_factory=list)  # those that leave to fail, before others
+    good_until: float = 0.0  # the answer that releases them, even if it may not be kept that long
+    in_turn: bool = False  # will have a turn to let some leave
+    unheld: int = 0  # how many wait, or are ready to leave without having been held
+    count: int = 0  # how many are held, including those that are ready
+    unanswered: int = 0  # how many of the held ones never had an answer
+    answered: bool = False  # if only by a failure
+    late: bool = False  # a first answer takes long
+    slow: bool = False  # it takes very long
+    weight: int = 0  # its part of the limit for first answers, see HeldOrigins.changed()
+    leaving: list[Request] = field(default_factory=list)  # may not have reached their download slot
     released: int = 0
-    longest: float = 0.0
-    """Seconds for which one that left was held, in earlier runs too."""
+    longest: float = 0.0  # seconds for which one that left was held, in earlier runs too
     given_up: int = 0
-    why: tuple[str, int] = ("", 0)
-    """Why the last ones were given up, and after how many robots.txt attempts."""
-    told: str = ""
-    """What the log says of it: it is "slow", or "unreachable"."""
+    why: tuple[str, int] = ("", 0)  # some are given up, and after how many robots.txt attempts
+    told: str = ""  # what the log says of it: that it is "slow", or "unreachable"
 
     @property
     def leaves(self) -> bool:
@@ -142,12 +119,17 @@ class HeldOrigin:
             going, self.good_until = self.ready, time.monotonic() + _GOOD_SECONDS
         else:
             going, self.why = self.failing, why
-        going += [entry for entry in self.heap if entry[2] <= before]
-        going += [entry_of(held) for held in self.waiting if held.since <= before]
+        heap, self.heap = self.heap, []
+        for entry in heap:
+            (going if entry[2] <= before else self.heap).append(entry)
+        waiting, self.waiting = self.waiting, []
+        for held in waiting:
+            if held.since <= before:
+                going.append(entry_of(held))
+            else:
+                self.waiting.append(held)
         heapify(going)
-        self.heap = [entry for entry in self.heap if entry[2] > before]
         heapify(self.heap)
-        self.waiting = [held for held in self.waiting if held.since > before]
 
     def recall(self, *, everything: bool = False) -> None:
         """Keep the requests that were to be released; with *everything*, those given up too."""
@@ -181,7 +163,7 @@ class HeldOrigins:
         self._origins: dict[str, HeldOrigin] = {}
         self._total = self._most_held = self._unheld = self._weight = 0
         concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED
-        self._most = context.settings.defer_max_requests
+        self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency
         self._started = time.monotonic()
         self._number = 0
@@ -207,11 +189,11 @@ class HeldOrigins:
     @property
     def full(self) -> bool:
         """Whether as many are held as may be."""
-        return self._total >= self._most
+        return self._total >= self.most
 
     def room_for(self, held_origin: HeldOrigin | None) -> int:
         """Return how many more the origin may hold: others need some room."""
-        room = self._most - self._total
+        room = self.most - self._total
         count = held_origin.count if held_origin is not None else 0
         # One more while it has less than _SHARE times what is left.
         return min(room, -((count - _SHARE * room) // (_SHARE + 1)))
@@ -228,7 +210,7 @@ class HeldOrigins:
         greedy = (
             held_origin is not None
             and held_origin.unheld >= self._most_waiting // _MANY
-            and held_origin.count > max(self._most // _SHARE, _FEW)
+            and held_origin.count > max(self.most // _SHARE, _FEW)
         )
         return Room.GREEDY if greedy else Room.FULL
 
@@ -240,12 +222,8 @@ class HeldOrigins:
     @property
     def may_wait(self) -> bool:
         """Whether another request may come to the gate to wait for a first answer."""
-        limit = self._most + self._most_waiting
+        limit = self.most + self._most_waiting
         return self._weight < self._most_waiting and self._unheld + self._total < limit
-
-    def limit_memory(self) -> None:
-        """Hold fewer: the scheduler can have them back, and a kill should lose little."""
-        self._most = min(self._most, _MOST_SHARED)
 
     def warn_full(self, origin: Origin) -> None:
         """Warn that requests are dropped because too many are held."""
