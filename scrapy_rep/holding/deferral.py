@@ -264,7 +264,7 @@ class Deferral(ResolutionListener):
             self.held.log.held(held_origin, "unreachable")
         for held in self.held.take_waiting(held_origin):
             if not self.handing_back.one(held.request, held.since):
-                self.held.warn_full(held_origin.origin)
+                self.held.log.full(held_origin.origin)
                 self.releases.let_out(held.request, Drop.of(state)._replace(for_room=True))
 
     def _is_unreachable(self, held_origin: HeldOrigin) -> None:

@@ -207,7 +207,7 @@ class Gate:
             assert state is not None
             deferral.hold(state, request, since)
         elif not deferral.handing_back.one(request, since):
-            hold.warn_full(origin)
+            hold.log.full(origin)
             self._releases.verdicts[request] = advice
             return False
         elif deferral.handing_back.came_last(request):
@@ -363,7 +363,7 @@ class Releases:
         origin, cause = held_origin.origin, self._held.failure(held_origin.origin)
         if not held.counts:
             if for_room := self._held.room_for(held_origin) <= 0:
-                self._held.warn_full(origin)
+                self._held.log.full(origin)
             drop = Drop(*held_origin.why, for_room=for_room, cause=cause)
             self.verdicts[held.request] = drop
             return

@@ -7,7 +7,7 @@ Those that *wait* for a first answer are in memory. Those that are *held* are to
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -225,10 +225,6 @@ class HeldOrigins:
         limit = self.most + self._most_waiting
         return self._weight < self._most_waiting and self._unheld + self._total < limit
 
-    def warn_full(self, origin: Origin) -> None:
-        """Warn that requests are dropped because too many are held."""
-        self.log.full(origin, self._total, self.full)
-
     # They come and go
 
     def wait(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
@@ -412,12 +408,9 @@ class HeldOrigins:
 def lean(request: Request) -> Request:
     """Return a copy of *request*: for each request object it has seen, Scrapy keeps a kilobyte (the
     parsed URL, the fingerprint) as long as that object lives."""
-    try:
+    with suppress(Exception):  # of a user's class
         return copy(request)
-    except Exception as error:  # noqa: BLE001 (of a user's class)
-        values = {"request": request, "error": error}
-        logger.debug("Can't copy %(request)s, so it is held as it is: %(error)s", values)
-        return request
+    return request
 
 
 def announce(

@@ -42,7 +42,7 @@ class HoldLog:
         self._context = context
         self._table = table
         self._limiters = {kind: Limiter(logger, what) for kind, what in _KINDS.items()}
-        self._warned: set[bool] = set()
+        self._told_full = False
         self.told_idle = False
         """Whether the log says that nothing is left to do but wait."""
         self._told_idle_at = -math.inf
@@ -82,22 +82,15 @@ class HoldLog:
         values |= {"origin": one.origin, "seconds": one.longest}
         self._limiters[kind].log(message, values, self._context.spider)
 
-    def full(self, origin: Origin, held: int, full: bool) -> None:
-        """Warn that requests are dropped because too many are held: once for the total (*full*), once
-        for an origin's share."""
-        if full in self._warned:
-            return
-        self._warned.add(full)
-        message = (
-            "REP_DEFER_MAX_REQUESTS reached (%(count)d requests held): dropping further requests to "
-            "unreachable origins. This is reported once."
-            if full
-            else "%(origin)s has used its share of REP_DEFER_MAX_REQUESTS (%(count)d requests held, "
-            "all origins together): dropping further requests to it. This is reported for one origin "
-            "only."
-        )
-        values = {"origin": origin, "count": held}
-        logger.warning(message, values, extra=self._context.extra)
+    def full(self, origin: Origin) -> None:
+        """Warn once that requests are dropped because too many are held."""
+        if not self._told_full:
+            self._told_full = True
+            message = (
+                "Too many requests are held (REP_DEFER_MAX_REQUESTS; one site may have about 91 %% of "
+                "them): dropping further ones, such as to %(origin)s. This is reported once."
+            )
+            logger.warning(message, {"origin": origin}, extra=self._context.extra)
 
     def state(
         self, origins: Collection[HeldOrigin], attempt: float, given_up: float, *, idle: bool

@@ -183,7 +183,10 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
     assert set(result.responses) >= set(wanted)
     assert len(result.responses) == 22 and len(result.failures) == 20
     assert result.stat("rep/unreachable/dropped") == 20
-    assert len(lines(result, "has used its share of REP_DEFER_MAX_REQUESTS", level="WARNING")) == 1
+    assert (
+        len(lines(result, "Too many requests are held (REP_DEFER_MAX_REQUESTS", level="WARNING"))
+        == 1
+    )
     assert_clean(result)
 
 
@@ -363,6 +366,9 @@ async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
     assert result.stat("rep/unreachable/dropped") == 17
     assert all(isinstance(one, RobotsUnreachable) for one in result.failures.values())
     assert "rep/given_up" not in result.stats
-    assert len(lines(result, "REP_DEFER_MAX_REQUESTS reached", level="WARNING")) == 1
+    assert (
+        len(lines(result, "Too many requests are held (REP_DEFER_MAX_REQUESTS", level="WARNING"))
+        == 1
+    )
     assert late.count("/robots.txt") == 1
     assert_clean(result)
