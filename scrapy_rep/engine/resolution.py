@@ -15,6 +15,7 @@ import asyncio
 import socket
 from contextlib import suppress
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
@@ -22,7 +23,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.reactor import is_reactor_installed
 from tldextract import TLDExtract
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IHostnameResolver, IResolutionReceiver
+from twisted.internet.interfaces import IHostnameResolver
 from zope.interface import implementer
 
 if TYPE_CHECKING:
@@ -53,16 +54,6 @@ class _Watched:
         return may
 
 
-@implementer(IResolutionReceiver)
-class _Receiver:
-    def __init__(self, began: Any, resolved: Any, complete: Any) -> None:
-        self.resolutionBegan, self.resolutionComplete = began, complete
-        self._resolved = resolved
-
-    def addressResolved(self, address: IAddress) -> None:
-        self._resolved(address, str(getattr(address, "host", "")))
-
-
 @implementer(IHostnameResolver)
 class _Resolver(_Watched):
     """In the place of a reactor's resolver."""
@@ -70,13 +61,15 @@ class _Resolver(_Watched):
     def resolveHostName(
         self, resolutionReceiver: Any, hostName: str, *args: Any, **kwargs: Any
     ) -> IHostResolution:
-        theirs = resolutionReceiver
+        def resolved(address: IAddress) -> None:
+            if self.lets(hostName, str(getattr(address, "host", ""))):
+                resolutionReceiver.addressResolved(address)
 
-        def resolved(address: IAddress, text: str) -> None:
-            if self.lets(hostName, text):
-                theirs.addressResolved(address)
-
-        ours = _Receiver(theirs.resolutionBegan, resolved, theirs.resolutionComplete)
+        ours = SimpleNamespace(
+            resolutionBegan=resolutionReceiver.resolutionBegan,
+            addressResolved=resolved,
+            resolutionComplete=resolutionReceiver.resolutionComplete,
+        )
         found: IHostResolution = self.inner.resolveHostName(ours, hostName, *args, **kwargs)
         return found
 
@@ -155,8 +148,10 @@ async def look_up(host: str) -> Sequence[str]:
         from twisted.internet import reactor
 
         done: Deferred[None] = Deferred()
-        receiver = _Receiver(
-            lambda _: None, lambda _, text: found.append(text), lambda: done.callback(None)
+        receiver = SimpleNamespace(
+            resolutionBegan=lambda _: None,
+            addressResolved=lambda address: found.append(str(getattr(address, "host", ""))),
+            resolutionComplete=lambda: done.callback(None),
         )
         reactor.nameResolver.resolveHostName(receiver, host)
         await maybe_deferred_to_future(done)
