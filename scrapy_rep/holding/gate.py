@@ -311,7 +311,6 @@ class Releases:
                 self._told = True
                 message = "Can't release held requests, retrying: %(error)s"
                 logger.error(message, {"error": error}, extra=self._context.extra)
-            held_origin.in_turn = True
             self._resting += 1
             call_later(_RETRY_SECONDS, self._rested, held_origin)
             return None
@@ -353,8 +352,7 @@ class Releases:
 
     def _rested(self, held_origin: HeldOrigin) -> None:
         self._resting -= 1
-        held_origin.in_turn = False
-        if not self._ended:
+        if not (self._ended or held_origin.in_turn):
             self._queue(held_origin)
             self._context.engine.wake()
 
