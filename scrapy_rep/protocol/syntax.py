@@ -55,6 +55,7 @@ _FIELDS = {
 
 # Google also drops the beginning of a byte order mark.
 _BOM = re.compile("^\xef(?:\xbb\xbf?)?")
+_LONE_CR = re.compile(r"\r(?!\n)")
 _AFTER_NUL = re.compile(r"\0[^\n]*")
 _BLANK = re.compile(r"[ \t]+")
 _LOWER_CASE_ESCAPE = re.compile(r"%(?:[0-9A-F][a-f]|[a-f][0-9a-fA-F])")
@@ -78,7 +79,7 @@ def normalise(body: bytes) -> str:
     if text[:1] == "\xef":
         text = _BOM.sub("", text, count=1)
     if "\r" in text:
-        if text.count("\r") > text.count("\r\n"):
+        if _LONE_CR.search(text):
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         else:
             text = text.replace("\r", " ")  # faster, and a blank there means nothing

@@ -14,8 +14,8 @@ from scrapy import Request
 
 from scrapy_rep.engine.text import PageURLs
 from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol.entries import MAX_TEXT
 from scrapy_rep.protocol.freshness import latest
-from scrapy_rep.protocol.markup import MAX_TEXT
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.selection import Listing
