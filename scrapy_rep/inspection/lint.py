@@ -35,7 +35,7 @@ from scrapy_rep.protocol.syntax import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scrapy_rep.inspection.explanation import AgentLine, Group, RuleLine
+    from scrapy_rep.inspection.explanation import AgentLine, RuleLine
     from scrapy_rep.protocol.matching import Rules
 
 ERROR, WARNING, NOTE = SEVERITIES = ("error", "warning", "note")
@@ -333,22 +333,22 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
             )
     for line, keys in rules:
         rivals = [best[key] for key in keys]
-        rule, winner = line.rule, rivals[0].rule
+        here, winner = line.rule, rivals[0].rule
         # An allow of an index page also speaks for its directory; a disallow does not.
-        speaks = rule.allow and "/index.htm" in line.pattern
+        speaks = here.allow and "/index.htm" in line.pattern
         if any(one is line or (speaks and not one.rule.allow) for one in rivals):
             continue
-        if rivals[0].pattern == line.pattern and winner.allow == rule.allow:
-            yield Finding(rule.line, "duplicate", f"same rule as on line {winner.line}")
+        if rivals[0].pattern == line.pattern and winner.allow == here.allow:
+            yield Finding(here.line, "duplicate", f"same rule as on line {winner.line}")
             continue
         if len(rivals[0].pattern) > len(line.pattern):
             why = "is longer"
-        elif winner.allow != rule.allow:
+        elif winner.allow != here.allow:
             why = "wins: Allow beats a Disallow of the same length"
         else:
             why = "comes first"
         message = f"never decides: line {winner.line} ({winner}) matches the same URLs and {why}"
-        yield Finding(rule.line, "shadowed", message)
+        yield Finding(here.line, "shadowed", message)
 
 
 def _same_paths(line: RuleLine) -> str | None:
