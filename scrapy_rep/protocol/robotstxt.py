@@ -80,9 +80,8 @@ class RobotsTxt:
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """:param source: the body, or a function that always returns the same one"""
         self._source = source
-        # The latest answer and origin, since most calls are about the same.
-        self._answer = _NOT_ASKED
-        self._site = ""
+        # Most calls are about the latest agent and origin.
+        self._answer, self._site = _NOT_ASKED, ""
         self._known: dict[tuple[_Agent | None, bool | None], _Answer] | None = None
         self._rules: dict[int, Rule] | None = None
         self._paces: dict[str, Pace] | None = None
@@ -92,8 +91,7 @@ class RobotsTxt:
 
     @classmethod
     def parse(cls, body: bytes | bytearray | memoryview) -> RobotsTxt:
-        """Keep up to 512,000 bytes of any *body*, and the one that tells whether the last line is whole;
-        read them on demand (REP.md section 6).
+        """Keep up to 512,000 bytes of any *body*, and the one that tells whether the last line is whole.
 
         :raises TypeError: if *body* is not bytes-like
         """
@@ -112,8 +110,8 @@ class RobotsTxt:
         obey_global: bool = True,
         with_delay: bool = False,
     ) -> None:
-        """Prepare the rules for *agent*, the sitemaps and, if asked, :meth:`pace`, in one reading of
-        *body*, which is what the source would return."""
+        """Prepare the rules for *agent*, the sitemaps and, if asked, :meth:`pace`, in one reading of the
+        source's *body*."""
         text = normalise(body)
         groups = Groups(text)
         self._sitemaps = sitemaps = _sitemaps_of(text)
@@ -144,7 +142,7 @@ class RobotsTxt:
 
     def decide(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> Decision:
         """Return whether *agent* may fetch *url*, and which line says so (REP.md sections 7, 8).
-        ``/robots.txt`` is always allowed (RFC 9309, 2.2.2).
+        ``/robots.txt`` is always allowed.
 
         Compares *url* as it is, as Google's matcher does. For URLs from outside, pass
         ``comparable(url)``, which is what the middleware and ``RobotParser`` compare.
@@ -219,7 +217,7 @@ class RobotsTxt:
     def _choose_group(
         self, agents: str | Sequence[str], obey_global: bool, groups: Groups | None = None
     ) -> _Answer:
-        """Return the answer for *agents*, and remember it and the one before."""
+        """Return the answer for *agents*, and remember it beside the one before."""
         agent = agents if isinstance(agents, str) else tuple(agents)
         latest, answers = self._answer, self._known
         if answers is None and latest is not _NOT_ASKED:
@@ -244,10 +242,9 @@ class RobotsTxt:
         return answer
 
     def _rules_of(self, name: str, groups: Groups) -> Rules:
-        """Return the rules for a token; those that another agent has in use, if they are the same."""
         for _, _, token, rules in list(self._known.values()) if self._known else ():
             if token is not None and token.lower() == name:
-                return rules
+                return rules  # in use, by another agent
         rules = Rules(*groups.rules_of(name))
         self.size += rules.size
         return rules
@@ -275,7 +272,7 @@ _LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
 
 
 def _agent_token(line: str) -> str | None:
-    """Return the token of a ``user-agent`` line, in lower case, or ``*``; None for other lines."""
+    """Return the :func:`agent_token` of a ``user-agent`` line; None for other lines."""
     return next((agent_token(value) for _, _, value in read((line,))), None)
 
 
@@ -355,18 +352,15 @@ class Groups:
         """Return what *token*'s groups ask of the pace of a crawl. Here, and only here, such a line ends
         the list of agents above it, as a rule does (REP.md section 12)."""
         asks: list[Ask] = []
-        named = ended = False  # lines before the first group apply to no agent
-        line = 0
+        line, named, ended = 0, False, False  # lines before the first group apply to no agent
         for name, stretch in self:
             if name is not None:
                 named, ended = name == token or (named and not ended), False
             rows = stretch.split("\n")
             for number, field, value in read(rows, line):
                 ended = ended or field <= Field.ALLOW or field in _PACE
-                if named and field in _PACE:
-                    seconds = _PACE[field](value)
-                    if seconds is not None:
-                        asks.append(Ask(seconds, number, FIELD_NAMES[field], value))
+                if named and field in _PACE and (seconds := _PACE[field](value)) is not None:
+                    asks.append(Ask(seconds, number, FIELD_NAMES[field], value))
             line += len(rows)
         # Slowest first; of several, the first line.
         asks.sort(key=lambda ask: (-ask.seconds, ask.line))
