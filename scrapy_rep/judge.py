@@ -169,7 +169,7 @@ class Judge:
 
     async def _next(self, request: Request, origin: Origin, seconds: float) -> OriginState:
         """Return the answer to the next attempt, which may start in so many *seconds*."""
-        await self._origins.flights.rest(origin, seconds)
+        await self._origins.flights.rest(seconds)
         left = self._context.settings.download_timeout - seconds
         news = self._origins.cache.get(origin)
         return news or await self._origins.flights.to(origin, request, again=True).wait(left)
