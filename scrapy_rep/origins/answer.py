@@ -158,6 +158,10 @@ _MIDDLEWARE = frozenset({"process_request", "process_response", "process_excepti
 _HANDLER = frozenset({"download_request"})
 
 _ADVICE = "make it ignore URLs that end in /robots.txt"
+STOPPED = (
+    f"a handler of headers_received or bytes_received stopped the download of robots.txt: {_ADVICE}"
+)
+"""What to tell the user if the project's signal handler stopped a download."""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -216,7 +220,7 @@ def refused_by_project(error: Exception) -> ProjectError | None:
         who = _component(error, _MIDDLEWARE, own=False) or "a component of the project"
         text = f"{who} refused the request for robots.txt ({text_of(error)}): {_ADVICE}"
     elif isinstance(error, StopDownload):
-        text = stopped()
+        text = STOPPED
     elif name := _component(error, _MIDDLEWARE, own=True):
         modules = {one.__module__.partition(".")[0] for one in type(error).__mro__}
         if isinstance(error, _NETWORK_ERRORS) or modules & _NETWORK_MODULES:
@@ -229,14 +233,6 @@ def refused_by_project(error: Exception) -> ProjectError | None:
     found = ProjectError(text)
     found.__cause__ = error
     return found
-
-
-def stopped() -> str:
-    """Return what to tell the user if the project's signal handler stopped a download."""
-    return (
-        "a handler of headers_received or bytes_received stopped the download of robots.txt: "
-        f"{_ADVICE}"
-    )
 
 
 def _component(error: Exception, names: frozenset[str], *, own: bool) -> str | None:

@@ -1,26 +1,22 @@
-"""The body of a robots.txt response, truncated on arrival and decoded within a limit (REP.md
-section 2). ``DOWNLOAD_MAXSIZE`` and HttpCompressionMiddleware fail a response that is too large; the
-protocol wants its beginning.
+"""Bodies decoded within a limit (REP.md section 2), and headers of a reasonable length.
+
+HttpCompressionMiddleware fails a response that is too large; the protocol wants its beginning.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
-from scrapy import Request, signals
-from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
-from scrapy.exceptions import ResponseDataLossError, StopDownload
-from scrapy.http import Headers, Response
+from scrapy.exceptions import ResponseDataLossError
+from scrapy.http import Headers
 
-from scrapy_rep.engine.access import EngineAccess, Listener
 from scrapy_rep.protocol.syntax import MAX_BYTES
-
-META_KEY = "_rep_transfer"
 
 # One byte more than counts: it tells the parser whether the limit cuts a line in two.
 READ_BYTES = MAX_BYTES + 1
@@ -46,99 +42,6 @@ MAX_HEADER = 16 * 1024
 
 MAX_ENCODINGS = 5
 """Of one body. Each may unpack to much more than the one around it."""
-
-
-class Body(NamedTuple):
-    """As much of a body as could be read."""
-
-    data: bytes
-    """At most :data:`READ_BYTES`."""
-    problem: str | None = None
-    """Why that isn't all that counts."""
-    note: str = ""
-    """The same in few words."""
-
-
-class Transfer:
-    """One response while it arrives. Kept in the request's meta."""
-
-    __slots__ = ("cut", "encodings", "received", "slots")
-
-    def __init__(self, slots: int = 0) -> None:
-        """:param slots: download slots that were added for it"""
-        self.slots = slots
-        self.received = 0
-        self.cut = False
-        """Whether the transfer was stopped, since enough had arrived."""
-        self.encodings: list[bytes] = []
-        """The headers that say how the body is encoded, once they are removed from the response."""
-
-    def read(self, response: Response) -> Body:
-        """Return what can be read of the body: of an error page, which counts by its status, any part
-        will do."""
-        lost = "dataloss" in response.flags and not self.cut
-        data, complete, encodings = response.body, True, []
-        if sent := self.encodings or response.headers.getlist("Content-Encoding"):
-            try:
-                encodings = content_encodings(Headers({"Content-Encoding": sent}))
-                data, complete = undo(data, encodings, cut=lost or self.cut)
-            except (NotCredible, ResponseDataLossError) as error:
-                return Body(b"", str(error), "its body can't be decoded")
-        if lost or not complete:
-            by = "transfer" if lost else f"{', '.join(encodings)} body"
-            return Body(data[:READ_BYTES], f"the {by} ends too early", "its body ends too early")
-        return Body(data[:READ_BYTES])
-
-
-class TransferWatch:
-    """Follows robots.txt responses by Scrapy's signals, while there are any: ``bytes_received`` is
-    sent for every piece of every page."""
-
-    def __init__(self, crawler: Crawler, engine: EngineAccess) -> None:
-        self._engine = engine
-        handlers: dict[object, Callable[..., Any]] = {
-            signals.bytes_received: self._bytes_received,
-            signals.response_downloaded: self._response_downloaded,
-        }
-        self._listener = Listener(crawler, handlers)
-        self._watched = 0
-
-    def begin(self) -> Transfer:
-        """Return a new transfer, with a download slot added for it."""
-        self._watched += 1
-        self._listener.begin()
-        return Transfer(self._engine.add_slot())
-
-    def end(self, transfer: Transfer) -> None:
-        """Forget *transfer*: it has ended."""
-        self.free_slot(transfer)
-        self._watched -= 1
-        if self._watched == 0:
-            self._listener.end()
-
-    def free_slot(self, transfer: Transfer) -> None:
-        """Remove the slot of *transfer*, before a page takes it."""
-        if transfer.slots:
-            self._engine.remove_slot(transfer.slots)
-            transfer.slots = 0
-
-    def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
-        transfer = request.meta.get(META_KEY)
-        if isinstance(transfer, Transfer):
-            transfer.received += len(data)
-            # Compressed or not: this many bytes never decode to less than counts.
-            if transfer.received >= READ_BYTES:
-                transfer.cut = True
-                raise StopDownload(fail=False)
-
-    def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
-        """Take the decoding over from HttpCompressionMiddleware, which sees the response next. With a
-        body that it can't decode, the status and the headers would be lost."""
-        transfer = request.meta.get(META_KEY)
-        if isinstance(transfer, Transfer):
-            self.free_slot(transfer)
-            transfer.encodings = response.headers.getlist("Content-Encoding")
-            response.headers.pop("Content-Encoding", None)
 
 
 def accept_encoding() -> dict[str, str]:
@@ -205,7 +108,7 @@ def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Excep
         if encoding == "deflate" and (data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31):
             wbits = -15
         return partial(zlib.decompressobj, wbits), zlib.error
-    library = _library(encoding)
+    library = _library(encoding) if encoding in _LIBRARIES else None
     if library is None:
         raise ResponseDataLossError(f"nothing here decodes {encoding}")
     if encoding == "br":
@@ -214,18 +117,13 @@ def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Excep
     return partial(library.ZstdDecompressor, options=limit), library.ZstdError
 
 
+@cache
 def _library(encoding: str) -> Any:
     """Return the module that decodes *encoding*; None if none is installed."""
-    return next(filter(None, map(_imported, _LIBRARIES.get(encoding, ()))), None)
-
-
-@cache
-def _imported(name: str) -> Any:
-    """Return a module; None if it isn't installed."""
-    try:
-        return import_module(name)
-    except ImportError:
-        return None
+    for name in _LIBRARIES[encoding]:
+        with suppress(ImportError):
+            return import_module(name)
+    return None
 
 
 class _Brotli:
