@@ -12,10 +12,7 @@ from typing import Any
 from scrapy import exceptions
 from scrapy.exceptions import (
     CannotResolveHostError,
-    DownloadCancelledError,
     DownloadConnectionRefusedError,
-    DownloadFailedError,
-    DownloadTimeoutError,
     IgnoreRequest,
     NotConfigured,
     NotSupported,
@@ -77,9 +74,9 @@ class Answer:
         """Return an answer that counts as an entry, with its *times*."""
         has_rules = self.outcome is Outcome.RULES
         packed, sha256 = pack_body(cut(self.body)) if has_rules else (b"", None)
-        names = ("outcome", "status", "url", "hops")
-        found: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return Entry(origin, packed=packed, sha256=sha256, **found, **times)
+        about: dict[str, Any] = {"outcome": self.outcome, "status": self.status}
+        about |= {"url": self.url, "hops": self.hops, "packed": packed, "sha256": sha256}
+        return Entry(origin, **about, **times)
 
 
 DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
@@ -135,15 +132,7 @@ _DEAD_HOST_ERRORS = (
     UnsupportedURLSchemeError,
 )
 
-_NETWORK_ERRORS = (
-    *_DEAD_HOST_ERRORS,
-    DownloadCancelledError,
-    DownloadFailedError,
-    DownloadTimeoutError,
-    ResponseDataLossError,
-    TimeoutError,
-    OSError,
-)
+_NETWORK_ERRORS = (*DOWNLOAD_ERRORS.values(), UnsupportedURLSchemeError, OSError)
 _NETWORK_MODULES = frozenset({"twisted", "aiohttp", "httpx", "httpcore", "h2", "OpenSSL"})
 
 # Of libraries that may not be installed, by the names of their classes.
@@ -230,9 +219,7 @@ def refused_by_project(error: Exception) -> ProjectError | None:
         text = f"the download handler {name} failed ({text_of(error)})"
     else:
         return None
-    found = ProjectError(text)
-    found.__cause__ = error
-    return found
+    return ProjectError(text)
 
 
 def _component(error: Exception, names: frozenset[str], *, own: bool) -> str | None:
@@ -249,7 +236,6 @@ def _component(error: Exception, names: frozenset[str], *, own: bool) -> str | N
         if name in names and module.partition(".")[0] not in ignored and not manager:
             component = frame.f_locals.get("self")
             kind = type(component)
-            found = f"{module}.{name}"
-            if component is not None:
-                found = f"{kind.__module__}.{kind.__qualname__}"
+            of_class = f"{kind.__module__}.{kind.__qualname__}"
+            found = f"{module}.{name}" if component is None else of_class
     return found
