@@ -72,15 +72,14 @@ class Choices:
     def override(self, host: str) -> Override | None:
         """Return what the project says of *host*: by its name, or else by its closest domain."""
         found, domain = self.overrides.get(host), host
-        while found is None and "." in domain:
+        while self.overrides and found is None and "." in domain:
             domain = domain.partition(".")[2]
             found = self.overrides.get(f"*.{domain}")
         return found
 
     def own_answer(self, origin: Origin) -> Answer | None:
         """Return the project's answer in place of *origin*'s, if it has one."""
-        override = self.override(origin.host) if self.overrides else None
-        if override is None:
+        if (override := self.override(origin.host)) is None:
             return None
         outcome = Outcome.MISSING if override.body is None else Outcome.RULES
         return Answer(outcome, origin.robots_url, 0, body=override.body or b"", by=override.by)
@@ -109,12 +108,12 @@ class Choices:
         entry = state.entry
         failing = entry.unreachable_since is not None
         state.by, state.forbids, state.blackout = "", False, False
-        override = self.override(state.origin.host) if self.overrides else None
-        if override is not None:
+        if (override := self.override(state.origin.host)) is not None:
             state.by = override.by
         elif failing and self.ladder:
             state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
-            step = rung_of(entry, now, self._settings.unreachable_limit)
+            limit, page_ago = self._settings.unreachable_limit, now - entry.page_answered_at
+            step = rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
             state.blackout = step is Standing.UNREACHABLE
             if state.standing is not Standing.ASK:
                 state.standing = step
@@ -175,12 +174,6 @@ class ChoiceListener(ResolutionListener):
                 return  # the protocol doesn't cover it
             if request.url != f"{origin}{ROBOTS_PATH}":
                 self._cache.page_answered(origin)
-
-
-def rung_of(entry: Entry, now: float, limit: float) -> Standing:
-    """Return where *entry* stands on Google's ladder of April 2026, see :func:`rung`."""
-    page_ago = now - entry.page_answered_at
-    return rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
 
 
 def chosen(settings: RepSettings) -> list[str]:

@@ -47,7 +47,7 @@ class Origins:
         source = http_cache if http_cache.offline else fetcher
         self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
         self.cache.choices = Choices.of(settings)
-        self.policy = Policy.of(settings)
+        self.policy = Policy(settings)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
         self.flights = Flights(context.crawler, self.ask)
         self.listeners: list[ResolutionListener] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 from scrapy_rep.origins.policy import Decide, Drop, Hold, Leave, Pass, Policy, Room, Wait
 from scrapy_rep.origins.state import OriginState
@@ -74,7 +73,6 @@ def test_the_advice_for_each_request() -> None:
         for row in TABLE:
             with checking(row[1:]):
                 state, unreachable, room, at_the_gate, in_the_middleware = row
-                more: dict[str, Any] = {"unreachable": unreachable, "patience": 30.0}
-                policy = replace(Policy.of(RepSettings()), **more)
+                policy = Policy(RepSettings(unreachable=unreachable, download_timeout=30.0))
                 assert policy.at_the_gate(state, room) == at_the_gate
                 assert policy.in_the_middleware(state, NOW) == in_the_middleware
