@@ -60,7 +60,7 @@ class OriginState:
     """Seconds since the epoch."""
     rules: Rules | None = None
     """For the fast path: the usual agent's, until :attr:`usable_until`. If None, or if they don't
-    allow the path, the judge decides."""
+    allow the path, the middleware looks closer."""
     allowed: int = 0
     """Requests that passed, not yet on record."""
     size: int = 0

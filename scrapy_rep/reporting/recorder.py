@@ -67,7 +67,7 @@ _STARTS, _CHANGES = "watch of start requests", "comparison of robots.txt files"
 
 class Recorder(ResolutionListener):
     """Logs, counts and records each decision other than a plain allow, and each robots.txt result. The
-    judge calls it, and whatever else lets a request pass or drops it."""
+    middleware calls it, and whatever else lets a request pass or drops it."""
 
     part = "record of decisions"
 
