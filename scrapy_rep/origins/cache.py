@@ -17,10 +17,11 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
-from scrapy_rep.origins.answer import (
+from scrapy_rep.origins.answer import Answer, header_text
+from scrapy_rep.origins.choices import Choices
+from scrapy_rep.origins.faults import (
     CONFIGURATION_ERRORS,
     NOT_ABOUT_SITE,
-    Answer,
     ProjectError,
     ProxyError,
     is_dead_host,
@@ -28,8 +29,6 @@ from scrapy_rep.origins.answer import (
     is_tls_failure,
     without_frames,
 )
-from scrapy_rep.origins.body import header_text
-from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.http_cache import HttpCache
@@ -176,7 +175,7 @@ class RobotsCache:
         what is known.
 
         :returns: what is known now, and the answer; None if it came from the storage
-        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`
         """
         origin, storage, choices = flight.origin, self._storage, self.choices
         if choices is not None and (answer := choices.own_answer(origin)) is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -18,10 +17,9 @@ from scrapy import Request, signals
 from scrapy.exceptions import (
     DownloadFailedError,
     DownloadTimeoutError,
-    ResponseDataLossError,
     StopDownload,
 )
-from scrapy.http import Headers, Response
+from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -32,28 +30,27 @@ from twisted.python.failure import Failure
 from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.text import encoded, text_of
 from scrapy_rep.origins.answer import (
+    READ_BYTES,
+    Answer,
+    Transfer,
+    accept_encoding,
+    answer_of,
+    last_header,
+)
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.faults import (
     CONFIGURATION_ERRORS,
     PROJECT_REFUSES,
     STOPPED,
-    Answer,
     ProjectError,
     ProxyError,
     RedirectRefused,
     blamed_on_proxy,
     refused_by_project,
 )
-from scrapy_rep.origins.body import (
-    READ_BYTES,
-    NotCredible,
-    accept_encoding,
-    content_encodings,
-    last_header,
-    undo,
-)
-from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
+from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome
 from scrapy_rep.protocol.origin import MAX_URL
 
 _MAX_REPLIES = 65_536
@@ -199,20 +196,6 @@ class InvalidStatus(ValueError):
     """Not HTTP: the status may have any number of digits."""
 
 
-@dataclass(slots=True)
-class Transfer:
-    """One response while it arrives. Kept in the request's meta."""
-
-    slots: int = 0
-    """Download slots that were added for it."""
-    received: int = 0
-    """Bytes."""
-    cut: bool = False
-    """Whether the transfer was stopped, since enough had arrived."""
-    encodings: list[bytes] = field(default_factory=list)
-    """The headers that say how the body is encoded, once they are removed from the response."""
-
-
 class Fetcher:
     """Fetches robots.txt files."""
 
@@ -281,7 +264,7 @@ class Fetcher:
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
-            self._free_slot(transfer)
+            self._engine.remove_slot(transfer.slots)
             self._running -= 1
             if self._running == 0:
                 self._listener.end()
@@ -317,16 +300,19 @@ class Fetcher:
         """
         timeout = self._context.settings.download_timeout
         if url.startswith("ftp:") and self._replaces_ftp:
-            self._free_slot(transfer)  # this bypasses the downloader
+            self._engine.remove_slot(transfer.slots)  # this bypasses the downloader
+            transfer.slots = 0
             return await _within(timeout, retrieve(url))
         headers: dict[str, Any] = dict(self._accepts)
         meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
         meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
         if like is not None:
-            meta |= {key: like.meta[key] for key in ("proxy", "bindaddress") if key in like.meta}
+            for key in {"proxy", "bindaddress"} & like.meta.keys():
+                meta[key] = like.meta[key]
             # HttpProxyMiddleware may have moved the proxy's login there.
-            names = ("User-Agent", *["Proxy-Authorization"] * bool(meta.get("proxy")))
-            headers |= {name: like.headers[name] for name in names if like.headers.get(name)}
+            for name in ("User-Agent", *["Proxy-Authorization"] * bool(meta.get("proxy"))):
+                if like.headers.get(name):
+                    headers[name] = like.headers[name]
         request = Request(
             url,
             callback=NO_CALLBACK,
@@ -375,38 +361,10 @@ class Fetcher:
         body that it can't decode, the status and the headers would be lost."""
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
-            self._free_slot(transfer)
+            self._engine.remove_slot(transfer.slots)  # before a page takes it
+            transfer.slots = 0
             transfer.encodings = response.headers.getlist("Content-Encoding")
             response.headers.pop("Content-Encoding", None)
-
-    def _free_slot(self, transfer: Transfer) -> None:
-        """Remove the slot of *transfer*, before a page takes it."""
-        self._engine.remove_slot(transfer.slots)
-        transfer.slots = 0
-
-
-def answer_of(
-    response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
-) -> Answer:
-    """Return what a response means: its status and headers count whatever its body is. Of an error page,
-    any part of the body will do."""
-    status, note, problem = response.status, "", ""
-    lost = "dataloss" in response.flags and not transfer.cut
-    body, sent = response.body, transfer.encodings or response.headers.getlist("Content-Encoding")
-    try:
-        encodings = content_encodings(Headers({"Content-Encoding": sent}))
-        body, complete = undo(body, encodings, cut=lost or transfer.cut)
-        if lost or not complete:
-            by = "transfer" if lost else f"{', '.join(encodings)} body"
-            problem, note = f"the {by} ends too early", "its body ends too early"
-    except (NotCredible, ResponseDataLossError) as error:
-        body, problem, note = b"", str(error), "its body can't be decoded"
-    if problem and 200 <= status < 300:
-        return Answer(Outcome.UNREACHABLE, url, hops, error=ResponseDataLossError(problem))
-    soft_404 = soft_404 and "Retry-After" not in response.headers
-    outcome = outcome_of(status, body, soft_404=soft_404)
-    note = note and f"{note}, which changes nothing"
-    return Answer(outcome, url, hops, status, response.headers, body, note=note)
 
 
 def redirect_target(url: str, response: Response) -> str | None:

@@ -17,7 +17,8 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
+from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
@@ -67,7 +68,7 @@ class ResolutionListener:
     def failed(self, origin: Origin, error: Exception) -> None:
         """Handle that there will be no answer.
 
-        :param error: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or
+        :param error: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`, a bug, or
             ``CancelledError`` (nothing waits for it)
         """
 
@@ -116,7 +117,7 @@ class Flight:
 
         :raises StillWaiting: after that
         :raises CrawlEnding: if the spider closes
-        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`
         """
         if isinstance(self.result, Exception):
             raise self.result

@@ -14,10 +14,9 @@ from scrapy.http import TextResponse
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import text_of
-from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.body import header_text
+from scrapy_rep.origins.answer import Answer, Transfer, answer_of, header_text
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.fetcher import Fetcher, Transfer, answer_of, redirect_target
+from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import latest

@@ -58,7 +58,7 @@ class Origins:
     async def ask(self, flight: Flight) -> OriginState:
         """Get a flight's robots.txt fetched, and notify the listeners, before waiting requests go on.
 
-        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`
         """
         try:
             state, answer = await self.cache.ask(flight)

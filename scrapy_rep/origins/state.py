@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 
-from scrapy_rep.origins.answer import failure_in
+from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing

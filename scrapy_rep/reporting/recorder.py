@@ -22,7 +22,7 @@ from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
+from scrapy_rep.origins.faults import DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.reporting.announcements import ChangeWatch, agents_in_words, log_beginning
 from scrapy_rep.reporting.audit_trail import AuditTrail

@@ -17,9 +17,9 @@ from scrapy.http import Response
 
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.inspection.lint import lint
-from scrapy_rep.origins.body import READ_BYTES
+from scrapy_rep.origins.answer import READ_BYTES, Transfer, answer_of
 from scrapy_rep.origins.cache import LARGE
-from scrapy_rep.origins.fetcher import META_KEY, Fetcher, Transfer, answer_of
+from scrapy_rep.origins.fetcher import META_KEY, Fetcher
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.matching import path_of

@@ -15,7 +15,7 @@ from scrapy import Request
 
 from scrapy_rep import may_fetch
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.origins.body import decode
+from scrapy_rep.origins.answer import decode
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import (
     RULES,
