@@ -159,11 +159,26 @@ class OriginTable:
         return state
 
     def weigh(self, state: OriginState) -> None:
-        """Count the bytes of *state* again: parsing adds some."""
-        if state.size != (size := state.bytes) and self._parsed.get(state.name) is state:
-            self._parsed_bytes += size - state.size
-            state.size = size
-            self._make_room(state)
+        """Count the bytes of *state* again: parsing adds some. If there are too many origins, or they are
+        too large, pack others."""
+        if state.size == (size := state.bytes) or self._parsed.get(state.name) is not state:
+            return
+        self._parsed_bytes += size - state.size
+        state.size = size
+        most, half = self._max_parsed, self._max_bytes // 2
+        if len(self._parsed) > most or self._parsed_bytes > half:
+            # If only bytes are short, packing the large ones is enough.
+            share = half // len(self._parsed)
+            most, enough = most - most // _LEAVING, half - half // _LEAVING
+            for oldest in sorted(self._parsed.values(), key=attrgetter("used_at")):
+                many = len(self._parsed) > most
+                if not many and self._parsed_bytes <= enough:
+                    break
+                if (many or oldest.size > share) and oldest is not state:
+                    self._pack(oldest)
+        if self._packed is not None:
+            left = self._max_bytes - min(self._parsed_bytes, half)
+            self._packed.shrink(self._max_origins - len(self._parsed), left)
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
         """Keep *state* in :attr:`by_prefix` while it is parsed."""
@@ -195,23 +210,6 @@ class OriginTable:
         state.used_at, state.size = self._clock(), 0
         self._parsed[state.name] = state
         self.weigh(state)
-
-    def _make_room(self, latest: OriginState) -> None:
-        """Remove some, but not the *latest*, if there are too many or they are too large."""
-        most, half = self._max_parsed, self._max_bytes // 2
-        if len(self._parsed) > most or self._parsed_bytes > half:
-            # If only bytes are short, removing the large ones is enough.
-            share = half // len(self._parsed)
-            most, enough = most - most // _LEAVING, half - half // _LEAVING
-            for oldest in sorted(self._parsed.values(), key=attrgetter("used_at")):
-                many = len(self._parsed) > most
-                if not many and self._parsed_bytes <= enough:
-                    break
-                if (many or oldest.size > share) and oldest is not latest:
-                    self._pack(oldest)
-        if self._packed is not None:
-            left = self._max_bytes - min(self._parsed_bytes, half)
-            self._packed.shrink(self._max_origins - len(self._parsed), left)
 
     def _pack(self, state: OriginState) -> None:
         del self._parsed[state.name]
