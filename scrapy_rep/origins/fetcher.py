@@ -60,15 +60,11 @@ _MAX_REPLIES = 65_536
 _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")
 
 
-def retrieve(url: str) -> Deferred[Response]:
-    """Fetch *url*; a missing file is a 404. Cancelling closes the connections.
-
-    :raises Exception: (through the Deferred) if the file is incomplete
-    """
-    return Deferred.fromCoroutine(_retrieve(url))
-
-
 async def _retrieve(url: str) -> Response:
+    """Fetch *url* by FTP; a missing file is a 404. Only awaits Deferreds of Twisted's.
+
+    :raises Exception: if the file is incomplete
+    """
     parts = urlsplit(url)
     control, data = _Control(), _Data()
     try:
@@ -302,7 +298,7 @@ class Fetcher:
         if url.startswith("ftp:") and self._replaces_ftp:
             self._engine.remove_slot(transfer.slots)  # this bypasses the downloader
             transfer.slots = 0
-            return await _within(timeout, retrieve(url))
+            return await _within(timeout, Deferred.fromCoroutine(_retrieve(url)))
         headers: dict[str, Any] = dict(self._accepts)
         meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
         meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
