@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy.crawler import Crawler
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 # Meta keys that need a closer look. Crawl delays add theirs.
 _MARKS = frozenset({"dont_obey_robotstxt", FED, SITEMAP})
-
-Decided: TypeAlias = "Coroutine[Any, Any, None] | None"
-"""What ``process_request`` returns."""
 
 
 class RepMiddleware:
@@ -104,13 +101,10 @@ class RepMiddleware:
             return StopAtStart(crawler, str(error))
         return middleware
 
-    def process_request(self, request: Request) -> Decided:
-        """Return None to let *request* pass, or a coroutine that does so later. With ``REP_DRY_RUN``
-        all pass.
-
-        :raises RobotsDisallowed: if robots.txt forbids it
-        :raises RobotsUnreachable: if robots.txt can't be fetched, and waiting won't help
-        """
+    def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        """Return None to let *request* pass at once, or a coroutine that lets it pass, or raises
+        ``RobotsDisallowed`` (robots.txt forbids it) or ``RobotsUnreachable`` (it can't be fetched, and
+        waiting won't help). With ``REP_DRY_RUN`` all pass."""
         # Fast path: every check here costs every request.
         url = request.url
         slash = url.find("/", SCHEME)
@@ -166,51 +160,45 @@ class RepMiddleware:
         decision = self.origins.decide(state, chain, path, always=True)
         return decision is None or decision.allowed or self.overrules(request, decision)
 
-    def _look_closer(self, request: Request) -> Decided:
-        """Any request: see what it is, and what the gate says of it."""
+    async def _look_closer(self, request: Request) -> None:
+        """Any request: see what it is, what the gate says of it, and what its robots.txt does. This
+        suspends only if something has to be waited for."""
         if request.meta.get("dont_obey_robotstxt"):
-            return None
+            return
         drop = self._deferral.releases.verdict(request)
         if drop is not None:
             origin = origin_of(request)
             self._count("rep/cache/hit")
             self._drop(request, origin, drop, self.origins.cache.get(origin))
-            return None
-        if self._seeding is not None:
+        elif self._seeding is not None:
             check = self._seeding.look_at(request, checked=request in self._gate)
             if check is not None:
-                return self._ask_after(check, request)
+                await check
+            await self._seeding.visit_after(request, self._judge(request))
         elif SITEMAP in request.meta:
             raise IgnoreRequest(
                 "another process requested this sitemap; this crawl reads no sitemaps"
             )
-        return self._ask(request)
+        else:
+            await self._judge(request)
 
-    async def _ask_after(self, check: Awaitable[None], request: Request) -> None:
-        await check
-        await _settled(self._ask(request))
-
-    def _ask(self, request: Request) -> Decided:
-        decided = self._judge(request)
-        if self._seeding is not None and isinstance(decided, Coroutine):
-            return self._seeding.visit_after(request, decided)
-        return decided
-
-    def _judge(self, request: Request) -> Decided:
+    async def _judge(self, request: Request) -> None:
         """Find out what is known of the request's origin, and act on it."""
         if FOREIGN.match(request.url):
-            return None
+            return
         try:
             found, path = self.origins.find(request)
         except ValueError as error:
             self._count("rep/invalid_url")
             why = f"the URL has no origin: {error}"
             self._refuse(request, RobotsUnreachable(None, why, cause=error))
-            return None
-        if isinstance(found, Origin):
-            return None if path == ROBOTS_PATH else self._wait(request, found, path)
-        self._count("rep/cache/stale" if found.standing is Standing.STALE else "rep/cache/hit")
-        return self._act(request, found, path)
+            return
+        if isinstance(found, OriginState):
+            stale = found.standing is Standing.STALE
+            self._count("rep/cache/stale" if stale else "rep/cache/hit")
+            await self._act(request, found, path)
+        elif path != ROBOTS_PATH:
+            await self._wait(request, found, path)
 
     async def _wait(self, request: Request, origin: Origin, path: str) -> None:
         """Nothing is known of *origin*: wait for its robots.txt."""
@@ -219,7 +207,7 @@ class RepMiddleware:
         if known is not None and not known.unreachable and request in self._gate and not replays:
             # The answer that let it pass the gate counts, though it has become due since.
             self._count("rep/cache/hit")
-            await _settled(self._act(request, known, path))
+            await self._act(request, known, path)
             return
         self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
         flight = self.origins.flights.to(origin, request)
@@ -230,7 +218,7 @@ class RepMiddleware:
             with self.context.engine.extra_slot():  # it may wait long
                 answer = await self._answer(flight.wait())
         if isinstance(answer, OriginState):
-            await _settled(self._act(request, answer, path))
+            await self._act(request, answer, path)
         elif self._replays(request, origin):
             return
         elif answer is None:
@@ -238,15 +226,14 @@ class RepMiddleware:
         else:
             self._drop(request, origin, answer)
 
-    def _act(self, request: Request, state: OriginState, path: str) -> Decided:
+    async def _act(self, request: Request, state: OriginState, path: str) -> None:
         """Act as the policy advises for *state*."""
         if path == ROBOTS_PATH:
-            return None
+            return
         policy = self.origins.policy
         advice = policy.in_the_middleware(state, self.clock())
         if isinstance(advice, Decide):
-            if self.origins.cache.takes_long(state, self.agents.chain_of(request)):
-                return self._read_then_decide(request, state, path)
+            await self.origins.cache.read(state, self.agents.chain_of(request))
             self._decide(request, state, path)
         elif isinstance(advice, Pass):
             self._count("rep/unreachable/allowed")
@@ -256,15 +243,9 @@ class RepMiddleware:
         elif self.decisions.dry_run and policy.is_worth_waiting(state):
             self.decisions.would_be_held(request, state.origin)
         elif isinstance(advice, Wait):
-            return self._wait_again(request, state, path, advice.seconds)
+            await self._wait_again(request, state, path, advice.seconds)
         else:
             self._drop(request, state.origin, advice, state)
-        return None
-
-    async def _read_then_decide(self, request: Request, state: OriginState, path: str) -> None:
-        """Read a large file in a thread first."""
-        await self.origins.cache.read(state, self.agents.chain_of(request))
-        self._decide(request, state, path)
 
     def _decide(self, request: Request, state: OriginState, path: str) -> None:
         """Let the rules decide.
@@ -305,7 +286,7 @@ class RepMiddleware:
         if isinstance(news, Drop) or state.unreachable:
             self._drop(request, origin, news if isinstance(news, Drop) else Drop.of(state), state)
         else:
-            await _settled(self._act(request, state, path))
+            await self._act(request, state, path)
 
     async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
         """Return what is waited for, or why there will be none; None if it takes too long."""
@@ -351,12 +332,6 @@ class RepMiddleware:
         if self._in_shell and self.context.spider and isinstance(error, RobotsUnreachable):
             raise NotFetched(str(error)) from error.__cause__
         raise error from error.__cause__  # not from what is being handled here
-
-
-async def _settled(decided: Decided) -> None:
-    """Await *decided* if it takes time."""
-    if decided is not None:
-        await decided
 
 
 async def may_fetch(crawler: Crawler, url: str) -> bool:
