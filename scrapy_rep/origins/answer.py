@@ -134,9 +134,9 @@ def answer_of(
 
 
 def accept_encoding() -> dict[str, str]:
-    """Return the header that a request for robots.txt needs: none if :func:`decode` undoes all that
-    HttpCompressionMiddleware asks for, since download handlers may take a header that isn't Scrapy's for
-    the project's. Older Scrapy can ask for zstd because of a library that we don't use."""
+    """Return the header that a request for robots.txt needs: none if :func:`decode` undoes all that Scrapy
+    asks for, since download handlers may take our header for the project's. Older Scrapy can ask for zstd
+    because of a library that we don't use."""
     ours = {*_GZIP, "deflate"} | {name for name in _LIBRARIES if _library(name) is not None}
     known = ours.issuperset(one.decode() for one in ACCEPTED_ENCODINGS)
     return {} if known else {"Accept-Encoding": "gzip, deflate"}
@@ -144,9 +144,8 @@ def accept_encoding() -> dict[str, str]:
 
 def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes, bool]:
     """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether that is all that
-    counts.
+    counts. If it is *cut*, the missing end doesn't matter.
 
-    :param cut: whether the end of *body* is missing, which then doesn't matter
     :raises ResponseDataLossError: if *body* isn't what *encodings* say
     """
     for encoding in reversed(encodings):
@@ -187,10 +186,7 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
 
 
 def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Exception]]:
-    """Return what makes a decoder with the methods of zlib's, and what that raises.
-
-    :raises ResponseDataLossError: if there is none
-    """
+    """Return what makes a decoder with the methods of zlib's, and what that raises."""
     if encoding in _GZIP or encoding == "deflate":
         wbits = 47  # gzip or zlib, as zlib detects
         # In RFC 9110 "deflate" means zlib; some servers send it raw.

@@ -176,10 +176,8 @@ def refused_by_project(error: Exception) -> ProjectError | None:
 
 
 def _component(error: Exception, names: frozenset[str], *, own: bool) -> str | None:
-    """Return the last class (else function) in the traceback with a method in *names*.
-
-    :param own: whether to skip Scrapy's classes
-    """
+    """Return the last class (else function) in the traceback with a method in *names*; with *own*, not
+    one of Scrapy's."""
     found = None
     ignored = {"scrapy_rep", "scrapy"} if own else {"scrapy_rep"}
     for frame, _ in walk_tb(error.__traceback__):

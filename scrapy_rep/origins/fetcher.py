@@ -61,10 +61,7 @@ _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")
 
 
 async def _retrieve(url: str) -> Response:
-    """Fetch *url* by FTP; a missing file is a 404. Only awaits Deferreds of Twisted's.
-
-    :raises Exception: if the file is incomplete
-    """
+    """Fetch *url* by FTP; a missing file is a 404. Only awaits Deferreds of Twisted's."""
     parts = urlsplit(url)
     control, data = _Control(), _Data()
     try:
@@ -113,11 +110,8 @@ class _Control(_Connection):
         self._replies: DeferredQueue[bytes] = DeferredQueue()
 
     async def ask(self, command: str, *codes: bytes) -> bytes:
-        """Send *command*, if any, and return the last line of the reply.
-
-        :param codes: what it may begin with
-        :raises DownloadFailedError: for any other reply, or none
-        """
+        """Send *command*, if any, and return the last line of the reply, which begins with one of
+        *codes*: any other is an error."""
         if command:
             self.transport.write(f"{command}\r\n".encode())
         reply = await self._replies.get()
@@ -289,11 +283,8 @@ class Fetcher:
         return raised
 
     async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
-        """Request *url*, and make sure that the response is its origin's.
-
-        :param like: its own name and what routes it are taken over; its other keys (a slot, a browser)
-            are for pages
-        """
+        """Request *url*, and make sure that the response is its origin's. Of *like*, its own name and what
+        routes it are taken over; its other keys (a slot, a browser) are for pages."""
         timeout = self._context.settings.download_timeout
         if url.startswith("ftp:") and self._replaces_ftp:
             self._engine.remove_slot(transfer.slots)  # this bypasses the downloader
@@ -382,10 +373,7 @@ def redirect_target(url: str, response: Response) -> str | None:
 
 
 async def _within(seconds: float, download: object) -> Response:
-    """Await *download* for at most *seconds*.
-
-    :raises DownloadTimeoutError: after that
-    """
+    """Await *download* for at most *seconds*; ``DownloadTimeoutError`` after that."""
     done: Deferred[Response] = Deferred()
     running: Deferred[Response] = deferred_from_coro(download)  # type: ignore[arg-type]
 

@@ -259,8 +259,7 @@ class Flights:
         return any(flight.landing for flight in self._flights.values())
 
     def expire(self, origin: Origin) -> bool:
-        """Make the fetch from *origin* fail, as one that takes too long. Return whether its end is
-        near."""
+        """Make the fetch from *origin* fail, as too slow. Return whether its end is near."""
         flight = self._flights.get(origin)
         if flight is None or flight.running is None or not (flight.fetching or flight.landing):
             return False
@@ -284,10 +283,7 @@ class Flights:
             flight.running.cancel()
 
     async def rest(self, seconds: float) -> None:
-        """Wait *seconds*.
-
-        :raises CrawlEnding: if the spider closes meanwhile
-        """
+        """Wait *seconds*; ``CrawlEnding`` if the spider closes meanwhile."""
         with suppress(StillWaiting):
             await self._end.wait(seconds)
 

@@ -97,11 +97,8 @@ class Policy:
         """Seconds for which a direct download waits for the next attempt."""
 
     def at_the_gate(self, state: OriginState | None, room: Room) -> Leave | Wait | Hold | Drop:
-        """Return what to do with a request that comes from the scheduler.
-
-        :param state: what is known of its origin; None: a fetch is due
-        :param room: for more requests to it
-        """
+        """Return what to do with a request that comes from the scheduler. *state* is what is known of its
+        origin; None: a fetch is due. *room* is for more requests to it."""
         if state is None:
             if room is Room.GREEDY:  # other origins need the place
                 return Drop("too many of its requests are held", for_room=True)
@@ -113,12 +110,8 @@ class Policy:
     def in_the_middleware(
         self, state: OriginState | None, now: float
     ) -> Decide | Pass | Wait | Drop:
-        """Return what to do with a request that may have passed no gate: a direct download (a media
-        pipeline's, say), which can't be held.
-
-        :param state: what is known of its origin; None: a fetch is due
-        :param now: seconds since the epoch
-        """
+        """Return what to do, *now* (seconds since the epoch), with a request that may have passed no gate:
+        a direct download (a media pipeline's, say), which can't be held."""
         if state is None:
             return Wait(math.inf)
         if not state.unreachable:
