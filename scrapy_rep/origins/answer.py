@@ -68,11 +68,8 @@ class Answer:
     """What is strange about it, in words for people."""
     by: str = ""
     """The setting that makes it what it is (REP.md section 13), in words for people."""
-
-    @property
-    def asked(self) -> bool:
-        """Whether anything was requested."""
-        return self.status is not None or self.error is not None
+    asked: bool = True
+    """Whether anything was requested."""
 
     @property
     def reason(self) -> str:

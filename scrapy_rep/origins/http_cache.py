@@ -64,7 +64,8 @@ class HttpCache:
         aren't in the cache won't be fetched anyway."""
         if self._cache is None:
             return await self._fetcher.fetch(origin, like)
-        return self._find(origin.robots_url) or Answer(Outcome.MISSING, origin.robots_url, 0)
+        url = origin.robots_url
+        return self._find(url) or Answer(Outcome.MISSING, url, 0, asked=False)
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
         """Return the copy of *origin*'s robots.txt. The fetch is always granted."""
