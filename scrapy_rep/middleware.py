@@ -149,11 +149,9 @@ class RepMiddleware:
             return False
         if path == ROBOTS_PATH:
             return True
-        state: OriginState | Drop | None = None
+        state: OriginState | Drop | Origin | None = found
         if isinstance(found, Origin):
             state = await self._answer(self.origins.flights.to(found, request).wait())
-        else:
-            state = found
         if not isinstance(state, OriginState) or state.unreachable:
             return self.origins.policy.unreachable == "allow"
         chain = self.agents.chain_of(request)
@@ -230,10 +228,11 @@ class RepMiddleware:
         """Act as the policy advises for *state*."""
         if path == ROBOTS_PATH:
             return
+        # First: it may take a while, in which the origin can become unreachable.
+        await self.origins.cache.read(state, self.agents.chain_of(request))
         policy = self.origins.policy
         advice = policy.in_the_middleware(state, self.clock())
         if isinstance(advice, Decide):
-            await self.origins.cache.read(state, self.agents.chain_of(request))
             self._decide(request, state, path)
         elif isinstance(advice, Pass):
             self._count("rep/unreachable/allowed")

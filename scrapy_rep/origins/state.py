@@ -102,9 +102,11 @@ class OriginState:
     @property
     def unreachable(self) -> bool:
         """Whether nothing says what is allowed."""
+        outcome = self.entry.outcome
+        failing = self.entry.unreachable_since is not None or outcome is Outcome.UNREACHABLE
         return (
-            (self.entry.outcome is not Outcome.RULES or self.blackout)
-            and self.entry.unreachable_since is not None
+            failing
+            and (outcome is not Outcome.RULES or self.blackout)
             and self.standing is not Standing.UNRESTRICTED
         )
 
