@@ -14,8 +14,8 @@ from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import counted, duration
-from scrapy_rep.origins.answer import CONFIGURATION_ERRORS
 from scrapy_rep.origins.cache import LARGE
+from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome

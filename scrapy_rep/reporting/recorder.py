@@ -22,7 +22,7 @@ from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
+from scrapy_rep.origins.faults import DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.reporting.announcements import ChangeWatch, agents_in_words, log_beginning
 from scrapy_rep.reporting.audit_trail import AuditTrail
@@ -67,7 +67,7 @@ _STARTS, _CHANGES = "watch of start requests", "comparison of robots.txt files"
 
 class Recorder(ResolutionListener):
     """Logs, counts and records each decision other than a plain allow, and each robots.txt result. The
-    judge calls it, and whatever else lets a request pass or drops it."""
+    middleware calls it, and whatever else lets a request pass or drops it."""
 
     part = "record of decisions"
 
