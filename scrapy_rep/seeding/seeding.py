@@ -66,7 +66,7 @@ class Feeder:
         self._engine = context.crawl.engine
         self._deferral = deferral
         self._loader = loader
-        self.outstanding = Outstanding(context.spool, lambda: deferral.held.hold.durable)
+        self.outstanding = Outstanding(context.spool, lambda: deferral.held.disk is not None)
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
