@@ -1,13 +1,10 @@
 """Where statements about use are found (REP.md section 11): the lines of a robots.txt, and short vocabularies.
 
-``Content-Usage``, ``Content-Signal`` and ``License`` are lines of robots.txt. As draft-ietf-aipref-attach-05
-(August 2026) has it, ``Content-Usage`` is a rule: a ``user-agent`` line after it begins a new group. So is
-``Content-Signal`` here. Neither changes which pages may be fetched.
+As draft-ietf-aipref-attach-05 (August 2026) has it, ``Content-Usage`` is a rule: a ``user-agent`` line after
+it begins a new group. So is ``Content-Signal`` here. Neither changes which pages may be fetched.
 
-Short vocabularies, each with its author and date:
-
-- ``Content-Signal`` in robots.txt: Cloudflare's Content Signals Policy, September 2025,
-  contentsignals.org; draft-romm-aipref-contentsignals-00, October 2025, expired.
+- ``Content-Signal``: Cloudflare's Content Signals Policy, September 2025, contentsignals.org;
+  draft-romm-aipref-contentsignals-00, October 2025, expired.
 - ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022; ``noml``: noml.info,
   October 2023. No draft.
 - Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended`` (Google, September
@@ -43,8 +40,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.matching import Decision
     from scrapy_rep.protocol.page import PageRules
-
-# Content-Signal
 
 SIGNALS = {"search": SEARCH, "ai-input": INPUT, "ai-train": TRAINING}
 """The signals, and our purposes."""
@@ -86,8 +81,6 @@ def signals(value: str) -> dict[str, str]:
     return says
 
 
-# noai, noimageai, noml
-
 # noai and noml speak for the images too.
 RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,), "noml": (TRAINING, IMAGES)}
 
@@ -98,9 +91,6 @@ def page_statements(rules: PageRules) -> list[Statement]:
         for rule in rules.rules
         if rule.name in RULES
     ]
-
-
-# Policy tokens
 
 
 def token_statement(token: str, decision: Decision, purposes: Iterable[str]) -> Statement | None:
@@ -116,16 +106,13 @@ def token_statement(token: str, decision: Decision, purposes: Iterable[str]) -> 
     return Statement(f"robots.txt for {token}", rule.line, str(rule)[:MAX_TEXT].rstrip(), says)
 
 
-# Licenses
-
 MAX_LICENSES = 100
 """Of one page."""
-
-MEDIA_TYPE = "application/rsl+xml"
 
 # Bytes of Link headers that are looked at.
 _MAX_BYTES = 16 * 1024
 
+_MEDIA_TYPE = "application/rsl+xml"
 _LINK = re.compile(r"<([^<>]*)>([^<>]*)")
 _LICENSE = re.compile(r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|license\s*(?:[;,]|\Z))")
 
@@ -135,7 +122,7 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
     return [
         url.strip()
         for url, parameters in _LINK.findall(text)
-        if MEDIA_TYPE in parameters.lower() and _LICENSE.search(parameters.lower())
+        if _MEDIA_TYPE in parameters.lower() and _LICENSE.search(parameters.lower())
     ][:MAX_LICENSES]
 
 
@@ -191,12 +178,11 @@ class RobotsUsage:
         best, found = -1, list[Statement]()
         for rules, statement in self.rules if allowed else ():
             key = SHORTEST if rules is None else rules.find(path)
-            length = 0 if rules is None else key >> LENGTH_BIT
-            if key < SHORTEST or length < best:
-                continue
+            length = -1 if key < SHORTEST else 0 if rules is None else key >> LENGTH_BIT
             if length > best:
-                best, found = length, []
-            found.append(statement)
+                best, found = length, [statement]
+            elif length == best >= 0:
+                found.append(statement)
         return [*_without_repetitions(found), *_without_repetitions(self.signals)]
 
 
