@@ -16,23 +16,21 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.flights import Flight, Flights
 from scrapy_rep.origins.requests import chain_behind, crawls_behind, origin_of, path_in
 from scrapy_rep.pages import encoding_of, is_html, page_rules
-from scrapy_rep.preferences.sources import (
-    RobotsUsage,
-    link_licenses,
-    page_statements,
-    read_robots,
-    token_statement,
-)
 from scrapy_rep.preferences.statements import (
     PATH,
     POLICY,
     RESERVATION,
     Reservation,
+    RobotsUsage,
     TdmFile,
     Usage,
     from_headers,
     from_html,
     header_statements,
+    link_licenses,
+    page_statements,
+    read_robots,
+    token_statement,
 )
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome

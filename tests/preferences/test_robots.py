@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from scrapy_rep.preferences import RobotsUsage, Statement, read_robots
-from scrapy_rep.preferences.sources import _MAX_READ, MAX_LINES
+from scrapy_rep.preferences.statements import _MAX_READ, MAX_LINES
 from scrapy_rep.protocol import RobotsTxt, comparable
 
 # draft-ietf-aipref-attach-05, "Example".
