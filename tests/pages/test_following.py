@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.http import Response, XmlResponse
+from scrapy.http import XmlResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
@@ -16,7 +16,7 @@ from scrapy_rep.pages import is_sitemap
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines, summary
-from tests.helpers.pagesite import NOFOLLOW, AgainSpider, AsyncLinkSpider, LinkSpider, page
+from tests.helpers.pagesite import NOFOLLOW, AsyncLinkSpider, LinkSpider, page
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import lists, urlset
@@ -73,39 +73,37 @@ async def test_it_goes_by_the_agent_of_the_request(sites: Sites) -> None:
     assert (asked(own), asked(other), asked(named)) == (set(), ALL, set())
 
 
-class MarkingSpider(LinkSpider):
-    """Its links have meta keys, each page's own."""
-
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        for found in super().parse(response):
-            if isinstance(found, Request):
-                found.meta[response.url.rpartition("/")[2]] = True
-            yield found
-
-
 async def test_requests_that_pass_in_any_case(sites: Sites) -> None:
+    """Each page's link has a meta key of its own."""
     keys = ["rep_follow", "dont_obey_robotstxt", "other"]
-    follow, obey, other = (
-        sites.add(pages={f"/{key}": page('<a href="/x">' + NOFOLLOW)}) for key in keys
-    )
-    starts = [follow.url("/rep_follow"), obey.url("/dont_obey_robotstxt"), other.url("/other")]
-    result = await crawl(MarkingSpider, {"REP_NOFOLLOW": True}, requests=starts)
-    assert [site.count("/x") for site in (follow, obey, other)] == [1, 1, 0]
+    site = sites.add(pages={f"/{key}": page(NOFOLLOW) for key in keys})
+
+    def follow(spider: Any) -> Any:
+        response = spider.responses[-1]
+        key = response.url.rpartition("/")[2]
+        return [response.follow(f"/from/{key}", meta={key: True})] if key in keys else None
+
+    starts = [site.url(f"/{key}") for key in keys]
+    result = await crawl(starts, {"REP_NOFOLLOW": True}, on_page=follow)
+    assert {path for path in site.pages_asked if "from" in path} == {
+        f"/from/{key}" for key in keys[:2]
+    }
     assert result.stat("rep/page/nofollow") == 1
 
 
-class BackSpider(AgainSpider):
-    """Also asks for the URL that redirected it."""
-
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        yield from super().parse(response)
-        for url in response.meta.get("redirect_urls", ()) if "again" not in response.meta else ():
-            yield Request(url, meta={"again": True}, dont_filter=True)
-
-
 async def test_the_same_page_again_is_no_link(sites: Sites) -> None:
+    """Nor is the URL that redirected to it."""
     site = sites.add(pages={"/old": redirect("/"), "/": page(NOFOLLOW)})
-    result = await crawl(BackSpider, {"REP_NOFOLLOW": True}, requests=[site.url("/old")])
+
+    def again(spider: Any) -> Any:
+        response, meta = spider.responses[-1], {"again": True}
+        if "again" in response.meta:
+            return None
+        urls = [response.request.url, f"{response.url}#again", *response.meta["redirect_urls"]]
+        same = [Request(url, meta=meta, dont_filter=True) for url in urls]
+        return [*same, response.follow("/other", meta=meta)]
+
+    result = await crawl(site.url("/old"), {"REP_NOFOLLOW": True}, on_page=again)
     assert sorted(site.pages_asked) == ["/", "/", "/", "/", "/old", "/old"]
     assert result.stat("rep/page/nofollow") == 1
 
@@ -117,8 +115,7 @@ async def test_starts_redirects_and_retries_are_no_links(sites: Sites) -> None:
         "/c": page("%PDF", "none", type="application/pdf"),
     }
     site = sites.add(pages=pages)
-    requests = [site.url("/a"), site.url("/c")]
-    result = await crawl(LinkSpider, {"REP_NOFOLLOW": True}, requests=requests)
+    result = await crawl([site.url("/a"), site.url("/c")], {"REP_NOFOLLOW": True})
     assert sorted(result.responses) == [site.url("/b"), site.url("/c")]
     result.assert_clean()
 
@@ -189,35 +186,28 @@ async def test_links_are_found_whatever_way_they_are_written(sites: Sites) -> No
     )
     site = sites.add(pages={"/": answer(html.encode("latin-1"), type="text/html; charset=latin-1")})
 
-    class Spider(LinkSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            for href in ("a?x=1&y=\xe4", "../up", "b c", "d", "other"):
-                yield response.follow(href, self.ignore)
+    def follow(spider: Any) -> Any:
+        response = spider.responses[-1]
+        hrefs = ("a?x=1&y=\xe4", "../up", "b c", "d", "other")
+        return [response.follow(href) for href in hrefs] if response.url == site.url("/") else None
 
-        def ignore(self, response: Any) -> None:
-            pass
-
-    result = await crawl(Spider, {"REP_NOFOLLOW": "links"}, requests=[site.url("/")])
+    result = await crawl(site.url("/"), {"REP_NOFOLLOW": "links"}, on_page=follow)
     assert asked(site) == {"/dir/other"}
     result.assert_clean()
 
 
-class FilesSpider(ListSpider):
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        yield {"file_urls": [response.urljoin("/file"), response.urljoin("/marked")]}
-        yield response.follow("/x", self.parse)
-
-
 async def test_media_are_no_links(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(pages={"/": page(LINKS + NOFOLLOW)})
+    urls = [site.url("/file"), site.url("/marked")]
     settings = {
         "REP_NOFOLLOW": True,
         "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
         "FILES_STORE": str(tmp_path),
     }
-    result = await crawl(FilesSpider, settings, requests=[site.url("/")])
+    files = {"file_urls": urls}, Request(site.url("/x"))
+    result = await crawl(site.url("/"), settings, on_page=lambda spider: files)
     [item] = result.spider.items
-    assert {one["url"] for one in item["files"]} == {site.url("/file"), site.url("/marked")}
+    assert {one["url"] for one in item["files"]} == {*urls}
     assert asked(site) == {"/file", "/marked"}
     result.assert_clean()
 
