@@ -1,4 +1,4 @@
-"""``REP_NOFOLLOW``: which requests of a page are not sent."""
+"""``REP_NOFOLLOW`` and ``REP_NOINDEX``: which requests of a page are not sent, which items not kept."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 import scrapy_rep
 from scrapy_rep.pages import is_sitemap
 from tests.helpers.behaviours import answer, in_turn, redirect
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import Clock, CrawlResult, ListSpider, crawl
 from tests.helpers.log import lines, summary
-from tests.helpers.pagesite import NOFOLLOW, AsyncLinkSpider, LinkSpider, page
+from tests.helpers.pagesite import NOFOLLOW, NOINDEX, AsyncLinkSpider, LinkSpider, page
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import lists, urlset
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
+
+# Links
 
 LINKS = (
     '<a href="/plain">1</a> <a rel="nofollow" href="/marked">2</a> <a rel="ugc" href="/ugc">3</a>'
@@ -212,25 +214,142 @@ async def test_media_are_no_links(sites: Sites, tmp_path: Path) -> None:
     result.assert_clean()
 
 
-@pytest.mark.parametrize("dry_run", [False, True])
-async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, dry_run: bool) -> None:
-    path = tmp_path / "decisions.jsonl"
-    site = sites.add(pages={"/": page(LINKS), "/plain": page('<a href="/z">' + "\n" + NOFOLLOW)})
-    settings = {"REP_NOFOLLOW": True, "REP_DECISIONS": str(path), "REP_DRY_RUN": dry_run}
-    result = await crawl(LinkSpider, settings, requests=[site.url("/")])
-    assert asked(site) == (ALL | {"/z"} if dry_run else UNMARKED)
-    told = [(one["verdict"], one["url"], one["reason"]) for one in decisions(path)]
+# Items
+
+
+def kept(result: CrawlResult) -> list[str]:
+    return [item["url"] for item in result.spider.items]
+
+
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize(
+    ("spider", "setting"), [(AsyncLinkSpider, "drop"), (LinkSpider, False), (LinkSpider, "count")]
+)
+async def test_items_of_pages_that_say_noindex(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, spider: Any, setting: Any
+) -> None:
+    """Where they apply; or that have expired."""
+    Clock().install(monkeypatch).now = 1_764_767_393.0  # 2025-12-03T13:09:53Z
+    refused = {
+        "/meta": page(f'<a href="/x">{NOINDEX}'),
+        "/header": page("x", "noindex"),
+        "/none": page("x", "testbot: none"),
+        "/pdf": page("%PDF", "noindex", type="application/pdf"),
+        "/now": page("x", "unavailable_after: 2025-12-03T13:09:53Z"),
+        "/both": page("x", "noindex, indexifembedded"),
+        "/embedded": page("x", "noindex"),
+    }
+    allowed = {
+        "/other": page("x", "otherbot: noindex"),
+        "/soon": page("x", "unavailable_after: 2025-12-03T13:09:54Z"),
+        "/bad": page("x", "unavailable_after: someday"),
+        "/plain": page("x"),
+    }
+    site = sites.add(pages={**refused, **allowed, "/forced": page(NOINDEX)})
+    requests: list[str | Request] = [site.url(path) for path in (*refused, *allowed)]
+    # The project knows which page is embedded in another one.
+    requests += [
+        Request(site.url(f"{path}?of=x"), meta={"rep_embedded": True})
+        for path in ("/both", "/embedded")
+    ]
+    requests.append(Request(site.url("/forced"), meta={"dont_obey_robotstxt": True}))
+    result = await crawl(spider, {"REP_NOINDEX": setting}, requests=requests)
+    every = [str(getattr(one, "url", one)) for one in requests] + [site.url("/x")]
+    kept_paths = [*allowed, "/x", "/both?of=x", "/forced"]
+    wanted = [site.url(path) for path in kept_paths] if setting == "drop" else every
+    assert sorted(kept(result)) == sorted(wanted)
+    counts = result.stat("rep/page/noindex"), result.stat("rep/page/expired")
+    assert counts == ((7, 1) if setting else (0, 0))
+    assert result.stat("item_scraped_count") == len(wanted)
+    result.assert_clean()
+
+
+# What is told
+
+
+@pytest.mark.parametrize("how", ["obeyed", "counted", "dry run"])
+async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -> None:
+    """Requests and items, or those that would be."""
+    pages = {
+        "/": page(LINKS),
+        "/plain": page('<a href="/z">\n' + NOFOLLOW),
+        "/1": page(NOINDEX),
+        "/2": page("x", "foo", "noindex"),
+        "/3": page("x", "unavailable_after: 2001-01-01"),
+    }
+    site, path, obeyed = sites.add(pages=pages), tmp_path / "decisions.jsonl", how == "obeyed"
+    settings = {
+        "REP_NOFOLLOW": "count" if how == "counted" else True,
+        "REP_NOINDEX": "count" if how == "counted" else "drop",
+        "REP_DECISIONS": str(path),
+        "REP_DRY_RUN": how == "dry run",
+        "CONCURRENT_REQUESTS": 1,
+    }
+    urls = [site.url(path) for path in ("/1", "/2", "/3", "/")]
+    result = await crawl(LinkSpider, settings, requests=urls)
+    followed = UNMARKED if obeyed else {*ALL, "/z"}
+    assert asked(site) == {"/1", "/2", "/3"} | followed
+    date = "2001-01-01T00:00:00+00:00"
     link = f'rel="nofollow", "ugc" or "sponsored", of {site.url("/")}'
-    assert sorted(told) == [
+    assert sorted((one["verdict"], one["url"], one["reason"]) for one in decisions(path)) == [
+        ("expired", urls[2], f"X-Robots-Tag 1: unavailable_after: {date}"),
         ("nofollow", site.url("/z"), f"meta robots (line 2): nofollow, of {site.url('/plain')}"),
         *(("nofollow_link", site.url(one), link) for one in ("/marked", "/paid#top", "/ugc")),
+        ("noindex", urls[0], "meta robots (line 1): noindex"),
+        ("noindex", urls[1], "X-Robots-Tag 2: noindex"),
     ]
     places = {(one["origin"], one["dry_run"]) for one in decisions(path)}
-    assert places == {(site.url("").rstrip("/"), dry_run)}
-    drop = f"{'Would drop' if dry_run else 'Dropping'} request to"
-    assert len(lines(result, drop, "more for this origin at DEBUG level")) == 2
-    assert len(lines(result, drop, level="DEBUG")) == 2
+    assert places == {(site.url("").rstrip("/"), not obeyed)}
+    drop, more = "Dropping" if obeyed else "Would drop", "more for this origin at DEBUG level"
+    assert lines(result, "item from", "more for") == [
+        f"{drop} item from {urls[0]}: meta robots (line 1): noindex; {more}",
+        f"{drop} item from {urls[2]}: X-Robots-Tag 1: unavailable_after: {date}; {more}",
+    ]
+    assert len(lines(result, f"{drop} request to", more)) == 2
+    assert len(lines(result, f"{drop} request to", level="DEBUG")) == 2
     assert summary(result)[2] == (
         "Page rules: 1 request from pages that say nofollow, 3 requests for links marked "
-        f"nofollow, ugc or sponsored; {0 if dry_run else 4} of 4 dropped"
+        "nofollow, ugc or sponsored, 2 items from pages that say noindex, 1 item from pages that "
+        f"have expired; {7 if obeyed else 0} of 7 dropped"
     )
+    result.assert_clean()
+
+
+# The middleware
+
+
+async def test_no_middleware_without_a_setting(sites: Sites) -> None:
+    """A crawl pays nothing, then."""
+    site = sites.add(pages={"/": page(NOINDEX)})
+    seen: list[list[str]] = []
+
+    class Spider(LinkSpider):
+        def parse(self, response: Any, **kwargs: Any) -> Any:
+            manager = self.crawler.engine.scraper.spidermw  # type: ignore[union-attr]
+            seen.append([type(one).__name__ for one in manager.middlewares])
+
+    for settings in (
+        {},
+        {"REP_NOINDEX": "count"},
+        {"REP_NOINDEX": "count", "ROBOTSTXT_OBEY": False},
+    ):
+        await crawl(Spider, settings, requests=[site.url("/")])
+    assert ["PageMiddleware" in names for names in seen] == [False, True, False]
+
+
+async def test_by_hand_it_needs_the_other_one(sites: Sites) -> None:
+    site = sites.add(pages={"/": page(NOINDEX)})
+    settings = {
+        "ADDONS": {},
+        "ROBOTSTXT_OBEY": True,
+        "SPIDER_MIDDLEWARES": {"scrapy_rep.PageMiddleware": 950},
+        "REP_NOINDEX": "drop",
+    }
+    result = await crawl(LinkSpider, settings, requests=[site.url("/")])
+    assert kept(result) == [site.url("/")]
+    assert len(lines(result, "have no effect without", level="WARNING")) == 1
+    settings["DOWNLOADER_MIDDLEWARES"] = {
+        "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
+        "scrapy_rep.RepMiddleware": 100,
+    }
+    assert kept(await crawl(LinkSpider, settings, requests=[site.url("/")])) == []
