@@ -247,9 +247,10 @@ class PageMiddleware(BaseSpiderMiddleware):
         self, rep: RepMiddleware, response: Response, request: Request
     ) -> tuple[str, str] | None:
         """Return verdict and reason if items of *response* should not be kept."""
+        if request.meta.get("dont_obey_robotstxt"):
+            return None
         rules = page_rules(response, rep.agents.chain_sent(request))
-        embedded = rules.indexifembedded and request.meta.get(EMBEDDED)
-        if embedded or request.meta.get("dont_obey_robotstxt"):
+        if rules.indexifembedded and request.meta.get(EMBEDDED):
             return None
         verdict, rule = "noindex", rules.saying("noindex", "none")
         if rule is None and rules.expired(rep.clock()):
