@@ -26,6 +26,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
+from scrapy_rep.reporting.record import IMPOLITE
 from scrapy_rep.reporting.recorder import Recorder
 
 Decided: TypeAlias = "Coroutine[Any, Any, None] | None"
@@ -119,7 +120,8 @@ class Judge:
             self._decide(request, state, path)
         elif isinstance(advice, Pass):
             self._stats.inc_value("rep/unreachable/allowed")
-            self._recorder.passed(request, state)
+            reason = f"{IMPOLITE}; {state.entry.error}"
+            self._recorder.record(request, state.origin, "allowed", state, reason=reason)
         elif self._replays(request, state.origin):
             pass
         elif self._recorder.dry_run and self._policy.is_worth_waiting(state):
@@ -144,11 +146,12 @@ class Judge:
         decision = self._origins.decide(state, self._chain_of(request), path, always=everything)
         if decision is None or decision.allowed:
             if everything or state.standing is Standing.UNRESTRICTED:
-                self._recorder.allowed(request, state, decision)
+                self._recorder.record(request, state.origin, "allowed", state, decision)
             else:
                 state.allowed += 1
         elif self._overrules(request, decision):
-            self._recorder.overruled(request, state, decision)
+            reason = "RepMiddleware.overrules()"
+            self._recorder.record(request, state.origin, "allowed", state, decision, reason=reason)
         else:
             self._stats.inc_value("robotstxt/forbidden")
             self._refuse(request, RobotsDisallowed(state.origin, decision, state.by), state)
@@ -193,7 +196,8 @@ class Judge:
         if not self._origins.http_cache.answers(request):
             return False
         self._stats.inc_value("rep/unreachable/replayed")
-        self._recorder.replayed(request, origin)
+        reason = f"the HTTP cache answers it; {self._recorder.why_held(origin)}"
+        self._recorder.record(request, origin, "allowed", reason=reason)
         return True
 
     def drop(self, request: Request, drop: Drop) -> None:

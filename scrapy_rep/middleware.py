@@ -27,8 +27,8 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.requests import SCHEME
 from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.reporting.announcements import Announcer, log_switched_off
 from scrapy_rep.reporting.recorder import Recorder
+from scrapy_rep.reporting.start import log_switched_off
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 
@@ -63,10 +63,12 @@ class RepMiddleware:
         self._count = context.stats.inc_value
         discovery = Discovery(context)
         self._seeding: SitemapSeeding | None = None
-        if mode := seeding_mode(crawler, settings):
+        if seeding_mode(crawler, settings):
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
-            self._seeding = SitemapSeeding(context, origins, self._deferral, discovery, mode)
+            self._seeding = SitemapSeeding(
+                context, origins, self._deferral, discovery, self.decisions
+            )
             self._gate.look = self._seeding.look
         # Each new robots.txt is announced in this order: to the hold last, since requests that it
         # releases need all the others' results.
@@ -74,7 +76,7 @@ class RepMiddleware:
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
-        listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Announcer(context)]
+        listeners = [self.decisions, *beyond, *delays, discovery, *seeding]
         origins.listeners += [*listeners, self._deferral]
 
     @classmethod

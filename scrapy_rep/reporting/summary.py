@@ -1,34 +1,172 @@
-"""The summary of a crawl: a few lines of log at its end."""
+"""What happened in a crawl, in numbers; and its summary, a few lines of log at the end."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted
+from scrapy_rep.engine.log import BoundedSet, get_logger
+from scrapy_rep.engine.text import clean, counted
+from scrapy_rep.reporting.record import IMPOLITE, Found
 
 if TYPE_CHECKING:
-    from collections import Counter
+    from collections.abc import Callable
 
     from scrapy.statscollectors import StatsCollector
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.reporting.record import Counts
+    from scrapy_rep.protocol import Decision, Origin, Rule
 
 logger = get_logger(__name__)
+
+# Origins whose latest outcome is known. Of older ones, it is final: one that comes back counts twice.
+_ORIGINS = 100_000
+_RULES = 5_000
+_RULE_LENGTH = 500
+
+_NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
+
+RowT = TypeVar("RowT")
+
+
+class Rows(dict[Any, RowT]):
+    """Rows by key, in bounded memory: beyond a limit, the half that comes last in an order is forgotten."""
+
+    def __init__(
+        self,
+        limit: int,
+        order: Callable[[RowT], Any],
+        forget: Callable[[RowT], None] = lambda _: None,
+    ) -> None:
+        """:param forget: is called with each row that is forgotten"""
+        super().__init__()
+        self._limit, self._order, self._forget = limit, order, forget
+        self.all = 0
+        """How many there were: one that was forgotten, and comes back, counts twice."""
+        self.top: list[RowT] = []
+
+    def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
+        """Return the row of *key*, a new one if there is none."""
+        found = self.get(key)
+        if found is None:
+            if len(self) >= self._limit:
+                ordered = sorted(self, key=lambda one: self._order(self[one]))
+                for one in ordered[self._limit // 2 :]:
+                    self._forget(self.pop(one))
+            self.all += 1
+            found = self[key] = make()
+        return found
+
+    def add(self, row: RowT) -> None:
+        """Add a row without a key."""
+        self.row(self.all, lambda: row)
+
+    def end(self, most: int) -> list[RowT]:
+        """Return the first rows, which are :attr:`top` from now on."""
+        self.top = sorted(self.values(), key=self._order)[:most]
+        return self.top
+
+
+@dataclass(slots=True)
+class DecidingRule:
+    """A rule that refused requests."""
+
+    rule: str
+    group: str
+    first: tuple[str, int]
+    """The first of the origins that have it, and the line there."""
+    times: int = 0
+    origins: int = 0
+
+
+class Counts:
+    """Exact totals, and details of the most frequent things, in bounded memory."""
+
+    part = "count for the summary"
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        """By what became of them."""
+        self.fetches = 0
+        self._latest: dict[int, tuple[str, str]] = {}
+        """By the hash of an origin: a third of the memory."""
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self._settled: Counter[tuple[str, str]] = Counter()
+        self.rules: Rows[DecidingRule] = Rows(_RULES, lambda one: (-one.times, one.first))
+        """Those that refused requests."""
+        self._seen = BoundedSet()
+
+    def answered(self, origin: Origin, found: Found) -> None:
+        """Count what came of the requests for an origin's robots.txt."""
+        self.fetches += found.fetches
+        if found.outcome == "none" and hash(origin) in self._latest:
+            return
+        key = found.outcome, found.kind or ""
+        self._latest[hash(origin)] = self._known.setdefault(key, key)
+        if len(self._latest) > _ORIGINS:
+            for oldest in list(islice(self._latest, _ORIGINS // 10)):
+                self._settled[self._latest.pop(oldest)] += 1
+
+    def decided(
+        self,
+        verdict: str,
+        origin: Origin | None,
+        decision: Decision | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Count a decision about a request."""
+        passed = verdict == "allowed" and (reason or "").startswith(IMPOLITE)
+        self.requests["passed" if passed else _NAMES.get(verdict, verdict)] += 1
+        if origin is None:
+            return
+        self.answered(origin, Found("none"))
+        if verdict == "disallowed" and decision is not None and decision.rule is not None:
+            self._ruled(str(origin), decision.rule, decision.agent or "")
+
+    def _ruled(self, origin: str, rule: Rule, group: str) -> None:
+        key, where = (clean(str(rule)[:_RULE_LENGTH]), group), (origin, rule.line)
+        found = self.rules.row(key, lambda: DecidingRule(*key, where))
+        found.times += 1
+        found.origins += self._seen.add((key, origin))
+        found.first = min(found.first, where)
+
+    def outcomes(self) -> Counter[tuple[str, str]]:
+        """Return the number of origins by outcome and, of those unreachable, why."""
+        return Counter(self._latest.values()) + self._settled
+
+    def figures(self, stats: StatsCollector) -> dict[str, int]:
+        """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only for a
+        first answer."""
+        held = _stat(stats, "deferred/unreachable")
+        names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
+        return {
+            **{name: self.requests[name] for name in names},
+            "held": held,
+            "waited": _stat(stats, "deferred") - held,
+            "held_max": _stat(stats, "held/max"),
+            "handed_back": _stat(stats, "handed_back"),
+            "kept": _stat(stats, "held"),
+            "fetches": self.fetches,
+            "origins": self.outcomes().total(),
+            "page_dropped": _stat(stats, "page/dropped"),
+            "usage_dropped": _stat(stats, "usage/items") + _stat(stats, "usage/requests"),
+        }
+
 
 _TOP = 5
 _PRINTED_LENGTH = 200
 # Columns, and the indent of what is wrapped. Before the first line, Scrapy's log has a date and more.
-_WIDTH, _INDENT = 80, 4
+_WIDTH, _INDENT = 80, " " * 4
 
-_OUTCOMES = (
-    ("with rules", ("rules", "empty", "html", "challenge")),
-    ("without restrictions", ("missing", "redirected")),
-    ("unreachable", ("unreachable",)),
-    ("without an answer", ("none",)),
-)
+_OUTCOMES = {
+    "with rules": ("rules", "empty", "html", "challenge"),
+    "without restrictions": ("missing", "redirected"),
+    "unreachable": ("unreachable",),
+    "without an answer": ("none",),
+}
 
 PAGE_VERDICTS = (
     ("nofollow", "request", "from pages that say nofollow"),
@@ -55,50 +193,19 @@ _SITEMAPS = {
     "urls": "entries",
     "emitted": "pages requested",
 }
-_SAID = (("n", "no"), ("y", "yes"))
-
-
-def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
-    """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only for a
-    first answer."""
-    held = _stat(stats, "deferred/unreachable")
-    names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
-    return {
-        **{name: counts.requests[name] for name in names},
-        "held": held,
-        "waited": _stat(stats, "deferred") - held,
-        "held_max": _stat(stats, "held/max"),
-        "handed_back": _stat(stats, "handed_back"),
-        "kept": _stat(stats, "held"),
-        "fetches": counts.fetches,
-        "origins": counts.outcomes().total(),
-        "page_dropped": _stat(stats, "page/dropped"),
-        "usage_dropped": _stat(stats, "usage/items") + _stat(stats, "usage/requests"),
-    }
 
 
 def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> None:
     """Log the summary, unless there were no requests.
 
-    :param told: the :func:`figures`
+    :param told: the figures
     """
-    how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    lines = [
-        part
-        for line in _summary(counts, told, context)
-        for part in wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, **how)
-    ]
-    if lines:
-        logger.info("\n".join(["%s"] * len(lines)), *lines, extra=context.extra)
-
-
-def _summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> list[str]:
     outcomes, stats = counts.outcomes(), context.stats
     if not outcomes and not told["dropped"]:
-        return []
+        return
     lines = [
         f"robots.txt of {counted(outcomes.total(), 'origin')}:",
-        f"{' ' * _INDENT}{_outcomes(outcomes) or 'none'}",
+        f"{_INDENT}{_outcomes(outcomes) or 'none'}",
         _requests(told, context.settings.dry_run),
     ]
     beyond = [
@@ -116,12 +223,27 @@ def _summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> lis
     if changed := _stat(stats, "changed"):
         lines.append(f"{counted(changed, 'robots.txt', 'robots.txt files')} changed in the crawl")
     lines += filter(None, (_sitemaps(stats), _pages(stats), _usage(stats)))
-    return lines + _rules(counts)
+    wrapped = [
+        part
+        for line in lines + _rules(counts)
+        for part in wrap(
+            line,
+            _WIDTH,
+            subsequent_indent=_INDENT,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+    logger.info("\n".join(["%s"] * len(wrapped)), *wrapped, extra=context.extra)
+
+
+def _stat(stats: StatsCollector, name: str) -> int:
+    return int(stats.get_value(f"rep/{name}", 0))
 
 
 def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
     parts = []
-    for words, keys in _OUTCOMES:
+    for words, keys in _OUTCOMES.items():
         found = [(kind, n) for (key, kind), n in outcomes.items() if key in keys]
         total = sum(n for _, n in found)
         kinds = sorted((-n, kind) for kind, n in found if kind)
@@ -130,26 +252,28 @@ def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
     return ", ".join(parts)
 
 
-def _rules(counts: Counts) -> list[str]:
-    top = counts.rules.end(_TOP)
-    if not top:
-        return []
-    lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]
-    width = len(f"{top[0].times:,}")
-    for one in top:
-        origin, line = one.first
-        rule = one.rule if len(one.rule) <= _PRINTED_LENGTH else one.rule[:_PRINTED_LENGTH] + "…"
-        others = f" and {counted(one.origins - 1, 'other origin')}" if one.origins > 1 else ""
-        text = f"{one.times:>{width},} × {origin}, line {line}{others}: {rule} (group {one.group})"
-        lines.append("  " + text)
-    return lines
+def _requests(told: dict[str, int], dry_run: bool) -> str:
+    parts = [f"{told['allowed']:,} allowed"]
+    if told["passed"]:
+        parts.append(f"{told['passed']:,} allowed though robots.txt was unreachable")
+    parts.append(f"{told['forbidden']:,} forbidden")
+    if told["dropped"]:
+        parts.append(f"{told['dropped']:,} dropped (robots.txt unreachable)")
+    ends = [f"{told[name]:,} {words}" for name, words in _ENDS.items() if told[name]]
+    waited, held = told["waited"], told["held"]
+    if held or waited or ends:  # ends may be of requests that an earlier run held
+        why = [f"{held:,} held"] if held or not waited else []
+        why += [f"{waited:,} waited for a first answer"] if waited else []
+        parts.append(", ".join(why) + (f" ({', '.join(ends)})" if ends else ""))
+    name = "Requests, had this not been a dry run" if dry_run else "Requests"
+    return f"{name}: {', '.join(parts)}"
 
 
 def _sitemaps(stats: StatsCollector) -> str:
     found = {words: _stat(stats, f"sitemaps/{name}") for name, words in _SITEMAPS.items()}
-    names = stats.get_stats()
     prefix = "rep/sitemaps/rejected/"
-    found["rejected"] = sum(_stat(stats, one[4:]) for one in names if one.startswith(prefix))
+    rejected = [one for one in stats.get_stats() if one.startswith(prefix)]
+    found["rejected"] = sum(stats.get_value(one) for one in rejected)
     parts = [f"{count:,} {words}" for words, count in found.items() if count]
     return f"Sitemaps: {', '.join(parts)}" if parts else ""
 
@@ -167,31 +291,25 @@ def _usage(stats: StatsCollector) -> str:
     parts = [f"{counted(pages, 'page')} recorded"] if pages else []
     names = [name.split("/") for name in stats.get_stats() if name.startswith("rep/usage/")]
     for purpose in sorted({name[3] for name in names if len(name) == 4}):
-        said = [(_stat(stats, f"usage/{one}/{purpose}"), words) for one, words in _SAID]
-        if any(number for number, _ in said):
-            parts.append(f"{purpose}: {', '.join(f'{n:,} {words}' for n, words in said if n)}")
-    dropped = [(_stat(stats, f"usage/{noun}s"), noun) for noun in ("request", "item")]
-    if any(number for number, _ in dropped):
-        parts.append(f"{' and '.join(counted(n, noun) for n, noun in dropped if n)} dropped")
+        said = {words: _stat(stats, f"usage/{words[0]}/{purpose}") for words in ("no", "yes")}
+        if any(said.values()):
+            parts.append(
+                f"{purpose}: {', '.join(f'{n:,} {words}' for words, n in said.items() if n)}"
+            )
+    dropped = {noun: _stat(stats, f"usage/{noun}s") for noun in ("request", "item")}
+    if any(dropped.values()):
+        some = " and ".join(counted(n, noun) for noun, n in dropped.items() if n)
+        parts.append(f"{some} dropped")
     return f"Usage preferences: {'; '.join(parts)}" if parts else ""
 
 
-def _stat(stats: StatsCollector, name: str) -> int:
-    return int(stats.get_value(f"rep/{name}", 0))
-
-
-def _requests(counts: dict[str, int], dry_run: bool) -> str:
-    parts = [f"{counts['allowed']:,} allowed"]
-    if counts["passed"]:
-        parts.append(f"{counts['passed']:,} allowed though robots.txt was unreachable")
-    parts.append(f"{counts['forbidden']:,} forbidden")
-    if counts["dropped"]:
-        parts.append(f"{counts['dropped']:,} dropped (robots.txt unreachable)")
-    ends = [f"{counts[name]:,} {words}" for name, words in _ENDS.items() if counts[name]]
-    waited, held = counts["waited"], counts["held"]
-    if held or waited or ends:  # ends may be of requests that an earlier run held
-        why = [f"{held:,} held"] if held or not waited else []
-        why += [f"{waited:,} waited for a first answer"] if waited else []
-        parts.append(", ".join(why) + (f" ({', '.join(ends)})" if ends else ""))
-    name = "Requests, had this not been a dry run" if dry_run else "Requests"
-    return f"{name}: {', '.join(parts)}"
+def _rules(counts: Counts) -> list[str]:
+    top = counts.rules.end(_TOP)
+    lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]
+    for one in top:
+        origin, line = one.first
+        rule = one.rule if len(one.rule) <= _PRINTED_LENGTH else one.rule[:_PRINTED_LENGTH] + "…"
+        others = f" and {counted(one.origins - 1, 'other origin')}" if one.origins > 1 else ""
+        times = f"{one.times:>{len(f'{top[0].times:,}')},}"
+        lines.append(f"  {times} × {origin}, line {line}{others}: {rule} (group {one.group})")
+    return lines if top else []

@@ -36,7 +36,6 @@ from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.reporting.record import SITEMAP as KIND
-from scrapy_rep.reporting.record import Record
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.selection import CHOSEN, Reason, Selection, Verifier, host_of
 from scrapy_rep.seeding.spool import (
@@ -115,8 +114,10 @@ class Transfers(Listener):
 class SitemapLog:
     """Logs and counts what became of each sitemap."""
 
-    def __init__(self, context: CrawlContext) -> None:
+    def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
+        """:param tell: puts a line on record: ``Recorder.tell``"""
         self._context = context
+        self._tell = tell
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
@@ -174,15 +175,11 @@ class SitemapLog:
             self._warn(sitemap.origin, message, **values)
 
     def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
-        if not self._context.channel.handlers:
-            return
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
         fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
-        at, about_it = self._context.clock(), (sitemap.url, sitemap.origin)
-        record = Record(KIND, at, about_it, reason=reason, sitemap=fields)
-        self._context.channel.tell(record)
+        self._tell(KIND, sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
 
     def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
         """Log that all entries of *sitemap* are on other hosts, none of which lists it."""

@@ -27,6 +27,7 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.requests import USUAL, origin_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import (
     FED,
     LISTED,
@@ -36,6 +37,7 @@ from scrapy_rep.seeding.discovery import (
     SpiderOptions,
     listed_sitemaps,
     own_sitemaps,
+    seeding_mode,
 )
 from scrapy_rep.seeding.loader import Loader, SitemapLog
 from scrapy_rep.seeding.outstanding import Outstanding
@@ -244,11 +246,9 @@ class SitemapSeeding(ResolutionListener):
         origins: Origins,
         deferral: Deferral,
         discovery: Discovery,
-        mode: str | bool,
+        recorder: Recorder,
     ) -> None:
-        """:param mode: which origins may seed: ``"start"``, ``"all"``, or only those of the spider's list
-        :raises SettingsError: if one of the spider's attributes is wrong
-        """
+        """:raises SettingsError: if one of the spider's attributes is wrong"""
         crawler, settings = context.crawler, context.settings
         if settings.sitemap_cross_host == "site":
             registrable_domain("www.example.com")  # read its list before the crawl begins
@@ -256,7 +256,7 @@ class SitemapSeeding(ResolutionListener):
         self._cache = origins.cache
         self._deferral = deferral
         self._discovery = discovery
-        self._mode = mode
+        self._mode = seeding_mode(crawler, settings)
         # To forget an origin does no harm: the spool has its sitemaps.
         self._visited = BoundedSet()
         self.visited_prefixes: set[str] = set()
@@ -265,7 +265,7 @@ class SitemapSeeding(ResolutionListener):
         self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         parts = SeedingContext(context, discovery, SpiderOptions(crawler.spider), self._spool)
-        log = SitemapLog(context)
+        log = SitemapLog(context, recorder.tell)
         self._verifier = Verifier(parts, origins, log.nothing_proven)
         self.loader = Loader(parts, self._verifier, log)
         self._feeder = Feeder(parts, deferral, self.loader)

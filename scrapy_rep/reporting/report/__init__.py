@@ -22,12 +22,9 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import clean, counted, date, duration, text_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.audit_trail import Feed
-from scrapy_rep.reporting.record import OUTCOMES, Listener, Record
+from scrapy_rep.reporting.record import OUTCOMES
 
 if TYPE_CHECKING:
-    import logging
-
-    from scrapy_rep.engine.log import Isolation
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.state import OriginTable
     from scrapy_rep.reporting.report.contents import ReportData
@@ -53,26 +50,22 @@ def is_possible(context: CrawlContext) -> bool:
     return not missing
 
 
-class Report(Listener):
+class Report:
     """Keeps the record of a crawl, and writes the page when it has ended."""
 
     part = "report"
 
-    def __init__(self, context: CrawlContext, table: OriginTable, isolated: Isolation) -> None:
-        """:raises SettingsError: if ``REP_REPORT`` can't be written to"""
-        super().__init__(isolated)
-        self._feed = Feed(
-            context.crawler, "REP_REPORT", context.settings.report or "", overwrite=True
-        )
+    def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
+        """:raises SettingsError: if *uri* can't be written to"""
+        self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
         self._context = context
         self._table = table
         self._file: IO[bytes] | None = None
         self._packed: GzipFile | None = None
         self._broken = False
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep *record*."""
-        assert isinstance(record, Record)
+    def add(self, line: bytes) -> None:
+        """Keep a line of the record."""
         if self._broken:
             return
         try:
@@ -80,7 +73,7 @@ class Report(Listener):
                 self._file = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed in the end)
                 # A tenth of the bytes, for a tenth of the time that making them takes.
                 self._packed = GzipFile(fileobj=self._file, mode="wb", compresslevel=1)
-            self._packed.write(record.line(self._context.channel.crawl))
+            self._packed.write(line)
         except OSError as error:
             self._lose(error)
 

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 import scrapy_rep
 from scrapy_rep.engine.text import counted
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.announcements import changed_lines
+from scrapy_rep.reporting.changes import changed_lines
 from scrapy_rep.reporting.record import CONFIGURATION
 from scrapy_rep.reporting.report.data import Change
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, LineReader
