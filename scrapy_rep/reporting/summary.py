@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+# Rules in the summary.
+_TOP = 5
 # Origins whose latest outcome is known. Of older ones, it is final: one that comes back counts twice.
 _ORIGINS = 100_000
 _RULES = 5_000
@@ -38,15 +40,22 @@ class Rows(dict[Any, RowT]):
     def __init__(
         self,
         limit: int,
+        most: int,
         order: Callable[[RowT], Any],
         forget: Callable[[RowT], None] = lambda _: None,
     ) -> None:
-        """:param forget: is called with each row that is forgotten"""
+        """:param most: how many are shown
+        :param forget: is called with each row that is forgotten
+        """
         super().__init__()
-        self._limit, self._order, self._forget = limit, order, forget
+        self._limit, self._most, self._order, self._forget = limit, most, order, forget
         self.all = 0
         """How many there were: one that was forgotten, and comes back, counts twice."""
-        self.top: list[RowT] = []
+
+    @property
+    def top(self) -> list[RowT]:
+        """The first rows: those that are shown."""
+        return sorted(self.values(), key=self._order)[: self._most]
 
     def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
         """Return the row of *key*, a new one if there is none."""
@@ -63,11 +72,6 @@ class Rows(dict[Any, RowT]):
     def add(self, row: RowT) -> None:
         """Add a row without a key."""
         self.row(self.all, lambda: row)
-
-    def end(self, most: int) -> list[RowT]:
-        """Return the first rows, which are :attr:`top` from now on."""
-        self.top = sorted(self.values(), key=self._order)[:most]
-        return self.top
 
 
 @dataclass(slots=True)
@@ -95,7 +99,7 @@ class Counts:
         """By the hash of an origin: a third of the memory."""
         self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._settled: Counter[tuple[str, str]] = Counter()
-        self.rules: Rows[DecidingRule] = Rows(_RULES, lambda one: (-one.times, one.first))
+        self.rules: Rows[DecidingRule] = Rows(_RULES, _TOP, lambda one: (-one.times, one.first))
         """Those that refused requests."""
         self._seen = BoundedSet()
 
@@ -156,7 +160,6 @@ class Counts:
         }
 
 
-_TOP = 5
 _PRINTED_LENGTH = 200
 # Columns, and the indent of what is wrapped. Before the first line, Scrapy's log has a date and more.
 _WIDTH, _INDENT = 80, " " * 4
@@ -304,7 +307,7 @@ def _usage(stats: StatsCollector) -> str:
 
 
 def _rules(counts: Counts) -> list[str]:
-    top = counts.rules.end(_TOP)
+    top = counts.rules.top
     lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]
     for one in top:
         origin, line = one.first

@@ -244,7 +244,7 @@ def test_requests_count_by_what_became_of_them() -> None:
     counts.decided("unreachable", A, reason="HTTP 503")
     counts.decided("disallowed", A, Decision(False, None, None))
     assert counts.requests == {"allowed": 1, "passed": 1, "dropped": 1, "forbidden": 1}
-    assert counts.rules.end(5) == []
+    assert counts.rules.top == []
 
 
 def test_rules_are_counted_over_all_origins() -> None:
@@ -253,7 +253,7 @@ def test_rules_are_counted_over_all_origins() -> None:
         for _ in range(number + 1):
             forbidden(counts, Origin("http", f"site{number}.example", 80), 5 - number)
     forbidden(counts, Origin("http", "z.example", 80), 9, "/\x1b")
-    first, second = counts.rules.end(5)
+    first, second = counts.rules.top
     assert (first.rule, first.times, first.origins) == ("Disallow: /x", 6, 3)
     assert first.first == ("http://site0.example", 5)
     assert second.rule == r"Disallow: /\x1b"
@@ -269,6 +269,6 @@ def test_very_many_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None
         forbidden(counts, origin, 1, f"/{number % 300}")
         forbidden(counts, origin, 1)
     assert counts.outcomes() == {("rules", ""): 250, ("missing", ""): 750}
-    assert counts.rules.end(1)[0].times == counts.rules.end(1)[0].origins == 1000
+    assert counts.rules.top[0].times == counts.rules.top[0].origins == 1000
     assert len(counts._latest) <= 101
     assert len(counts.rules) <= 50

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from os import PathLike
@@ -46,21 +46,35 @@ class ReportData:
 
         :raises OSError: if a file can't be read
         """
-        with ExitStack() as opened:
-            crawls, notes = _read(
-                opened.enter_context(open(one, "rb")) if isinstance(one, (str, PathLike)) else one
-                for one in record
-            )
-        if not crawls:
-            crawls, notes = [CrawlSum()], [*notes, "The record is empty."]
-        for one in crawls:
-            one.end()
+        by_name: dict[str, CrawlSum] = {}
+        unreadable = cut = left_out = 0
+        for position, one in enumerate(record, 1):
+            with open(one, "rb") if isinstance(one, (str, PathLike)) else nullcontext(one) as file:
+                reader = LineReader(file)
+                for line in reader:
+                    name = line.text("crawl", 40) or f"file {position}"
+                    if name not in by_name and len(by_name) >= _CRAWLS:
+                        left_out += 1
+                        continue
+                    by_name.setdefault(name, CrawlSum()).add(line)
+            unreadable += reader.unreadable
+            cut += reader.cut
+        crawls = sorted(by_name.values(), key=lambda one: one.began) or [CrawlSum()]
+        for crawl in crawls:
+            crawl.end()
         changes = [
             change
             for number, (old, new) in enumerate(pairwise(crawls))
             for change in _changes(old, new, number)
         ]
-        return cls(crawls, changes[:MAX_CHANGES], len(changes), notes)
+        notes = {
+            f"Lines of the record that could not be read: {unreadable:,}.": unreadable,
+            "The record ends in the middle of a packed file.": cut,
+            f"Only the first {_CRAWLS} crawls on record are shown.": left_out,
+            "The record is empty.": not by_name,
+        }
+        said = [note for note, count in notes.items() if count]
+        return cls(crawls, changes[:MAX_CHANGES], len(changes), said)
 
     @property
     def crawl(self) -> CrawlSum:
@@ -97,32 +111,6 @@ class ReportData:
             found = [one for one in rule.origins if one.sha256][: min(left, _OF_A_RULE)]
             left -= len(found)
             yield from found
-
-
-def _read(files: Iterable[IO[bytes]]) -> tuple[list[CrawlSum], list[str]]:
-    """Return what is on record of each crawl, the oldest first, and what is to be said of the files."""
-    crawls: dict[str, CrawlSum] = {}
-    unreadable = cut = left_out = 0
-    for position, file in enumerate(files, 1):
-        reader = LineReader(file)
-        for line in reader:
-            # Earlier versions did not say which crawl it is.
-            crawl = line.text("crawl", 40) or f"file {position}"
-            if crawl not in crawls:
-                if len(crawls) >= _CRAWLS:
-                    left_out += 1
-                    continue
-                crawls[crawl] = CrawlSum()
-            crawls[crawl].add(line)
-        unreadable += reader.unreadable
-        cut += reader.cut
-    notes = {
-        f"Lines of the record that could not be read: {unreadable:,}.": unreadable,
-        "The record ends in the middle of a packed file.": cut,
-        f"Only the first {_CRAWLS} crawls on record are shown.": left_out,
-    }
-    found = sorted(crawls.values(), key=lambda one: one.began)
-    return found, [note for note, count in notes.items() if count]
 
 
 def _changes(old: CrawlSum, new: CrawlSum, number: int) -> Iterator[Change]:

@@ -74,8 +74,9 @@ def test_waiting_for_a_first_answer_is_not_being_held() -> None:
         ended(10),
     ).crawl
     assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 3, 4]
-    [spell, wait] = sorted(crawl.periods.top, key=lambda one: one.end)
+    [spell, still, wait] = sorted(crawl.periods.top, key=lambda one: one.end)
     assert (spell.origin, spell.requests, spell.end, wait.end) == (B, 2, "open", "waited")
+    assert (still.origin, still.requests, still.end, still.seconds) == (C, 1, "unanswered", 1)
     assert (wait.origin, wait.requests, wait.reason, wait.ended - NOW) == (A, 2, "with rules", 3)
     steps = [(round(one.at - NOW), one.held, one.waiting) for one in crawl.timeline]
     assert [step for step in steps if step[0] == 5] == [(5, 2, 0)]
