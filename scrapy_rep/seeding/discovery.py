@@ -234,6 +234,7 @@ class SpiderOptions:
             made = self._request(request) or request
             if isinstance(made, Request):
                 made.meta.update(ours)
+                made.dont_filter = request.dont_filter
                 return made
             raise TypeError(f"it returned {made!r}, which is not a Request")
         except Exception:

@@ -19,7 +19,6 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import Response
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import DeferredLock
@@ -42,7 +41,6 @@ from scrapy_rep.seeding.spool import (
     ASKED,
     DONE,
     MAX_HOSTS,
-    RETRY_SECONDS,
     WAITING,
     SeedingContext,
     SitemapRow,
@@ -251,7 +249,7 @@ class Loader:
             self._host = host
             while requested[host] < most and (sitemap := self._spool.sitemaps.next(host)):
                 requested[host] += 1
-                self._hand_over(sitemap)
+                self._request(sitemap)
             left = left or requested[host] >= most
             if unlimited and slices.over:
                 return True
@@ -259,27 +257,25 @@ class Loader:
             self._transfers.end()
         return left and unlimited
 
-    def _hand_over(self, sitemap: SitemapRow) -> None:
+    def _request(self, sitemap: SitemapRow) -> None:
+        about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
         try:
-            self.request(sitemap)
+            request = Request(
+                sitemap.url,
+                priority=self._crawl.settings.sitemap_priority,
+                # The spool has each sitemap once. Processes that share a scheduler share its dupe filter.
+                dont_filter=not self._shared,
+                headers=self._headers(sitemap.url),
+                # A sitemap may be on any host: allowed_domains is about pages.
+                meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
+            )
+            self._transfers.begin()
+            self._engine.crawl(self._context.options.prepared(request))
         except Exception:  # the feeder retries
             self._spool.sitemaps.mark(sitemap, WAITING)
             raise
         if not self._shared:  # else it may go to another process
             self._spool.sitemaps.asked[sitemap.url] = sitemap.host
-
-    def request(self, sitemap: SitemapRow, *, dont_filter: bool = False) -> None:
-        about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
-        request = Request(
-            sitemap.url,
-            priority=self._crawl.settings.sitemap_priority,
-            dont_filter=dont_filter,
-            headers=self._headers(sitemap.url),
-            # A sitemap may be on any host: allowed_domains is about pages.
-            meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
-        )
-        self._transfers.begin()
-        self._engine.crawl(self._context.options.prepared(request))
 
     def _headers(self, url: str) -> dict[str, str]:
         """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of one: these
@@ -334,23 +330,6 @@ class Loader:
                 assert found is not None
                 sitemaps.mark(found, ASKED)
         return found
-
-    def dropped(self, request: Request) -> None:
-        """The dupe filter has dropped *request*: another one for the same URL came first."""
-        try:
-            sitemap = self._of(request)
-        except sqlite3.Error:
-            if not self._spool.over:
-                call_later(RETRY_SECONDS, self.dropped, request)
-            return
-        if sitemap is None:
-            return
-        if self._shared:
-            # Another process has asked for it. It may still come here.
-            self._crawl.stats.inc_value(Reason.KNOWN.stat)
-        elif not request.dont_filter:
-            # That was the spider's own, or from an earlier run: neither was read here.
-            call_later(0, lambda: self.request(sitemap, dont_filter=True))
 
     def failed(self, request: Request, exception: Exception) -> None:
         """Note that a sitemap can't be fetched.

@@ -1,24 +1,23 @@
 """Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts the parts of this
-folder together, and moves pages from the spool to the scheduler."""
+folder together, and decides which origins may seed it."""
 
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
-from scrapy.utils.asyncio import call_later, run_in_thread
+from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.resolution import registrable_domain
-from scrapy_rep.engine.text import counted, text_of
+from scrapy_rep.engine.text import counted
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.context import CrawlContext
@@ -31,7 +30,6 @@ from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import (
     FED,
     LISTED,
-    PAGE_KEY,
     SITEMAP,
     Discovery,
     SpiderOptions,
@@ -39,200 +37,16 @@ from scrapy_rep.seeding.discovery import (
     own_sitemaps,
     seeding_mode,
 )
+from scrapy_rep.seeding.feeder import Feeder
 from scrapy_rep.seeding.loader import Loader, SitemapLog
-from scrapy_rep.seeding.outstanding import Outstanding
 from scrapy_rep.seeding.selection import Reason, Verifier
-from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Spool
+from scrapy_rep.seeding.spool import SeedingContext, Spool
 from scrapy_rep.signals import request_deferred
 
 logger = get_logger(__name__)
 
 # URL prefixes that are remembered.
 _PREFIXES = 20_000
-# Pages taken from the spool at a time.
-_BATCH = 50
-# Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
-_ALONE, _EACH, _ALL = 1000, 16, 4000
-# Seconds until the next look for room in the scheduler; until the next attempt if it has raised.
-_LOOK, _RETRY_SECONDS = 0.05, 1.0
-
-
-class Feeder:
-    """Hands pages to the scheduler as fast as it drains, origins in turn, and has the loader request
-    sitemaps."""
-
-    def __init__(self, context: SeedingContext, deferral: Deferral, loader: Loader) -> None:
-        self._crawl = context.crawl
-        self._options = context.options
-        self._spool = context.spool
-        self._engine = context.crawl.engine
-        self._deferral = deferral
-        self._loader = loader
-        self.outstanding = Outstanding(context.spool, lambda: deferral.held.hold.durable)
-        concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
-        self._each = max(_EACH, 2 * concurrency)
-        self._running = self._woken = False
-        self._failing_since: float | None = None
-
-    def __bool__(self) -> bool:
-        busy = self._running or self._spool.waiting or self._spool.sitemaps.asked
-        return not self._spool.over and bool(busy)
-
-    def stop(self) -> None:
-        self._spool.over = True
-        self._loader.end()
-
-    def close(self) -> None:
-        """End a run that was not killed."""
-        self.stop()
-        self.outstanding.close()
-        self.forget()
-        self.gauge()
-
-    def wake(self) -> None:
-        """Look soon: there may be something new in the spool, or room in the scheduler."""
-        self._woken = True
-        if not self._running and not self._spool.over:
-            self._running = True
-            call_later(0, self._run)
-
-    def _run(self) -> None:
-        if self._spool.over:
-            return
-        self._woken = False
-        try:
-            pause = self._step()
-            self._failing_since = None
-        except sqlite3.Error:
-            pause = RETRY_SECONDS
-        except Exception as error:  # noqa: BLE001
-            pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
-        self.gauge()
-        if pause is None and self._woken:
-            pause = 0
-        # However often it is woken, one step follows another. The event loop has its turn in between.
-        self._running = pause is not None
-        if pause is not None:
-            call_later(pause, self._run)
-
-    def _failed(self, error: Exception) -> float:
-        now, extra = time.monotonic(), self._crawl.extra
-        if self._failing_since is None:
-            self._failing_since = now
-            message = "Can't schedule pages from sitemaps, retrying: %(error)s"
-            unusual = not isinstance(error, OSError)
-            logger.error(message, {"error": text_of(error)}, extra=extra, exc_info=unusual)
-        if now - self._failing_since >= self._crawl.settings.defer_max_wait:
-            self.stop()
-            message = "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above"
-            logger.error(message, {"pages": counted(self._spool.waiting, "page")}, extra=extra)
-        return _RETRY_SECONDS
-
-    def _step(self) -> float | None:
-        """Schedule some. Return the seconds until the next step; None: wait to be woken."""
-        if self._engine.paused:
-            return _LOOK
-        slices = Slices()
-        self.forget()
-        more = self._loader.request_some()
-        blocked = 0
-        while (site := self._spool.next_site()) is not None:
-            full = self.outstanding.total >= _ALL or self._deferral.held.full
-            if full or blocked > len(self._spool.sites):
-                return _LOOK
-            blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
-            if slices.over:
-                return 0
-        return 0 if more else None
-
-    def _room(self, site: int) -> int:
-        """Return how many pages of *site* may go to the scheduler now."""
-        if self._deferral.holding and self._deferral.held.full_for(self._spool.origin_of(site)):
-            return 0
-        if self._engine.scheduler_is_foreign:
-            others = self._engine.scheduled - self._deferral.handing_back.waiting
-            room = _ALONE - max(0, others)
-        else:
-            share = max(self._each, _ALONE // len(self._spool.sites))
-            room = min(share - self.outstanding.by_site[site], _ALL - self.outstanding.total)
-        return max(0, min(room, _BATCH))
-
-    def _feed(self, site: int, room: int) -> int:
-        """Schedule up to *room* pages of *site*. Return how many."""
-        if not room:
-            return 0
-        pages = self._spool.take(site, room)
-        handed = 0
-        again = bool(pages and pages[0].again)
-        signals = self._crawl.crawler.signals
-        if again:
-            # Called after the handler of OffsiteMiddleware, which must see them unchanged.
-            signals.connect(self._let_pass, scrapy_signals.request_scheduled)
-        try:
-            for page in pages:
-                self._send(page, site)
-                handed += 1
-        finally:
-            if again:
-                signals.disconnect(self._let_pass, scrapy_signals.request_scheduled)
-            self._spool.put_back(site, pages[handed:])
-            self.forget()
-        return handed
-
-    def _send(self, page: Page, site: int) -> None:
-        request = self._request(page)
-        if request is None:
-            # The spider's rules, or Scrapy's, have changed since the last run.
-            self._crawl.stats.inc_value(Reason.NO_RULE.stat)
-            self.outstanding.finished.append(page.id)
-            return
-        shared = self._engine.scheduler_is_foreign  # and keeps the page
-        if not shared:
-            self.outstanding.add(request, page.id, site)
-        try:
-            self._engine.crawl(request)
-        except Exception:
-            self.outstanding.take_back(page.id)
-            raise
-        if shared:
-            self.outstanding.finished.append(page.id)
-        self._crawl.stats.inc_value("rep/sitemaps/emitted")
-
-    def _let_pass(self, request: Request, **_: object) -> None:
-        """Make a page skip the dupe filter, which it has passed in an earlier run."""
-        if FED in request.meta:
-            request.dont_filter = True
-
-    def _request(self, page: Page) -> Request | None:
-        wanted, callback = self._options.callback_for(page.url)
-        meta = {**page.entry, "sitemap": page.sitemap}
-        priority = self._crawl.settings.sitemap_page_priority
-        try:
-            request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: meta})
-        except ValueError:
-            return None
-        return request if wanted else None
-
-    def forget(self) -> None:
-        """Delete the rows of finished pages."""
-        finished, self.outstanding.finished = self.outstanding.finished, []
-        if finished:
-            self._spool.forget(finished)
-
-    def flush(self) -> bool:
-        """Schedule sitemaps and pages without a limit: the scheduler outlives the process. Return whether
-        these were the last."""
-        more = self._loader.request_some(everything=True)
-        slices = Slices()
-        while (site := self._spool.next_site()) is not None:
-            self._feed(site, _BATCH)
-            if slices.over:
-                return False
-        return not more
-
-    def gauge(self) -> None:
-        waiting = self._spool.waiting + self._spool.unproven
-        self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
 
 
 class SitemapSeeding(ResolutionListener):
@@ -276,7 +90,7 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
-        connect(self._feeder.outstanding.held, request_deferred)
+        connect(self._held, request_deferred)
         deferral.handing_back.on_handed_back = self._feeder.outstanding.handed_back
 
     def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:
@@ -358,8 +172,13 @@ class SitemapSeeding(ResolutionListener):
     def _request_dropped(self, request: Request, **_: Any) -> None:
         if FED in request.meta:
             self._feeder.outstanding.leave(request.meta[FED])
-        elif SITEMAP in request.meta and not self._spool.over:
-            self.loader.dropped(request)
+        elif SITEMAP in request.meta and self._context.engine.scheduler_is_foreign:
+            # Another process has asked for this sitemap. It may still come here.
+            self._context.stats.inc_value(Reason.KNOWN.stat)
+
+    def _held(self, request: Request) -> None:
+        on_disk = self._deferral.held.hold.durable
+        self._feeder.outstanding.held(request, on_disk=on_disk)
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
