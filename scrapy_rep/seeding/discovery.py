@@ -4,8 +4,8 @@ If they seed it, the middleware is a :class:`SeedingMiddleware` too, and the spi
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from operator import length_hint
 from typing import Any, TypeVar
 
 from scrapy import Request, Spider
@@ -174,7 +174,7 @@ class Entries:
     """What ``sitemap_filter`` gets: an iterator with the kind of the sitemap, like Scrapy's ``Sitemap``."""
 
     def __init__(self, entries: list[Entry], kind: str) -> None:
-        self._entries = iter(entries)
+        self.left = deque(entries)
         self.type = kind
         """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
 
@@ -182,10 +182,9 @@ class Entries:
         return self
 
     def __next__(self) -> Entry:
-        return next(self._entries)
-
-    def __length_hint__(self) -> int:
-        return length_hint(self._entries)
+        if not self.left:
+            raise StopIteration
+        return self.left.popleft()
 
 
 class SpiderOptions:
@@ -226,6 +225,12 @@ class SpiderOptions:
             raise SettingsError(f"The spider's attribute {name} must be a method.")
         return method
 
+    def _callback(self, value: Any) -> Any:
+        callback = getattr(self._spider, value) if isinstance(value, str) else value
+        if not callable(callback):
+            raise TypeError(f"{value!r} can't be called")
+        return callback
+
     def prepared(self, request: Request) -> Request:
         if self._request is None:
             return request
@@ -246,12 +251,6 @@ class SpiderOptions:
                 )
                 logger.exception(message, extra={"spider": self._spider})
             return request
-
-    def _callback(self, value: Any) -> Any:
-        callback = getattr(self._spider, value) if isinstance(value, str) else value
-        if not callable(callback):
-            raise TypeError(f"{value!r} can't be called")
-        return callback
 
     def callback_for(self, url: str) -> tuple[bool, Any]:
         """Return whether a page is wanted, and its callback (None: the spider's default)."""
@@ -274,9 +273,8 @@ class SpiderOptions:
         if self._filter is None:
             return entries, 0
         kept: list[Entry] = []
-        failed = 0
-        rest = Entries(entries, kind)
-        while left := length_hint(rest):
+        failed, rest = 0, Entries(entries, kind)
+        while left := len(rest.left):
             try:
                 for entry in self._filter(rest) or ():
                     if not isinstance(entry, dict):
@@ -293,7 +291,7 @@ class SpiderOptions:
                         "exceptions for this sitemap are not logged.",
                         extra={"spider": self._spider},
                     )
-                if length_hint(rest) == left:  # it took no entry, so it would raise again
+                if len(rest.left) == left:  # it took no entry, so it would raise again
                     return kept, failed + left
                 failed += 1
         return kept, failed
@@ -302,4 +300,4 @@ class SpiderOptions:
 def _patterns(follow: Any) -> list[re.Pattern[str]]:
     if isinstance(follow, str):
         raise TypeError("it is a single string")
-    return [re.compile(regex) for regex in follow]
+    return list(map(re.compile, follow))

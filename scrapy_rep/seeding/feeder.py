@@ -35,8 +35,8 @@ _LOOK, _RETRY_SECONDS = 0.05, 1.0
 
 class Outstanding:
     """The pages that are in the scheduler, and the rows of pages with which the crawl isn't done yet: a page
-    is done when its request is freed, after its callback. :data:`FED` is in the meta of requests from
-    :meth:`add` to :meth:`arrive`."""
+    is done when its request is freed, after its callback. The hold, and the scheduler's queue on disk, free
+    it once it is there. :data:`FED` is in the meta of requests from :meth:`add` to :meth:`arrive`."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -59,50 +59,33 @@ class Outstanding:
     def take_back(self, row: int) -> None:
         """Undo :meth:`add`: the scheduler raised an exception."""
         self._requests.pop(row, None)
-        self.leave(row)
+        self._leave(row)
+
+    def left(self, request: Request, **_: object) -> None:
+        """Note that a page is no longer in the scheduler, or no longer ends with the process."""
+        row = request.meta.get(FED, -1)
+        known = self._requests.get(row)
+        if known is not None and known() is request:  # not of another run, nor a copy
+            self._leave(row)
 
     def arrive(self, request: Request) -> None:
         """Note that a page has left the gate. From here on its request is like any other."""
-        row = request.meta.pop(FED)
+        self.left(request)
+        del request.meta[FED]
         request.dont_filter = False
-        if self._is(request, row):
-            self.leave(row)
-
-    def held(self, request: Request, *, on_disk: bool) -> None:
-        """Note that the hold has the page. A hold in memory has the request itself: its row stays until that
-        is freed."""
-        row = request.meta.get(FED, -1)
-        if self._is(request, row):
-            self.leave(row)
-            if on_disk or not self._spool.durable:
-                del self._requests[row]
-                self.finished.append(row)
-
-    def handed_back(self, request: Request) -> None:
-        """Note that the scheduler has the page, and keeps it for the next run."""
-        row = request.meta.get(FED, -1)
-        if self._is(request, row):
-            self.take_back(row)
-            self.finished.append(row)
 
     def close(self) -> None:
-        """End a run that was not killed: pages that arrived are finished, others are for the next run."""
+        """End a run that was not killed: pages that left are finished, others are for the next run."""
         self.finished += [row for row in self._requests if row not in self._sites]
 
-    def _is(self, request: Request, row: int) -> bool:
-        """Whether *request* is the one that was added for *row*: not of another run, nor a copy."""
-        known = self._requests.get(row)
-        return known is not None and known() is request
-
     def _freed(self, row: int, request: ref[Request]) -> None:
-        # If the crawl is closing, the page is for the next run.
+        # If the crawl is closing, what has not left is for the next run.
         if self._requests.get(row) is request and not (self._spool.over and row in self._sites):
             del self._requests[row]
             self.finished.append(row)
-            self.leave(row)  # it may never have arrived: a filter has dropped it
+            self._leave(row)  # a filter may have dropped it
 
-    def leave(self, row: int) -> None:
-        """Note that a page is no longer in the scheduler."""
+    def _leave(self, row: int) -> None:
         site = self._sites.pop(row, None)
         if site is not None:
             self.by_site[site] -= 1

@@ -139,9 +139,9 @@ class SitemapLog:
             kind=reader.kind.value,
             entries=reader.count,
             taken=selection.accepted,
-            rejected={reason.text: count for reason, count in rejected.items()},
+            rejected={reason.value: count for reason, count in rejected.items()},
         )
-        why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
+        why = ", ".join(f"{count:,} {reason.value}" for reason, count in rejected.items())
         waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
         message = (
             "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
@@ -183,7 +183,7 @@ class SitemapLog:
         """Log that all entries of *sitemap* are on other hosts, none of which lists it."""
         self._context.stats.inc_value("rep/sitemaps/nothing_taken")
         message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
-        self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)
+        self._warn(sitemap.origin, message, url=sitemap.url, why=reason.value)
 
     def too_many(self, url: str, origin: str) -> None:
         """Log that *origin* has too many sitemaps for this one to be read."""
@@ -295,7 +295,7 @@ class Loader:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
             if await self._is_private(request, by):
                 self._crawl.stats.inc_value(Reason.PRIVATE.stat)
-                raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.text}")
+                raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.value}")
             return
         origin, by = origin_of(request), Origin.from_text(request.meta[SITEMAP_KEY])
         other = origin.host != by.host

@@ -90,8 +90,8 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
-        connect(self._held, request_deferred)
-        deferral.handing_back.on_handed_back = self._feeder.outstanding.handed_back
+        connect(self._feeder.outstanding.left, request_deferred)
+        deferral.handing_back.on_handed_back = self._feeder.outstanding.left
 
     def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:
         """Note a request that leaves the scheduler. Return a check to await before anything is fetched for
@@ -171,14 +171,10 @@ class SitemapSeeding(ResolutionListener):
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
         if FED in request.meta:
-            self._feeder.outstanding.leave(request.meta[FED])
+            self._feeder.outstanding.left(request)
         elif SITEMAP in request.meta and self._context.engine.scheduler_is_foreign:
             # Another process has asked for this sitemap. It may still come here.
             self._context.stats.inc_value(Reason.KNOWN.stat)
-
-    def _held(self, request: Request) -> None:
-        on_disk = self._deferral.held.hold.durable
-        self._feeder.outstanding.held(request, on_disk=on_disk)
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
