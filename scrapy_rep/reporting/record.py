@@ -66,16 +66,14 @@ def fields_of(
         "reason": None,
         "dry_run": False,
     }
-    return {**fields, **more, "reason": more.get("reason") or (_reason(state) if state else None)}
-
-
-def _reason(state: OriginState) -> str | None:
-    """Return why something other than a current robots.txt decides; None if that decides."""
-    why = _REASONS.get(state.standing)
-    if state.by and state.standing is Standing.UNRESTRICTED:
-        why = "unreachable"
-    parts = (state.by, why, state.entry.error if why else "")
-    return "; ".join(filter(None, parts)) or None
+    reason = more.get("reason")
+    if state is not None and not reason:  # why something other than a current robots.txt decides
+        why = _REASONS.get(state.standing)
+        if state.by and state.standing is Standing.UNRESTRICTED:
+            why = "unreachable"
+        parts = state.by, why, state.entry.error if why else ""
+        reason = "; ".join(filter(None, parts))
+    return {**fields, **more, "reason": reason or None}
 
 
 OUTCOMES = {
@@ -145,7 +143,13 @@ class Found(NamedTuple):
             body = answer.body if answer is not None else entry.body
         except UnreadableEntry:
             body = b""
-        return cls(_kind_of_file(body), None, fetches, body)
+        start = body[:_SEARCHED]
+        if is_html(start):
+            text = start.lower()
+            outcome = "challenge" if any(words in text for words in _WALL) else "html"
+        else:
+            outcome = "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty"
+        return cls(outcome, None, fetches, body)
 
     def fields(self, resolution: Resolution, delay: float, now: float) -> dict[str, Any]:
         """Return the fields of the line about it.
@@ -177,14 +181,6 @@ class Found(NamedTuple):
             "reason": entry.error if failed else note or None,
             "answer": about,
         }
-
-
-def _kind_of_file(body: bytes) -> str:
-    start = body[:_SEARCHED]
-    if is_html(start):
-        text = start.lower()
-        return "challenge" if any(words in text for words in _WALL) else "html"
-    return "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty"
 
 
 def kind_of(reason: str | None, error: Exception | None = None, *, short: bool = False) -> str:

@@ -270,27 +270,24 @@ class Recorder(ResolutionListener):
         :param direct: a direct download: Scrapy doesn't log that its item goes on without it
         """
         self._refused(request, error, dry_run=self.dry_run)
-        if isinstance(error, RobotsDisallowed):
-            self._log_forbidden(request, error)
-            self._changes.forbidden(error.origin, request.url)
-            self.record(request, error.origin, "disallowed", state, error.decision)
+        if isinstance(error, RobotsUnreachable):
+            if error.origin is not None:
+                self._count_reason(error)
+            self._log_unreachable(request, error, direct=direct)
+            self.record(request, error.origin, "unreachable", state, reason=error.reason)
             return
-        if error.origin is not None:
-            self._count_reason(error)
-        self._log_unreachable(request, error, direct=direct)
-        self.record(request, error.origin, "unreachable", state, reason=error.reason)
-
-    def _log_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
-        if self._told.add(error.origin):
+        is_first = self._told.add(error.origin)
+        if is_first:
             message = (
                 "robots.txt of %(origin)s forbids %(url)s (%(why)s); more for this origin at DEBUG "
                 "level"
             )
             values = {"origin": error.origin, "url": request.url, "why": error.why}
             self._forbids.log(message, values, self._context.spider)
-            if not self.dry_run:
-                return
-        self._log_each(request, error, "")
+        if self.dry_run or not is_first:
+            self._log_each(request, error, "")
+        self._changes.forbidden(error.origin, request.url)
+        self.record(request, error.origin, "disallowed", state, error.decision)
 
     def _log_unreachable(self, request: Request, error: RobotsUnreachable, *, direct: bool) -> None:
         values = {"origin": error.origin, "url": request.url, "error": error}

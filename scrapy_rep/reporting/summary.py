@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.protocol import Decision, Origin, Rule
+    from scrapy_rep.protocol import Decision, Origin
 
 logger = get_logger(__name__)
 
@@ -128,14 +128,12 @@ class Counts:
             return
         self.answered(origin, Found("none"))
         if verdict == "disallowed" and decision is not None and decision.rule is not None:
-            self._ruled(str(origin), decision.rule, decision.agent or "")
-
-    def _ruled(self, origin: str, rule: Rule, group: str) -> None:
-        key, where = (clean(str(rule)[:_RULE_LENGTH]), group), (origin, rule.line)
-        found = self.rules.row(key, lambda: DecidingRule(*key, where))
-        found.times += 1
-        found.origins += self._seen.add((key, origin))
-        found.first = min(found.first, where)
+            key = clean(str(decision.rule)[:_RULE_LENGTH]), decision.agent or ""
+            where = str(origin), decision.rule.line
+            found = self.rules.row(key, lambda: DecidingRule(*key, where))
+            found.times += 1
+            found.origins += self._seen.add((key, origin))
+            found.first = min(found.first, where)
 
     def outcomes(self) -> Counter[tuple[str, str]]:
         """Return the number of origins by outcome and, of those unreachable, why."""

@@ -155,12 +155,12 @@ class SitemapLog:
             "why": f"; rejected: {why}" if why else "",
         }
         if nothing and not CHOSEN.issuperset(rejected):
-            self._warn(sitemap.origin, message, **values)
+            self.warn(sitemap.origin, message, **values)
         else:
             self._read.log(message, values, self._context.spider)
         if reader.problem:
             message = "Sitemap %(url)s: %(why)s"
-            self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
+            self.warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
 
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
@@ -170,7 +170,7 @@ class SitemapLog:
         if expected:
             self._unread.log(message, values, self._context.spider)
         else:
-            self._warn(sitemap.origin, message, **values)
+            self.warn(sitemap.origin, message, **values)
 
     def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
@@ -179,19 +179,8 @@ class SitemapLog:
         fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
         self._tell(KIND, sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
 
-    def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
-        """Log that all entries of *sitemap* are on other hosts, none of which lists it."""
-        self._context.stats.inc_value("rep/sitemaps/nothing_taken")
-        message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
-        self._warn(sitemap.origin, message, url=sitemap.url, why=reason.value)
-
-    def too_many(self, url: str, origin: str) -> None:
-        """Log that *origin* has too many sitemaps for this one to be read."""
-        self._context.stats.inc_value(Reason.LIMIT.stat)
-        message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
-        self._warn(origin, message, url=url, origin=origin)
-
-    def _warn(self, of: str, message: str, **values: Any) -> None:
+    def warn(self, of: str, message: str, **values: Any) -> None:
+        """Log a problem with the sitemaps of an origin, as a warning if it is one of the first."""
         of = of if of in self._problems or len(self._problems) < _ORIGINS else ""
         self._problems[of] += 1
         log = logger.warning if self._problems[of] <= _WARNINGS else logger.debug
@@ -378,7 +367,9 @@ class Loader:
         most = self._crawl.settings.sitemap_max_files
         _, beyond = self._spool.sitemaps.add(origin, sitemaps, most=most)
         for url in beyond:
-            self._log.too_many(url, origin)
+            self._crawl.stats.inc_value(Reason.LIMIT.stat)
+            message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
+            self._log.warn(origin, message, url=url, origin=origin)
 
     def lost(self, urls: list[str]) -> None:
         """The crawl is idle, so another component must have dropped the requests for these *urls*."""

@@ -80,7 +80,7 @@ class SitemapSeeding(ResolutionListener):
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         parts = SeedingContext(context, discovery, SpiderOptions(crawler.spider), self._spool)
         log = SitemapLog(context, recorder.tell)
-        self._verifier = Verifier(parts, origins, log.nothing_proven)
+        self._verifier = Verifier(parts, origins, log.warn)
         self.loader = Loader(parts, self._verifier, log)
         self._feeder = Feeder(parts, deferral, self.loader)
         self._spool.wake = self._feeder.wake

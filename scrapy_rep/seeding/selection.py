@@ -314,13 +314,13 @@ class Verifier:
         self,
         context: SeedingContext,
         origins: Origins,
-        none_accepted: Callable[[SitemapRow, Reason], None],
+        warn: Callable[..., None],
     ) -> None:
-        """:param none_accepted: called if a sitemap's entries all waited, and none was accepted"""
+        """:param warn: logs a problem: ``SitemapLog.warn``"""
         self._crawl = context.crawl
         self._spool = context.spool
         self._origins = origins
-        self._none_accepted = none_accepted
+        self._warn = warn
         self._listings = Listings()
         self.targets = origins.targets
         self._turns = DeferredSemaphore(_FETCHES)
@@ -365,8 +365,10 @@ class Verifier:
         left = self._open[sitemap.id] = self._open.pop(sitemap.id, 0) - rejected
         if len(self._open) > _EXPECTED:
             del self._open[next(iter(self._open))]
-        if left == 0:
-            self._none_accepted(sitemap, reason)
+        if left == 0:  # all of them waited, and none was accepted
+            self._crawl.stats.inc_value("rep/sitemaps/nothing_taken")
+            message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
+            self._warn(sitemap.origin, message, url=sitemap.url, why=reason.value)
 
     def stop(self) -> None:
         """Check nothing more: the crawl is closing, and what waits is for the next run."""

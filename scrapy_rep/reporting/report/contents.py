@@ -84,7 +84,7 @@ class ReportData:
     @property
     def findings(self) -> list[Finding]:
         """What needs a look in it, the most serious first."""
-        parts = (_of_the_crawl, _of_origins, _of_sitemaps, _of_pages)
+        parts = (_of_the_crawl, _of_origins, _of_sitemaps)
         found = [finding for part in parts for finding in part(self.crawl)]
         return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
 
@@ -161,7 +161,15 @@ _WHOLE = frozenset({"/", "/*", "*"})
 
 
 def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
-    yield from _of_start_requests(crawl)
+    starts = (crawl.finished or Line({})).part("start_requests")
+    if count := starts.number("refused"):
+        level, words = "error", f"robots.txt refused every start request ({count:,})."
+        if starts.flag("passed"):
+            level = "warning"
+            words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
+        url, command = starts.text("url"), starts.text("command")
+        words += f" The first was {url}: {starts.text('why').rstrip('.')}."
+        yield Finding("start_requests", level, count, words, "rules", [url], "", command)
     if count := crawl.outcomes["none", CONFIGURATION]:
         stuck = [row for row in crawl.known.values() if row.kind == CONFIGURATION]
         words = f"The project's configuration keeps the crawl from {counted(count, 'origin')}"
@@ -179,20 +187,10 @@ def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
     if count := crawl.changes.all:
         words = f"{counted(count, 'robots.txt', 'robots.txt files')} changed in the crawl."
         yield Finding("changed", "note", count, words, "changes", _names(crawl.changes.top))
-
-
-def _of_start_requests(crawl: CrawlSum) -> Iterator[Finding]:
-    starts = (crawl.finished or Line({})).part("start_requests")
-    count = starts.number("refused")
-    if not count:
-        return
-    level, words = "error", f"robots.txt refused every start request ({count:,})."
-    if starts.flag("passed"):
-        level = "warning"
-        words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
-    url, command = starts.text("url"), starts.text("command")
-    words += f" The first was {url}: {starts.text('why').rstrip('.')}."
-    yield Finding("start_requests", level, count, words, "rules", [url], "", command)
+    for kind, why in (("page", "the rules of their pages"), ("usage", "preferences about use")):
+        if count := crawl.counts[f"{kind}_dropped"]:
+            words = f"{counted(count, 'item or request', 'items and requests')} dropped because of {why}."
+            yield Finding(kind, "note", count, words, "pages" if kind == "page" else kind)
 
 
 def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
@@ -237,16 +235,6 @@ def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
         words = f"Nothing was taken from {counted(count, 'sitemap')} that could be read."
         urls = [row.url for row in empty[:_ITEMS]]
         yield Finding("sitemaps", "note", count, words, "sitemaps", urls)
-
-
-def _of_pages(crawl: CrawlSum) -> Iterator[Finding]:
-    for kind, count, why in (
-        ("pages", crawl.counts["page_dropped"], "the rules of their pages"),
-        ("usage", crawl.counts["usage_dropped"], "preferences about use"),
-    ):
-        if count:
-            words = f"{counted(count, 'item or request', 'items and requests')} dropped because of {why}."
-            yield Finding(kind, "note", count, words, kind)
 
 
 def _names(rows: Iterable[OriginRow | Change]) -> list[str]:

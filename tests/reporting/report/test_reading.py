@@ -157,7 +157,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     assert found["down"] == "1 origin unreachable at the end: 1 HTTP 503."
     assert set(found) == {
         *("start_requests", "closed", "down", "html", "challenge", "redirects"),
-        *("sitemaps", "pages", "usage", "changed"),
+        *("sitemaps", "page", "usage", "changed"),
     }
     levels = [one.level for one in data.findings]
     assert levels == sorted(levels, key=["error", "warning", "note"].index)
