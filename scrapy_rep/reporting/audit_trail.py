@@ -18,6 +18,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import PureWindowsPath
 from typing import IO, TYPE_CHECKING, Any
+from uuid import uuid4
 
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import NotConfigured
@@ -26,7 +27,7 @@ from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted, text_of, without_password
+from scrapy_rep.engine.text import counted, json_line, text_of, without_password
 from scrapy_rep.exceptions import SettingsError
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class AuditTrail:
         """:raises SettingsError: if *uri* can't be written to"""
         self._context = context
         self._feed = Feed(context.crawler, "REP_DECISIONS", uri, overwrite=False)
+        self._crawl = uuid4().hex[:12]  # tells its lines from those of others in the same file
         self._file: IO[bytes] | None = None
         self._on_disk: io.FileIO | None = None
         self._lines = bytearray()
@@ -178,14 +180,14 @@ class AuditTrail:
         except Exception as error:  # noqa: BLE001
             self._fail(error)
 
-    def add(self, line: bytes) -> None:
-        """Write *line*, soon."""
+    def add(self, fields: dict[str, Any]) -> None:
+        """Write a line, soon."""
         if self._broken:
             return
         if self._full and len(self._lines) >= _MAX_WAITING:
             self._lost += 1
             return
-        self._lines += line
+        self._lines += f"{json_line({**fields, 'crawl': self._crawl})}\n".encode()
         if len(self._lines) >= _BYTES and not self._full:
             self._write()
         elif self._timer is None:

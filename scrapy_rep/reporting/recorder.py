@@ -8,7 +8,6 @@ because most requests are plain allows and must cost nothing.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import scrapy
 from scrapy import signals as scrapy_signals
@@ -19,7 +18,7 @@ import scrapy_rep
 from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
-from scrapy_rep.engine.text import json_line, text_of
+from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
@@ -85,7 +84,6 @@ class Recorder(ResolutionListener):
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
-        self._crawl = uuid4().hex[:12]  # tells its lines from those of others in the same file
         self._listeners: list[AuditTrail | Report] = []
         if settings.decisions:
             self._listeners.append(AuditTrail(context, settings.decisions))
@@ -130,10 +128,9 @@ class Recorder(ResolutionListener):
             name = None if origin is None else str(origin)
             about = {"url": url, "origin": name, "verdict": verdict, **more}
             fields = fields_of(self._context.clock(), state, decision, about)
-            line = (json_line({**fields, "crawl": self._crawl}) + "\n").encode()
             for listener in self._listeners:
                 with self._isolated(listener.part):
-                    listener.add(line)
+                    listener.add(fields)
 
     # Answers
 
@@ -411,7 +408,8 @@ class Recorder(ResolutionListener):
         if reason == "finished":  # otherwise, some may not have been tried
             with self._isolated(_STARTS):
                 self._starts.warn()
-        for listener in self._listeners:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
             with self._isolated(listener.part):
                 await listener.end()
 

@@ -1,20 +1,18 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
-It is made from the record alone: `reading.py` reads it and sums up each crawl, in rows that `data.py`
-describes; `contents.py` says what needs a look, and what differs between crawls; `page.html`, `page.css` and `page.js` are the page. A crawl writes its record to a temporary file for
-that. Jinja is an extra, imported only when a report is written.
+It is made from the record alone, by a crawl as it goes, or from files later: `reading.py` sums up each
+crawl, in rows that `data.py` describes; `contents.py` says what needs a look, and what differs between
+crawls; `page.html`, `page.css` and `page.js` are the page. Jinja is an extra, imported only when a report
+is written.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from contextlib import suppress
-from gzip import GzipFile
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import run_in_thread
 
@@ -34,8 +32,6 @@ logger = get_logger(__name__)
 LIBRARIES = ("jinja2",)
 
 _FOLDER = Path(__file__).parent
-# Bytes of the record, packed, before it goes to a temporary file.
-_IN_MEMORY = 1 << 20
 
 
 def is_possible(context: CrawlContext) -> bool:
@@ -51,39 +47,22 @@ def is_possible(context: CrawlContext) -> bool:
 
 
 class Report:
-    """Keeps the record of a crawl, and writes the page when it has ended."""
+    """Sums up the record of a crawl, and writes the page when it has ended."""
 
     part = "report"
 
     def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
         """:raises SettingsError: if *uri* can't be written to"""
+        from scrapy_rep.reporting.report.reading import CrawlSum, Line  # most crawls don't
+
         self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
         self._context = context
         self._table = table
-        self._file: IO[bytes] | None = None
-        self._packed: GzipFile | None = None
-        self._broken = False
+        self._crawl, self._line = CrawlSum(), Line
 
-    def add(self, line: bytes) -> None:
-        """Keep a line of the record."""
-        if self._broken:
-            return
-        try:
-            if self._packed is None:  # not before: a crawl may never begin
-                self._file = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed in the end)
-                # A tenth of the bytes, for a tenth of the time that making them takes.
-                self._packed = GzipFile(fileobj=self._file, mode="wb", compresslevel=1)
-            self._packed.write(line)
-        except OSError as error:
-            self._lose(error)
-
-    def _lose(self, error: OSError) -> None:
-        self._broken = True
-        logger.warning(
-            "REP_REPORT: can't write to a temporary file, so the report will be incomplete: %(error)s",
-            {"error": error},
-            extra=self._context.extra,
-        )
+    def add(self, fields: dict[str, Any]) -> None:
+        """Count a line of the record."""
+        self._crawl.add(self._line(fields))
 
     async def end(self) -> None:
         """Write the page. Failures are logged."""
@@ -99,30 +78,11 @@ class Report:
             logger.error(message, values, extra=self._context.extra)
         else:
             logger.info("The robots.txt report is in %(uri)s", values, extra=self._context.extra)
-        finally:
-            for one in (self._packed, self._file):
-                if one is not None:
-                    # The disk may be full: nothing more can be lost.
-                    with suppress(OSError, ValueError):
-                        one.close()
 
     async def _page(self) -> bytes:
-        from scrapy_rep.reporting.report.contents import ReportData  # most crawls don't need it
+        from scrapy_rep.reporting.report.contents import ReportData
 
-        files = []
-        try:
-            if self._packed is not None and not self._broken:
-                self._packed.close()
-            if self._file is not None:
-                self._file.seek(0)
-                files.append(self._file)
-        except OSError as error:
-            self._lose(error)
-        data = await run_in_thread(ReportData.read, files)
-        if self._broken:
-            data.notes.append(
-                "Some of the record was lost: the temporary file could not be written."
-            )
+        data = await run_in_thread(ReportData.of, [self._crawl])
         states = {one.origin: self._table.get(Origin.from_url(one.origin)) for one in data.quoted()}
         entries = {
             (name, state.entry.sha256): state.entry for name, state in states.items() if state

@@ -36,7 +36,7 @@ class ReportData:
     changes: list[Change]
     """What differs between each crawl and the next."""
     all_changes: int
-    notes: list[str]
+    notes: Sequence[str]
     """Sentences about the record itself."""
     version: str = scrapy_rep.__version__
 
@@ -59,7 +59,18 @@ class ReportData:
                     by_name.setdefault(name, CrawlSum()).add(line)
             unreadable += reader.unreadable
             cut += reader.cut
+        notes = {
+            f"Lines of the record that could not be read: {unreadable:,}.": unreadable,
+            "The record ends in the middle of a packed file.": cut,
+            f"Only the first {_CRAWLS} crawls on record are shown.": left_out,
+            "The record is empty.": not by_name,
+        }
         crawls = sorted(by_name.values(), key=lambda one: one.began) or [CrawlSum()]
+        return cls.of(crawls, [note for note, count in notes.items() if count])
+
+    @classmethod
+    def of(cls, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> ReportData:
+        """Return what there is to say of *crawls*, the oldest first, once each, which have ended."""
         for crawl in crawls:
             crawl.end()
         changes = [
@@ -67,14 +78,7 @@ class ReportData:
             for number, (old, new) in enumerate(pairwise(crawls))
             for change in _changes(old, new, number)
         ]
-        notes = {
-            f"Lines of the record that could not be read: {unreadable:,}.": unreadable,
-            "The record ends in the middle of a packed file.": cut,
-            f"Only the first {_CRAWLS} crawls on record are shown.": left_out,
-            "The record is empty.": not by_name,
-        }
-        said = [note for note, count in notes.items() if count]
-        return cls(crawls, changes[:MAX_CHANGES], len(changes), said)
+        return cls(crawls, changes[:MAX_CHANGES], len(changes), notes)
 
     @property
     def crawl(self) -> CrawlSum:

@@ -177,7 +177,7 @@ class CrawlSum:
         }  # fmt: skip
 
     def add(self, line: Line) -> None:
-        """Count a line."""
+        """Count a line, which has a verdict."""
         at = line.seconds("time")
         if at is not None:
             self.began = self.began or at

@@ -248,22 +248,6 @@ async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_pat
     result.assert_clean()
 
 
-async def test_a_full_disk_costs_the_rest_of_the_report(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Full(gzip.GzipFile):
-        def write(self, data: Any) -> int:
-            raise OSError("No space left on device")
-
-    monkeypatch.setattr("scrapy_rep.reporting.report.GzipFile", Full)
-    path = tmp_path / "robots.html"
-    result = await crawl(sites.add().url("/"), {"REP_REPORT": str(path)})
-    [warning] = lines(result, level="WARNING")
-    assert "so the report will be incomplete: No space left on device" in warning
-    assert "The record is empty." in texts(parse(path), ".banner")
-    result.assert_clean()
-
-
 def test_a_small_share_is_not_zero() -> None:
     shares = ", ".join(map(share, (0, 0.0004, 0.0046, 0.31, 1)))
     assert shares == "0 %, < 0.1 %, 0.5 %, 31 %, 100 %"
