@@ -21,11 +21,12 @@ from scrapy_rep.engine.text import clean, counted, date, duration, text_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.record import OUTCOMES
+from scrapy_rep.reporting.report.contents import ReportData
+from scrapy_rep.reporting.report.reading import CrawlSum, Line
 
 if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.state import OriginTable
-    from scrapy_rep.reporting.report.contents import ReportData
 
 logger = get_logger(__name__)
 
@@ -53,16 +54,14 @@ class Report:
 
     def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
         """:raises SettingsError: if *uri* can't be written to"""
-        from scrapy_rep.reporting.report.reading import CrawlSum, Line  # most crawls don't
-
         self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
         self._context = context
         self._table = table
-        self._crawl, self._line = CrawlSum(), Line
+        self._crawl = CrawlSum()
 
     def add(self, fields: dict[str, Any]) -> None:
         """Count a line of the record."""
-        self._crawl.add(self._line(fields))
+        self._crawl.add(Line(fields))
 
     async def end(self) -> None:
         """Write the page. Failures are logged."""
@@ -80,8 +79,6 @@ class Report:
             logger.info("The robots.txt report is in %(uri)s", values, extra=self._context.extra)
 
     async def _page(self) -> bytes:
-        from scrapy_rep.reporting.report.contents import ReportData
-
         data = await run_in_thread(ReportData.of, [self._crawl])
         states = {one.origin: self._table.get(Origin.from_url(one.origin)) for one in data.quoted()}
         entries = {
