@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -14,7 +15,7 @@ from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.changes import changed_lines
 from scrapy_rep.reporting.record import CONFIGURATION
 from scrapy_rep.reporting.report.data import Change
-from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, LineReader
+from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,26 +43,24 @@ class ReportData:
 
     @classmethod
     def read(cls, record: Sequence[str | PathLike[str] | IO[bytes]]) -> ReportData:
-        """Read files of JSON lines, packed by gzip or not.
+        """Read files of JSON lines.
 
         :raises OSError: if a file can't be read
         """
-        by_name: dict[str, CrawlSum] = {}
-        unreadable = cut = left_out = 0
-        for position, one in enumerate(record, 1):
+        by_name: defaultdict[str, CrawlSum] = defaultdict(CrawlSum)
+        unreadable = left_out = 0
+        for one in record:
             with open(one, "rb") if isinstance(one, (str, PathLike)) else nullcontext(one) as file:
-                reader = LineReader(file)
-                for line in reader:
-                    name = line.text("crawl", 40) or f"file {position}"
-                    if name not in by_name and len(by_name) >= _CRAWLS:
+                for line in lines_of(file):
+                    name = line.text("crawl", 40) if line is not None else ""
+                    if line is None:
+                        unreadable += 1
+                    elif name in by_name or len(by_name) < _CRAWLS:
+                        by_name[name].add(line)
+                    else:
                         left_out += 1
-                        continue
-                    by_name.setdefault(name, CrawlSum()).add(line)
-            unreadable += reader.unreadable
-            cut += reader.cut
         notes = {
             f"Lines of the record that could not be read: {unreadable:,}.": unreadable,
-            "The record ends in the middle of a packed file.": cut,
             f"Only the first {_CRAWLS} crawls on record are shown.": left_out,
             "The record is empty.": not by_name,
         }

@@ -5,9 +5,7 @@ Of very many origins, those where nothing was refused or failed are only counted
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections import Counter
 from datetime import datetime
 from functools import partial
@@ -49,33 +47,17 @@ _MAX_TEXT = 2000
 _MAX_NUMBER = 10**15
 
 
-class LineReader:
-    """Reads one file."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        """:param file: at its beginning, seekable"""
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        self._file: IO[bytes] = gzip.GzipFile(fileobj=file, mode="rb") if packed else file  # type: ignore[assignment]
-        self.unreadable = 0
-        """How many lines are not records."""
-        self.cut = False
-        """Whether the file ends in the middle."""
-
-    def __iter__(self) -> Iterator[Line]:
+def lines_of(file: IO[bytes]) -> Iterator[Line | None]:
+    """Yield the lines of a record; None for each that is none."""
+    while line := file.readline(_MAX_LINE):
         try:
-            while line := self._file.readline(_MAX_LINE):
-                try:
-                    found = json.loads(line.decode())
-                except (ValueError, RecursionError):
-                    self.unreadable += not line.isspace()
-                    continue
-                if isinstance(found, dict) and isinstance(found.get("verdict"), str):
-                    yield Line(found)
-                else:
-                    self.unreadable += 1
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            self.cut = True
+            found = json.loads(line.decode())
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and isinstance(found.get("verdict"), str):
+            yield Line(found)
+        elif not line.isspace():
+            yield None
 
 
 class Line:

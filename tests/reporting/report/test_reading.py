@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import tracemalloc
 from io import BytesIO
@@ -227,22 +226,7 @@ def test_what_is_no_record_is_skipped_and_told() -> None:
     data = data_of(started("ours"), *broken, b"\n", refused(A), b'{"verdict": "disallo')
     assert data.notes == ["Lines of the record that could not be read: 7."]
     assert data.crawl.counts["forbidden"] == 1
-    cut = gzip.compress(b"".join(many_lines(50)))[:-30]
-    assert data_of(cut).notes == ["The record ends in the middle of a packed file."]
     assert data_of(b"").notes == ["The record is empty."]
-
-
-def test_the_record_of_an_earlier_version_is_read() -> None:
-    """Without an id, a beginning or an end."""
-    lines = [line(one, 3, B, reason="HTTP 503", crawl=None) for one in ("held", "unreachable")]
-    data = data_of(refused(A, crawl=None), *lines)
-    assert [data.crawl.counts[name] for name in ("forbidden", "held", "dropped", "origins")] == [
-        1,
-        1,
-        1,
-        2,
-    ]
-    assert "killed" not in texts(data)
 
 
 @pytest.mark.slow
