@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from scrapy import Request, Spider
@@ -16,7 +16,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.text import SitemapURL, counted, resolve_sitemap
-from scrapy_rep.engine.timers import pause, work
+from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
@@ -103,22 +103,20 @@ class Discovery(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """Announce the sitemaps that a new robots.txt lists."""
-        if resolution.robots is not None and resolution.robots.sitemaps:
-            steps = self._announce(resolution, dict.fromkeys(resolution.robots.sitemaps))
-            while not work(steps):
-                await pause()
-
-    def _announce(self, resolution: Resolution, values: Collection[str]) -> Iterator[None]:
-        origin, few = resolution.state.origin, Limiter(logger, first=_WARNINGS)
+        if resolution.robots is None or not resolution.robots.sitemaps:
+            return
+        origin, context = resolution.state.origin, self._context
+        values = dict.fromkeys(resolution.robots.sitemaps)
+        few, slices = Limiter(logger, first=_WARNINGS), Slices()
         for value, found in listed_sitemaps(resolution.robots_url, values):
             if (found is None or found.relative) and few.one_more():
                 wrong = "an invalid" if found is None else "a relative"
                 self._warn(origin, f"lists a sitemap with {wrong} URL: %(what)s", value[:200])
-            yield
             if found is not None and self.count(found.url):
-                about = {"origin": origin, "url": found.url, **self._context.extra}
-                send = self._context.crawler.signals.send_catch_log
-                send(signals.sitemap_discovered, **about)
+                about = {"origin": origin, "url": found.url, **context.extra}
+                context.crawler.signals.send_catch_log(signals.sitemap_discovered, **about)
+            if slices.over:
+                await pause()
         if few.left_out:
             self._warn(origin, "has %(what)s like these", counted(few.left_out, "more line"))
         if len(values) > MAX_SITEMAPS:

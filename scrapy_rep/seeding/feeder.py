@@ -139,7 +139,7 @@ class Feeder:
             return
         self._woken = False
         try:
-            pause = self._step()
+            pause = self.step()
             self._failing_since = None
         except sqlite3.Error:
             pause = RETRY_SECONDS
@@ -166,19 +166,23 @@ class Feeder:
             logger.error(message, {"pages": counted(self._spool.waiting, "page")}, extra=extra)
         return _RETRY_SECONDS
 
-    def _step(self) -> float | None:
-        """Schedule some. Return the seconds until the next step; None: wait to be woken."""
-        if self._engine.paused:
+    def step(self, *, everything: bool = False) -> float | None:
+        """Schedule sitemaps and pages for one slice of time. Return the seconds until the next step; None:
+        wait to be woken.
+
+        :param everything: regardless of the limits: the scheduler outlives the process
+        """
+        if self._engine.paused and not everything:
             return _LOOK
-        slices = Slices()
+        slices, blocked = Slices(), 0
         self.forget()
-        more = self._loader.request_some()
-        blocked = 0
+        more = self._loader.request_some(everything=everything)
         while (site := self._spool.next_site()) is not None:
             full = self.outstanding.total >= _ALL or self._deferral.held.full
-            if full or blocked > len(self._spool.sites):
+            if not everything and (full or blocked > len(self._spool.sites)):
                 return _LOOK
-            blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
+            room = _BATCH if everything else self._room(site)
+            blocked = 0 if self._feed(site, room) else blocked + 1
             if slices.over:
                 return 0
         return 0 if more else None
@@ -251,17 +255,6 @@ class Feeder:
         finished, self.outstanding.finished = self.outstanding.finished, []
         if finished:
             self._spool.forget(finished)
-
-    def flush(self) -> bool:
-        """Schedule sitemaps and pages without a limit: the scheduler outlives the process. Return whether
-        these were the last."""
-        more = self._loader.request_some(everything=True)
-        slices = Slices()
-        while (site := self._spool.next_site()) is not None:
-            self._feed(site, _BATCH)
-            if slices.over:
-                return False
-        return not more
 
     def _gauge(self) -> None:
         waiting = self._spool.waiting + self._spool.unproven

@@ -221,7 +221,7 @@ class SitemapSeeding(ResolutionListener):
             await pause()
         if self._context.engine.scheduler_outlives and not spool.durable:
             try:
-                while not self._feeder.flush():
+                while self._feeder.step(everything=True) is not None:
                     await pause()
             except Exception:
                 message = "Can't hand pages from sitemaps to the scheduler"
