@@ -196,7 +196,7 @@ class SitemapSeeding(ResolutionListener):
         if (opened := await self._spool.look()) is None:
             return
         self._feeder.wake()
-        self._verifier.recover(opened.unproven_origins)
+        self._verifier.recover(opened.origins)
         if left := self._spool.waiting + self._spool.unproven:
             pages = {"pages": counted(left, "page")}
             message = "An earlier run left %(pages)s from sitemaps"
