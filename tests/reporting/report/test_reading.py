@@ -194,6 +194,31 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     assert (statement.count, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
 
 
+def test_rows_with_more_to_say_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SAID", 1)
+    crawl = data_of(
+        started(),
+        *[answer(kind, 1, one) for kind, one in (("rules", A), ("html", B), ("rules", C))],
+        refused(C),
+        *[line("noindex", 1, A, reason=why) for why in ("once", "twice", "twice")],
+        *[down(at, B) for at in (2, 9)],
+        line("held", 2, A, reason="HTTP 503"),
+        *[line("sitemap", 3, A, url=url, sitemap={"failed": why, "taken": 0}) for url, why in (
+            ("read", None), ("gone", "HTTP 404"))],
+        ended(10),
+    ).crawl  # fmt: skip
+    assert [row.origin for row in crawl.known.top] == [A, C, B]
+    assert [row.text for row in crawl.pages.top] == ["twice"]
+    assert crawl.pages.all == 2
+    assert [row.url for row in crawl.sitemaps.top] == ["gone", "read"]
+
+
+def test_very_many_crawls_are_not_all_shown() -> None:
+    data = data_of(*[started(str(number), crawl=str(number)) for number in range(60)])
+    assert [crawl.name for crawl in data.crawls] == [str(number) for number in range(50)]
+    assert data.notes == ["Only the first 50 crawls on record are shown."]
+
+
 # -- hostile records -------------------------------------------------------------------------
 
 
