@@ -1,12 +1,16 @@
 """What is on record of a crawl: lines of JSON about decisions, answers and sitemaps. docs/observing.md explains the
-fields. And what came of the requests for a robots.txt, in words."""
+fields. What came of the requests for a robots.txt, in words. And what happened, in numbers."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from scrapy_rep.engine.text import iso
+from scrapy_rep.engine.log import BoundedSet
+from scrapy_rep.engine.text import clean, iso
 from scrapy_rep.origins.answer import is_lost_connection, is_tls_failure
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
@@ -14,9 +18,11 @@ from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.entry import UnreadableEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Decision
+    from scrapy_rep.protocol import Decision, Origin
 
 _MS = "milliseconds"
 
@@ -197,3 +203,132 @@ def kind_of(reason: str | None, error: Exception | None = None, *, short: bool =
     if error is not None and is_lost_connection(error):
         return "connection lost"
     return (reason or "")[:_SHORT] if short else "other"
+
+
+# Rules in the summary.
+_TOP = 5
+# Origins whose latest outcome is known. Of older ones, it is final: one that comes back counts twice.
+_ORIGINS = 100_000
+_RULES = 5_000
+_RULE_LENGTH = 500
+
+_NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
+
+# Part of the rows that are looked at in one go: half of 50,000 would take a third of a second.
+_AT_A_TIME = 100
+
+RowT = TypeVar("RowT")
+
+
+class Rows(dict[Any, RowT]):
+    """Rows by key, in bounded memory: beyond a limit, of the oldest ones, the half that comes last in an order is
+    forgotten, and the others are young again."""
+
+    def __init__(
+        self,
+        limit: int,
+        most: int,
+        order: Callable[[RowT], Any],
+        forget: Callable[[RowT], None] = lambda _: None,
+    ) -> None:
+        """:param most: how many are shown
+        :param forget: is called with each row that is forgotten
+        """
+        super().__init__()
+        self._limit, self._most, self._order, self._forget = limit, most, order, forget
+        self.all = 0
+        """How many there were: one that was forgotten, and comes back, counts twice."""
+
+    @property
+    def top(self) -> list[RowT]:
+        """The first rows: those that are shown."""
+        return sorted(self.values(), key=self._order)[: self._most]
+
+    def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
+        """Return the row of *key*, a new one if there is none."""
+        found = self.get(key)
+        if found is None:
+            if len(self) >= self._limit:
+                oldest = sorted(
+                    islice(self, max(2, self._limit // _AT_A_TIME)),
+                    key=lambda one: self._order(self[one]),
+                )
+                for position, one in enumerate(oldest):
+                    row = self.pop(one)
+                    if position < len(oldest) // 2:
+                        self[one] = row
+                    else:
+                        self._forget(row)
+            self.all += 1
+            found = self[key] = make()
+        return found
+
+    def add(self, row: RowT) -> None:
+        """Add a row without a key."""
+        self.row(self.all, lambda: row)
+
+
+@dataclass(slots=True)
+class DecidingRule:
+    """A rule that refused requests."""
+
+    rule: str
+    group: str
+    first: tuple[str, int]
+    """The first of the origins that have it, and the line there."""
+    times: int = 0
+    origins: int = 0
+
+
+class Counts:
+    """Exact totals, and details of the most frequent things, in bounded memory."""
+
+    part = "count for the summary"
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        """By what became of them."""
+        self.fetches = 0
+        self._latest: dict[int, tuple[str, str]] = {}
+        """By the hash of an origin: a third of the memory."""
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self._settled: Counter[tuple[str, str]] = Counter()
+        self.rules: Rows[DecidingRule] = Rows(_RULES, _TOP, lambda one: (-one.times, one.first))
+        """Those that refused requests."""
+        self._seen = BoundedSet()
+
+    def answered(self, origin: Origin, found: Found) -> None:
+        """Count what came of the requests for an origin's robots.txt."""
+        self.fetches += found.fetches
+        if found.outcome == "none" and hash(origin) in self._latest:
+            return
+        key = found.outcome, found.kind or ""
+        self._latest[hash(origin)] = self._known.setdefault(key, key)
+        if len(self._latest) > _ORIGINS:
+            for oldest in list(islice(self._latest, _ORIGINS // 10)):
+                self._settled[self._latest.pop(oldest)] += 1
+
+    def decided(
+        self,
+        verdict: str,
+        origin: Origin | None,
+        decision: Decision | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Count a decision about a request."""
+        passed = verdict == "allowed" and (reason or "").startswith(IMPOLITE)
+        self.requests["passed" if passed else _NAMES.get(verdict, verdict)] += 1
+        if origin is None:
+            return
+        self.answered(origin, Found("none"))
+        if verdict == "disallowed" and decision is not None and decision.rule is not None:
+            key = clean(str(decision.rule)[:_RULE_LENGTH]), decision.agent or ""
+            where = str(origin), decision.rule.line
+            found = self.rules.row(key, lambda: DecidingRule(*key, where))
+            found.times += 1
+            found.origins += self._seen.add((key, origin))
+            found.first = min(found.first, where)
+
+    def outcomes(self) -> Counter[tuple[str, str]]:
+        """Return the number of origins by outcome and, of those unreachable, why."""
+        return Counter(self._latest.values()) + self._settled

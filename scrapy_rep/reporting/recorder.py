@@ -7,7 +7,9 @@ because most requests are plain allows and must cost nothing.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import scrapy
 from scrapy import signals as scrapy_signals
@@ -16,9 +18,10 @@ from twisted.internet.defer import CancelledError
 
 import scrapy_rep
 from scrapy_rep import signals
+from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
-from scrapy_rep.engine.text import text_of
+from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
@@ -34,12 +37,13 @@ from scrapy_rep.reporting.record import (
     ENDED,
     STARTED,
     UNKNOWN_YET,
+    Counts,
     Found,
     fields_of,
 )
 from scrapy_rep.reporting.report import Report, is_possible
-from scrapy_rep.reporting.start import StartRequests, in_words, log_beginning
-from scrapy_rep.reporting.summary import Counts, log_summary
+from scrapy_rep.reporting.start import in_words, log_beginning
+from scrapy_rep.reporting.summary import figures, log_summary
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
 
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
+    from scrapy_rep.origins.requests import Agents
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Decision, Origin
 
@@ -61,6 +66,8 @@ logger = get_logger(__name__)
 _PARSED = getattr(scrapy_signals, "robots_parsed", None)
 # Configuration errors that are logged, once each.
 _MAX_LOGGED = 1000
+# Set by Scrapy's StartSpiderMiddleware.
+_START = "is_start_request"
 # A part that fails independently, as the log calls it.
 _STARTS = "watch of start requests"
 
@@ -401,10 +408,10 @@ class Recorder(ResolutionListener):
         for state in self._origins.table.states():
             self._allowed_so_far(state)
         with self._isolated("summary"):
-            figures = self._counts.figures(self._stats)
-            counts = {**figures, "start_requests": self._starts.fields()}
+            told = figures(self._counts, self._stats)
+            counts = {**told, "start_requests": self._starts.fields()}
             self.tell(ENDED, None, None, reason=reason, dry_run=self.dry_run, counts=counts)
-            log_summary(self._counts, figures, self._context)
+            log_summary(self._counts, told, self._context)
         if reason == "finished":  # otherwise, some may not have been tried
             with self._isolated(_STARTS):
                 self._starts.warn()
@@ -416,3 +423,55 @@ class Recorder(ResolutionListener):
 
 def _names(chain: tuple[str, ...]) -> str | None:
     return ",".join(chain) or None
+
+
+class StartRequests:
+    """Warns if robots.txt refused every start request: the spider would seem broken."""
+
+    def __init__(self, context: CrawlContext, agents: Agents) -> None:
+        self._context = context
+        self._agents = agents
+        self._refused = 0
+        self._first: dict[str, str] | None = None
+        self._dry: WeakSet[Request] = WeakSet()
+        self._passed = False
+        told = (scrapy_signals.request_reached_downloader, scrapy_signals.response_received)
+        self._listener = Listener(context.crawler, dict.fromkeys(told, self._got_through))
+        self._listener.begin()
+
+    def refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
+        """*request* was dropped, or a dry run lets it pass."""
+        if request.meta.get(_START):
+            self._refused += 1
+            if self._first is None:
+                # As --agent takes it. With no token, the rules for all apply.
+                agent = _names(self._agents.chain_of(request)) or "*"
+                url, why = clean(request.url), str(error).rstrip(".")
+                command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
+                self._first = {"url": url, "why": why, "command": command}
+            if dry_run:
+                self._dry.add(request)
+
+    def _got_through(self, request: Request, **_: Any) -> None:
+        if request.meta.get(_START) and request not in self._dry:
+            self._passed = True
+            self._listener.end()
+
+    def fields(self) -> dict[str, Any]:
+        """Return what is on record about them."""
+        return {"refused": self._refused, "passed": self._passed, **(self._first or {})}
+
+    def warn(self) -> None:
+        """Tell the user if no start request got through."""
+        if self._passed or self._first is None:
+            return
+        refused = "refused"
+        outcome = "If the crawl found nothing, that is why; your spider may be fine."
+        if self._context.settings.dry_run:
+            refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
+        logger.warning(
+            f"robots.txt {refused} every start request (%(count)d). {outcome} The first was "
+            "%(url)s: %(why)s. For details: %(command)s",
+            {"count": self._refused, **self._first},
+            extra=self._context.extra,
+        )

@@ -1,173 +1,22 @@
-"""What happened in a crawl, in numbers; and its summary, a few lines of log at the end."""
+"""The summary of a crawl: a few lines of log at its end."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from itertools import islice
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from scrapy_rep.engine.log import BoundedSet, get_logger
-from scrapy_rep.engine.text import clean, counted
-from scrapy_rep.reporting.record import IMPOLITE, Found
+from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections import Counter
 
     from scrapy.statscollectors import StatsCollector
 
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.protocol import Decision, Origin
+    from scrapy_rep.reporting.record import Counts
 
 logger = get_logger(__name__)
-
-# Rules in the summary.
-_TOP = 5
-# Origins whose latest outcome is known. Of older ones, it is final: one that comes back counts twice.
-_ORIGINS = 100_000
-_RULES = 5_000
-_RULE_LENGTH = 500
-
-_NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
-
-# Part of the rows that are looked at in one go: half of 50,000 would take a third of a second.
-_AT_A_TIME = 100
-
-RowT = TypeVar("RowT")
-
-
-class Rows(dict[Any, RowT]):
-    """Rows by key, in bounded memory: beyond a limit, of the oldest ones, the half that comes last in an order is
-    forgotten, and the others are young again."""
-
-    def __init__(
-        self,
-        limit: int,
-        most: int,
-        order: Callable[[RowT], Any],
-        forget: Callable[[RowT], None] = lambda _: None,
-    ) -> None:
-        """:param most: how many are shown
-        :param forget: is called with each row that is forgotten
-        """
-        super().__init__()
-        self._limit, self._most, self._order, self._forget = limit, most, order, forget
-        self.all = 0
-        """How many there were: one that was forgotten, and comes back, counts twice."""
-
-    @property
-    def top(self) -> list[RowT]:
-        """The first rows: those that are shown."""
-        return sorted(self.values(), key=self._order)[: self._most]
-
-    def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
-        """Return the row of *key*, a new one if there is none."""
-        found = self.get(key)
-        if found is None:
-            if len(self) >= self._limit:
-                oldest = sorted(
-                    islice(self, max(2, self._limit // _AT_A_TIME)),
-                    key=lambda one: self._order(self[one]),
-                )
-                for position, one in enumerate(oldest):
-                    row = self.pop(one)
-                    if position < len(oldest) // 2:
-                        self[one] = row
-                    else:
-                        self._forget(row)
-            self.all += 1
-            found = self[key] = make()
-        return found
-
-    def add(self, row: RowT) -> None:
-        """Add a row without a key."""
-        self.row(self.all, lambda: row)
-
-
-@dataclass(slots=True)
-class DecidingRule:
-    """A rule that refused requests."""
-
-    rule: str
-    group: str
-    first: tuple[str, int]
-    """The first of the origins that have it, and the line there."""
-    times: int = 0
-    origins: int = 0
-
-
-class Counts:
-    """Exact totals, and details of the most frequent things, in bounded memory."""
-
-    part = "count for the summary"
-
-    def __init__(self) -> None:
-        self.requests: Counter[str] = Counter()
-        """By what became of them."""
-        self.fetches = 0
-        self._latest: dict[int, tuple[str, str]] = {}
-        """By the hash of an origin: a third of the memory."""
-        self._known: dict[tuple[str, str], tuple[str, str]] = {}
-        self._settled: Counter[tuple[str, str]] = Counter()
-        self.rules: Rows[DecidingRule] = Rows(_RULES, _TOP, lambda one: (-one.times, one.first))
-        """Those that refused requests."""
-        self._seen = BoundedSet()
-
-    def answered(self, origin: Origin, found: Found) -> None:
-        """Count what came of the requests for an origin's robots.txt."""
-        self.fetches += found.fetches
-        if found.outcome == "none" and hash(origin) in self._latest:
-            return
-        key = found.outcome, found.kind or ""
-        self._latest[hash(origin)] = self._known.setdefault(key, key)
-        if len(self._latest) > _ORIGINS:
-            for oldest in list(islice(self._latest, _ORIGINS // 10)):
-                self._settled[self._latest.pop(oldest)] += 1
-
-    def decided(
-        self,
-        verdict: str,
-        origin: Origin | None,
-        decision: Decision | None = None,
-        reason: str | None = None,
-    ) -> None:
-        """Count a decision about a request."""
-        passed = verdict == "allowed" and (reason or "").startswith(IMPOLITE)
-        self.requests["passed" if passed else _NAMES.get(verdict, verdict)] += 1
-        if origin is None:
-            return
-        self.answered(origin, Found("none"))
-        if verdict == "disallowed" and decision is not None and decision.rule is not None:
-            key = clean(str(decision.rule)[:_RULE_LENGTH]), decision.agent or ""
-            where = str(origin), decision.rule.line
-            found = self.rules.row(key, lambda: DecidingRule(*key, where))
-            found.times += 1
-            found.origins += self._seen.add((key, origin))
-            found.first = min(found.first, where)
-
-    def outcomes(self) -> Counter[tuple[str, str]]:
-        """Return the number of origins by outcome and, of those unreachable, why."""
-        return Counter(self._latest.values()) + self._settled
-
-    def figures(self, stats: StatsCollector) -> dict[str, int]:
-        """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only for a
-        first answer."""
-        held = _stat(stats, "deferred/unreachable")
-        names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
-        return {
-            **{name: self.requests[name] for name in names},
-            "held": held,
-            "waited": _stat(stats, "deferred") - held,
-            "held_max": _stat(stats, "held/max"),
-            "handed_back": _stat(stats, "handed_back"),
-            "kept": _stat(stats, "held"),
-            "fetches": self.fetches,
-            "origins": self.outcomes().total(),
-            "page_dropped": _stat(stats, "page/dropped"),
-            "usage_dropped": _stat(stats, "usage/items") + _stat(stats, "usage/requests"),
-        }
-
 
 _PRINTED_LENGTH = 200
 # Columns, and the indent of what is wrapped. Before the first line, Scrapy's log has a date and more.
@@ -205,6 +54,25 @@ _SITEMAPS = {
     "urls": "entries",
     "emitted": "pages requested",
 }
+
+
+def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
+    """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only for a
+    first answer."""
+    held = _stat(stats, "deferred/unreachable")
+    names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
+    return {
+        **{name: counts.requests[name] for name in names},
+        "held": held,
+        "waited": _stat(stats, "deferred") - held,
+        "held_max": _stat(stats, "held/max"),
+        "handed_back": _stat(stats, "handed_back"),
+        "kept": _stat(stats, "held"),
+        "fetches": counts.fetches,
+        "origins": counts.outcomes().total(),
+        "page_dropped": _stat(stats, "page/dropped"),
+        "usage_dropped": _stat(stats, "usage/items") + _stat(stats, "usage/requests"),
+    }
 
 
 def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> None:

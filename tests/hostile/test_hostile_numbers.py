@@ -13,10 +13,9 @@ import pytest
 from scrapy_rep.protocol.freshness import unreachable_seconds
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.recorder import Recorder
+from scrapy_rep.reporting.record import Counts
+from scrapy_rep.reporting.recorder import Recorder, StartRequests
 from scrapy_rep.reporting.report import Report
-from scrapy_rep.reporting.start import StartRequests
-from scrapy_rep.reporting.summary import Counts
 from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME

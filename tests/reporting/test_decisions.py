@@ -11,9 +11,8 @@ from scrapy import Request, Spider
 
 from scrapy_rep.engine import log
 from scrapy_rep.protocol import Decision, Origin, Rule
-from scrapy_rep.reporting import summary as module
-from scrapy_rep.reporting.record import IMPOLITE, Found
-from scrapy_rep.reporting.summary import Counts
+from scrapy_rep.reporting import record as module
+from scrapy_rep.reporting.record import IMPOLITE, Counts, Found
 from tests.helpers.behaviours import in_turn, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, crawl
 from tests.helpers.held import DEFER, NEVER, Record, as_soon_as, assert_clean, origin_of, urls

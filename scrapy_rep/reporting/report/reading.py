@@ -24,6 +24,7 @@ from scrapy_rep.reporting.record import (
     SITEMAP,
     STARTED,
     UNKNOWN_YET,
+    Rows,
     kind_of,
 )
 from scrapy_rep.reporting.report.data import (
@@ -37,7 +38,7 @@ from scrapy_rep.reporting.report.data import (
     SitemapRow,
     Timeline,
 )
-from scrapy_rep.reporting.summary import PAGE_VERDICTS, Rows
+from scrapy_rep.reporting.summary import PAGE_VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
