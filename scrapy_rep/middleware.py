@@ -28,7 +28,7 @@ from scrapy_rep.origins.requests import SCHEME
 from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.reporting.recorder import Recorder
-from scrapy_rep.reporting.start import log_switched_off
+from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 

@@ -42,8 +42,7 @@ from scrapy_rep.reporting.record import (
     fields_of,
 )
 from scrapy_rep.reporting.report import Report, is_possible
-from scrapy_rep.reporting.start import in_words, log_beginning
-from scrapy_rep.reporting.summary import figures, log_summary
+from scrapy_rep.reporting.summary import figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
 

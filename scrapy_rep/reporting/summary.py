@@ -1,4 +1,4 @@
-"""The summary of a crawl: a few lines of log at its end."""
+"""What the log says when a crawl begins: whether robots.txt is obeyed, and how; and its summary at the end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted
+from scrapy_rep.engine.text import counted, duration
+from scrapy_rep.settings import SPIDER_SITEMAPS, changed
 
 if TYPE_CHECKING:
     from collections import Counter
 
+    from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.requests import Agents
     from scrapy_rep.reporting.record import Counts
 
 logger = get_logger(__name__)
@@ -193,3 +196,50 @@ def _rules(counts: Counts) -> list[str]:
         times = f"{one.times:>{len(f'{top[0].times:,}')},}"
         lines.append(f"  {times} × {origin}, line {line}{others}: {rule} (group {one.group})")
     return lines if top else []
+
+
+_STORAGES = {"MemoryStorage": "memory", "SqliteStorage": "SQLite", "RedisStorage": "Redis"}
+
+
+def log_beginning(context: CrawlContext, agents: Agents) -> None:
+    """Log that robots.txt is obeyed."""
+    settings = context.settings
+    unreachable = {
+        "defer": f"held for up to {duration(settings.defer_max_wait)}",
+        "drop": "dropped",
+        "allow": "let through",
+    }
+    storage = settings.cache_storage
+    name = storage if isinstance(storage, str) else f"{storage.__module__}.{storage.__qualname__}"
+    module, _, short = name.rpartition(".")
+    logger.info(
+        "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
+        "Cache: %(storage)s",
+        {
+            "agent": in_words(agents),
+            "unreachable": unreachable[settings.unreachable],
+            "storage": _STORAGES.get(short, name) if module.startswith("scrapy_rep.") else name,
+        },
+        extra=context.extra,
+    )
+
+
+def in_words(agents: Agents) -> str:
+    """Return what the crawler goes by."""
+    return " or ".join(agents.default) or "any crawler (*)"
+
+
+def log_switched_off(crawler: Crawler) -> None:
+    """Log that ``ROBOTSTXT_OBEY`` is off, and what is set for nothing."""
+    extra = {"spider": crawler.spider}
+    logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
+    names = changed(crawler.settings)
+    if getattr(crawler.spider, SPIDER_SITEMAPS, None):
+        names.append(f"the spider's {SPIDER_SITEMAPS}")
+    if names:
+        what = f"{counted(len(names), 'setting')} {'has' if len(names) == 1 else 'have'}"
+        logger.warning(
+            "Without ROBOTSTXT_OBEY, %(what)s no effect: %(names)s",
+            {"what": what, "names": ", ".join(names)},
+            extra=extra,
+        )

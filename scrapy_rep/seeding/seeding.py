@@ -1,23 +1,27 @@
 """Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts the parts of this
-folder together, and decides which origins may seed it."""
+folder together, decides which origins may seed, and moves pages from the spool to the scheduler."""
 
 from __future__ import annotations
 
 import sqlite3
+import time
+from collections import Counter
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any
+from weakref import ref
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
-from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.resolution import registrable_domain
-from scrapy_rep.engine.text import counted
+from scrapy_rep.engine.text import counted, text_of
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.context import CrawlContext
@@ -30,6 +34,7 @@ from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import (
     FED,
     LISTED,
+    PAGE_KEY,
     SITEMAP,
     Discovery,
     SpiderOptions,
@@ -37,16 +42,251 @@ from scrapy_rep.seeding.discovery import (
     own_sitemaps,
     seeding_mode,
 )
-from scrapy_rep.seeding.feeder import Feeder
 from scrapy_rep.seeding.loader import Loader, SitemapLog
 from scrapy_rep.seeding.selection import Reason, Verifier
-from scrapy_rep.seeding.spool import SeedingContext, Spool
+from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Spool
 from scrapy_rep.signals import request_deferred
 
 logger = get_logger(__name__)
 
 # URL prefixes that are remembered.
 _PREFIXES = 20_000
+# Rows of finished pages that are deleted at a time.
+_ROWS = 20
+# Pages taken from the spool at a time.
+_BATCH = 50
+# Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
+_ALONE, _EACH, _ALL = 1000, 16, 4000
+# Seconds until the next look for room in the scheduler; until the next attempt if it has raised.
+_LOOK, _RETRY_SECONDS = 0.05, 1.0
+
+
+class Outstanding:
+    """The pages that are in the scheduler, and the rows of pages with which the crawl isn't done yet: a page
+    is done when its request is freed, after its callback. The hold, and the scheduler's queue on disk, free
+    it once it is there. :data:`FED` is in the meta of requests from :meth:`add` to :meth:`arrive`."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self.by_site: Counter[int] = Counter()  # pages in the scheduler, for each site
+        self.finished: list[int] = []  # rows of finished pages, to be deleted
+        self._requests: dict[int, ref[Request]] = {}  # by row
+        self._sites: dict[int, int] = {}  # of the pages in the scheduler, by row
+
+    @property
+    def total(self) -> int:
+        return len(self._sites)
+
+    def add(self, request: Request, row: int, site: int) -> None:
+        """Note that *request*, for the page of *row*, goes to the scheduler."""
+        request.meta[FED] = row
+        self._requests[row] = ref(request, partial(self._freed, row))
+        self._sites[row] = site
+        self.by_site[site] += 1
+
+    def take_back(self, row: int) -> None:
+        """Undo :meth:`add`: the scheduler raised an exception."""
+        self._requests.pop(row, None)
+        self._leave(row)
+
+    def left(self, request: Request, **_: object) -> None:
+        """Note that a page is no longer in the scheduler, or no longer ends with the process."""
+        row = request.meta.get(FED, -1)
+        known = self._requests.get(row)
+        if known is not None and known() is request:  # not of another run, nor a copy
+            self._leave(row)
+
+    def arrive(self, request: Request) -> None:
+        """Note that a page has left the gate. From here on its request is like any other."""
+        self.left(request)
+        del request.meta[FED]
+        request.dont_filter = False
+
+    def close(self) -> None:
+        """End a run that was not killed: pages that left are finished, others are for the next run."""
+        self.finished += [row for row in self._requests if row not in self._sites]
+
+    def _freed(self, row: int, request: ref[Request]) -> None:
+        # If the crawl is closing, what has not left is for the next run.
+        if self._requests.get(row) is request and not (self._spool.over and row in self._sites):
+            del self._requests[row]
+            self.finished.append(row)
+            self._leave(row)  # a filter may have dropped it
+
+    def _leave(self, row: int) -> None:
+        site = self._sites.pop(row, None)
+        if site is not None:
+            self.by_site[site] -= 1
+            if self.by_site[site] <= 0:
+                del self.by_site[site]
+            if len(self.finished) >= _ROWS:
+                self._spool.wake()
+
+
+class Feeder:
+    """Hands pages to the scheduler as fast as it drains, origins in turn, and has the loader request
+    sitemaps."""
+
+    def __init__(self, context: SeedingContext, deferral: Deferral, loader: Loader) -> None:
+        self._crawl = context.crawl
+        self._options = context.options
+        self._spool = context.spool
+        self._engine = context.crawl.engine
+        self._deferral = deferral
+        self._loader = loader
+        self.outstanding = Outstanding(context.spool)
+        concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        self._each = max(_EACH, 2 * concurrency)
+        self._running = self._woken = False
+        self._failing_since: float | None = None
+
+    def __bool__(self) -> bool:
+        busy = self._running or self._spool.waiting or self._spool.sitemaps.asked
+        return not self._spool.over and bool(busy)
+
+    def stop(self) -> None:
+        self._spool.over = True
+        self._loader.end()
+
+    def close(self) -> None:
+        """End a run that was not killed."""
+        self.stop()
+        self.outstanding.close()
+        self.forget()
+        self._gauge()
+
+    def wake(self) -> None:
+        """Look soon: there may be something new in the spool, or room in the scheduler."""
+        self._woken = True
+        if not self._running and not self._spool.over:
+            self._running = True
+            call_later(0, self._run)
+
+    def _run(self) -> None:
+        if self._spool.over:
+            return
+        self._woken = False
+        try:
+            pause = self.step()
+            self._failing_since = None
+        except sqlite3.Error:
+            pause = RETRY_SECONDS
+        except Exception as error:  # noqa: BLE001
+            pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
+        self._gauge()
+        if pause is None and self._woken:
+            pause = 0
+        # However often it is woken, one step follows another. The event loop has its turn in between.
+        self._running = pause is not None
+        if pause is not None:
+            call_later(pause, self._run)
+
+    def _failed(self, error: Exception) -> float:
+        now, extra = time.monotonic(), self._crawl.extra
+        if self._failing_since is None:
+            self._failing_since = now
+            message = "Can't schedule pages from sitemaps, retrying: %(error)s"
+            unusual = not isinstance(error, OSError)
+            logger.error(message, {"error": text_of(error)}, extra=extra, exc_info=unusual)
+        if now - self._failing_since >= self._crawl.settings.defer_max_wait:
+            self.stop()
+            message = "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above"
+            logger.error(message, {"pages": counted(self._spool.waiting, "page")}, extra=extra)
+        return _RETRY_SECONDS
+
+    def step(self, *, everything: bool = False) -> float | None:
+        """Schedule sitemaps and pages for one slice of time. Return the seconds until the next step; None:
+        wait to be woken.
+
+        :param everything: regardless of the limits: the scheduler outlives the process
+        """
+        if self._engine.paused and not everything:
+            return _LOOK
+        slices, blocked = Slices(), 0
+        self.forget()
+        more = self._loader.request_some(everything=everything)
+        while (site := self._spool.next_site()) is not None:
+            full = self.outstanding.total >= _ALL or self._deferral.held.full
+            if not everything and (full or blocked > len(self._spool.sites)):
+                return _LOOK
+            room = _BATCH if everything else self._room(site)
+            blocked = 0 if self._feed(site, room) else blocked + 1
+            if slices.over:
+                return 0
+        return 0 if more else None
+
+    def _room(self, site: int) -> int:
+        """Return how many pages of *site* may go to the scheduler now."""
+        if self._deferral.holding and self._deferral.held.full_for(self._spool.origin_of(site)):
+            return 0
+        if self._engine.scheduler_is_foreign:
+            others = self._engine.scheduled - self._deferral.handing_back.waiting
+            room = _ALONE - max(0, others)
+        else:
+            share = max(self._each, _ALONE // len(self._spool.sites))
+            room = min(share - self.outstanding.by_site[site], _ALL - self.outstanding.total)
+        return max(0, min(room, _BATCH))
+
+    def _feed(self, site: int, room: int) -> int:
+        """Schedule up to *room* pages of *site*. Return how many."""
+        if not room:
+            return 0
+        pages = self._spool.take(site, room)
+        handed = 0
+        again = bool(pages and pages[0].again)
+        signals = self._crawl.crawler.signals
+        if again:
+            # Called after the handler of OffsiteMiddleware, which must see them unchanged.
+            signals.connect(self._let_pass, scrapy_signals.request_scheduled)
+        try:
+            for page in pages:
+                self._send(page, site)
+                handed += 1
+        finally:
+            if again:
+                signals.disconnect(self._let_pass, scrapy_signals.request_scheduled)
+            self._spool.put_back(site, pages[handed:])
+            self.forget()
+        return handed
+
+    def _let_pass(self, request: Request, **_: object) -> None:
+        """Make a page skip the dupe filter, which it has passed in an earlier run."""
+        if FED in request.meta:
+            request.dont_filter = True
+
+    def _send(self, page: Page, site: int) -> None:
+        wanted, callback = self._options.callback_for(page.url)
+        meta = {PAGE_KEY: {**page.entry, "sitemap": page.sitemap}}
+        priority = self._crawl.settings.sitemap_page_priority
+        try:
+            request = Request(page.url, callback, priority=priority, meta=meta)
+        except ValueError:
+            wanted = False
+        if not wanted:  # the spider's rules, or Scrapy's, have changed since the last run
+            self._crawl.stats.inc_value(Reason.NO_RULE.stat)
+            self.outstanding.finished.append(page.id)
+            return
+        shared = self._engine.scheduler_is_foreign  # and keeps the page
+        if not shared:
+            self.outstanding.add(request, page.id, site)
+        try:
+            self._engine.crawl(request)
+        except Exception:
+            self.outstanding.take_back(page.id)
+            raise
+        if shared:
+            self.outstanding.finished.append(page.id)
+        self._crawl.stats.inc_value("rep/sitemaps/emitted")
+
+    def forget(self) -> None:
+        """Delete the rows of finished pages."""
+        finished, self.outstanding.finished = self.outstanding.finished, []
+        if finished:
+            self._spool.forget(finished)
+
+    def _gauge(self) -> None:
+        waiting = self._spool.waiting + self._spool.unproven
+        self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
 
 
 class SitemapSeeding(ResolutionListener):

@@ -44,7 +44,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed is tried again soon."""
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.gate._RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.05)
-    for module in ("spool", "feeder"):
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._RETRY_SECONDS", 0.05)
+    for module in ("spool", "seeding"):
         monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.storages.journal._CALM_SECONDS", 0.3)

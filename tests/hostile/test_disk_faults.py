@@ -52,8 +52,8 @@ INSERT = "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?,
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
     # So that most pages wait in the spool.
-    monkeypatch.setattr("scrapy_rep.seeding.feeder._ALONE", 20)
-    monkeypatch.setattr("scrapy_rep.seeding.feeder._EACH", 5)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", 20)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._EACH", 5)
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ async def test_damaged_between_two_runs(
     more = {"REP_SITEMAPS": True}
     record = when_all_are_held(lambda: record.close())
     with monkeypatch.context() as patch:
-        patch.setattr("scrapy_rep.seeding.feeder._BATCH", 0)  # all pages wait in the file
+        patch.setattr("scrapy_rep.seeding.seeding._BATCH", 0)  # all pages wait in the file
         await run([start, *urls(silent, COUNT)], tmp_path, record, **more)
     for name in (HELD, LISTED):
         Corrupted.damage(tmp_path / name)

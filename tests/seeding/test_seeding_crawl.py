@@ -85,7 +85,7 @@ async def test_the_scheduler_has_few_at_a_time(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page requests go there as fast as it drains; the rest waits on disk."""
-    monkeypatch.setattr("scrapy_rep.seeding.feeder._ALONE", 32)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", 32)
     site, sizes, waiting = sites.add(), [0], [0]
     wanted = some(site, "page", 150)
     lists(site, "/map.xml").set("/map.xml", urlset(wanted))
@@ -168,7 +168,7 @@ async def test_a_scheduler_that_raises(
     sites: Sites, settings: dict[str, type[Failing]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is lost, and nothing comes twice."""
-    monkeypatch.setattr("scrapy_rep.seeding.feeder._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._RETRY_SECONDS", 0.01)
     for failing in settings.values():
         failing.asked = 0
     site = sites.add()

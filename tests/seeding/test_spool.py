@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scrapy import Request, Spider
 
-from scrapy_rep.seeding.feeder import Outstanding
+from scrapy_rep.seeding.seeding import Outstanding
 from scrapy_rep.seeding.spool import FILE_NAME, Spool
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import change

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from lxml import etree, html
 
-from scrapy_rep.reporting.report import reading, render, share
-from scrapy_rep.reporting.report.contents import ReportData
+from scrapy_rep.reporting.report import ReportData, reading, render, share
 from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, assert_clean, origin_of

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
+from scrapy_rep.reporting.report import ReportData, render
 from scrapy_rep.reporting.report import reading as module
-from scrapy_rep.reporting.report import render
-from scrapy_rep.reporting.report.contents import ReportData
 from scrapy_rep.reporting.report.data import Axis, Timeline
 from tests.reporting.report.records import NOW, answer, data_of, ended, line, many_lines, started
 
