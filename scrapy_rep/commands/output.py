@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import io
 import json
 import logging
 import os
@@ -14,7 +13,7 @@ import sys
 import time
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from scrapy.utils.log import configure_logging
 
@@ -22,9 +21,12 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from scrapy.settings import Settings
+
+    Cell = str | tuple[str, ...]
+    """A text, or a text and its colours."""
 
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
 
@@ -95,16 +97,15 @@ def set_up_logging(settings: Settings, *, configured: bool) -> None:
         get_logger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
 
 
-def _takes_escapes(stream: TextIO) -> bool:
-    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+def _takes_escapes(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 class Progress:
-    """A progress line on standard error, if that is a terminal."""
+    """A line on standard error, if that is a terminal: what goes on."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream = stream or sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-        self.on = _takes_escapes(stream)
+    def __init__(self) -> None:
+        self.on = _takes_escapes(sys.stderr)
         self._again_at = 0.0
         """When the next update is due; 0: nothing is shown."""
 
@@ -113,8 +114,8 @@ class Progress:
         if self.on and time.monotonic() >= self._again_at:
             self._again_at = time.monotonic() + 0.1
             # Each character of ASCII takes one column.
-            shown = text.encode("ascii", "backslashreplace").decode()
-            self._write(clean(shown)[: shutil.get_terminal_size().columns - 1])
+            shown = clean(text.encode("ascii", "backslashreplace").decode())
+            self._write(shown[: shutil.get_terminal_size().columns - 1])
 
     def clear(self) -> None:
         """Remove the line: something else will be printed."""
@@ -124,22 +125,24 @@ class Progress:
 
     def _write(self, text: str) -> None:
         try:
-            self._stream.write(f"\r\x1b[K{text}")
-            self._stream.flush()
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
         except OSError:  # the terminal was closed
             self.on = False
-            _give_up(self._stream)
+            _give_up(sys.stderr)
 
 
 class Output:
-    """Standard output, coloured on a terminal unless ``NO_COLOR`` is set.
+    """Standard output, coloured on a terminal unless ``NO_COLOR`` is set. One of the two is printed: what is
+    for people, or what is for programs (``--json``).
 
     What prints raises :class:`Ending` if nobody reads any more, or if the disk is full.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, *, json: bool = False) -> None:
+        self._json = json
         # None: it was closed before Python started, as by `>&-`.
-        self._stream = stream = stream or sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+        self._stream = stream = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
         # Characters that the encoding lacks are escaped.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -152,56 +155,54 @@ class Output:
         return f"\x1b[{codes}m{text}\x1b[0m" if self._coloured and text and codes else text
 
     def line(self, text: str = "") -> None:
-        """Print a line. Text from outside must be clean."""
-        try:
-            self._stream.write(text + "\n")
-        except OSError as error:
-            self._close(error)
+        """Print a line for people. Text from outside must be clean."""
+        if not self._json:
+            self._try(self._stream.write, text + "\n")
+
+    def row(self, *cells: Cell) -> None:
+        """Print a line of cells, for people."""
+        texts = [self.paint(*((one,) if isinstance(one, str) else one)) for one in cells]
+        self.line("  ".join(texts).rstrip())
+
+    def block(self, title: Iterable[Cell], rows: Sequence[tuple[str, ...]]) -> None:
+        """Print a row with others below: labels, texts, and maybe their colours. An empty line is before
+        all blocks but the first. For people."""
+        if self._blocks:
+            self.line()
+        self._blocks += 1
+        self.row(*title)
+        columns = max(len(label) for label, *_ in rows)
+        for label, *text in rows:
+            self.row("", (label.ljust(columns), DIM), tuple(text))
+
+    def note(self, text: str) -> None:
+        """Print a line that is not an answer, for people."""
+        self.row((f"# {text}", DIM))
+
+    def json(self, data: Any) -> None:
+        """Print an object on one line for programs, in ASCII: it survives every terminal and pipe."""
+        if self._json:
+            self._try(self._stream.write, json.dumps(data) + "\n")
+
+    def csv(self, cells: Iterable[object]) -> None:
+        """Print a row (RFC 4180)."""
+        texts = [clean(cell) if isinstance(cell, str) else cell for cell in cells]
+        self._try(csv.writer(self._stream, lineterminator="\n").writerow, texts)
 
     def bytes(self, data: bytes) -> None:
         """Print *data* as it is."""
         self.flush()
-        try:
-            self._stream.buffer.write(data)
-        except OSError as error:
-            self._close(error)
-
-    def note(self, text: str) -> None:
-        """Print a line that is not an answer, for programs to skip."""
-        self.line(self.paint(f"# {text}", DIM))
-
-    def json(self, data: Any) -> None:
-        """Print an object on one line, in ASCII: it survives every terminal and pipe."""
-        self.line(json.dumps(data))
-
-    def csv(self, cells: Sequence[object]) -> None:
-        """Print a row (RFC 4180)."""
-        row = io.StringIO()
-        texts = ["" if cell is None else clean(str(cell)) for cell in cells]
-        csv.writer(row, lineterminator="").writerow(texts)
-        self.line(row.getvalue())
-
-    def block(self, title: str, rows: Sequence[tuple[str, ...]]) -> None:
-        """Print a title with rows below: labels, texts, and maybe their colours. An empty line is before
-        all blocks but the first."""
-        if self._blocks:
-            self.line()
-        self._blocks += 1
-        self.line(title)
-        columns = max(len(label) for label, *_ in rows)
-        for label, text, *colours in rows:
-            painted = self.paint(text, *colours)
-            self.line(f"  {self.paint(label.ljust(columns), DIM)}  {painted}".rstrip())
+        self._try(self._stream.buffer.write, data)
 
     def flush(self) -> None:
         """Write what is still in the buffer."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._close(error)
+        self._try(self._stream.flush)
 
-    def _close(self, error: OSError) -> NoReturn:
-        _give_up(self._stream)
-        if error.errno in _READER_GONE:  # it has seen enough, like `head`
-            raise Ending("", Status.GOOD) from None
-        raise Ending(f"standard output: {error.strerror}") from None
+    def _try(self, write: Callable[..., object], *data: object) -> None:
+        try:
+            write(*data)
+        except OSError as error:
+            _give_up(self._stream)
+            if error.errno in _READER_GONE:  # it has seen enough, like `head`
+                raise Ending("", Status.GOOD) from None
+            raise Ending(f"standard output: {error.strerror}") from None

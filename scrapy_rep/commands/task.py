@@ -73,18 +73,14 @@ class Task:
         agents = lookup.agents if lookup else Agents(Crawler(Spider, self.settings), self.rep)
         return [agents.default]
 
-    def fails(self, message: object, status: Status = Status.USAGE) -> None:
-        """Complain, and add *status* to the others."""
-        complain(message)
-        self.statuses.add(status)
-
     @contextmanager
     def going_on(self, where: str = "") -> Iterator[None]:
         """Complain about a ``CommandError`` within, and go on."""
         try:
             yield
         except CommandError as error:
-            self.fails(f"{where}{error}", error.status)
+            complain(f"{where}{error}")
+            self.statuses.add(error.status)
 
     def crawl(self, job: Job) -> None:
         """Run *job* in a crawl of its own, see :func:`run_crawl`."""
@@ -98,10 +94,11 @@ class Task:
         for argument in self.arguments or stdin:
             for url, where in _lines() if argument == STDIN else [(argument, "")]:
                 found = True
-                if len(url) > _MAX_LINE:
-                    self.fails(f"{where}longer than {_MAX_LINE:,} characters: {_quoted(url)}")
-                else:
+                if len(url) <= _MAX_LINE:
                     yield url, where
+                else:
+                    complain(f"{where}longer than {_MAX_LINE:,} characters: {_quoted(url)}")
+                    self.statuses.add(Status.USAGE)
         if not found:
             raise UsageError("no URL given")
 
@@ -161,8 +158,7 @@ def use_spider(settings: Settings, name: str) -> None:
     spider.update_settings(settings)
     # Attributes win over settings.
     for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
-        value = getattr(spider, attribute, None)
-        if value is not None:
+        if (value := getattr(spider, attribute, None)) is not None:
             settings.set(setting, value, "cmdline")
 
 
@@ -181,26 +177,21 @@ def read_file(name: str, limit: int) -> bytes:
 
 def _lines() -> Iterator[tuple[str, str]]:
     """Yield the lines of standard input that aren't empty, each cut after a little too much, and where
-    they stand."""
+    they stand. Raises ``UsageError`` for a line without an end."""
     number = 0
     while sys.stdin is not None and (raw := sys.stdin.buffer.readline(_MAX_READ)):
         number += 1
-        if len(raw) == _MAX_READ and not raw.endswith(b"\n"):
-            _skip_line(number)
+        rest, skipped = raw, 0
+        while len(rest) == _MAX_READ and not rest.endswith(b"\n"):
+            if skipped > _MAX_SKIPPED:
+                raise UsageError(f"standard input, line {number}: no end in sight")
+            rest = sys.stdin.buffer.readline(_MAX_READ)
+            skipped += len(rest)
         if number == 1:
             raw = raw.removeprefix(b"\xef\xbb\xbf")
         # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
         if url := raw.strip().decode("utf-8", "surrogateescape"):
             yield url, f"standard input, line {number}: "
-
-
-def _skip_line(number: int) -> None:
-    """Read on to the end of a line, or raise ``UsageError`` if it has none."""
-    for _ in range(_MAX_SKIPPED // _MAX_READ):
-        rest = sys.stdin.buffer.readline(_MAX_READ)
-        if not rest or rest.endswith(b"\n"):
-            return
-    raise UsageError(f"standard input, line {number}: no end in sight")
 
 
 def request_for(url: str) -> tuple[Request, Origin]:

@@ -347,7 +347,7 @@ class RobotsCache:
     def _judge(self, state: OriginState, now: float) -> None:
         """Set what *state* is good for from *now* on."""
         state.rules = None
-        state.standing, state.usable_until = self._standing(state.entry, now)
+        state.standing, state.usable_until = standing_of(state.entry, now, self._settings)
         if self.choices is not None:
             self.choices.mark(state, now)
 
@@ -358,23 +358,23 @@ class RobotsCache:
             return False
         if self.choices is not None and self.choices.refuses(entry):
             return False
-        return self._standing(entry, self._clock())[0] is not Standing.ASK
+        return standing_of(entry, self._clock(), self._settings)[0] is not Standing.ASK
 
-    def _standing(self, entry: Entry, now: float) -> tuple[Standing, float]:
-        # Another user of the storage may have a clock that is years ahead: no time is farther off than
-        # it can be.
-        settings, fresh, again = self._settings, entry.fresh_until, entry.next_attempt_at
-        return standing(
-            now,
-            fresh_until=fresh
-            if fresh - now <= max(settings.cache_ttl, settings.cache_max_ttl)
-            else 0.0,
-            has_copy=entry.has_copy,
-            unreachable_since=entry.unreachable_since,
-            unreachable_for=entry.unreachable_for,
-            next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
-            limit=settings.unreachable_limit,
-        )
+
+def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
+    """Return how *entry* can be used *now*, and until when, by the protocol alone. Another user of the
+    storage may have a clock that is years ahead: no time is farther off than it can be."""
+    fresh, again = entry.fresh_until, entry.next_attempt_at
+    most = max(settings.cache_ttl, settings.cache_max_ttl)
+    return standing(
+        now,
+        fresh_until=fresh if fresh - now <= most else 0.0,
+        has_copy=entry.has_copy,
+        unreachable_since=entry.unreachable_since,
+        unreachable_for=entry.unreachable_for,
+        next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
+        limit=settings.unreachable_limit,
+    )
 
 
 def _proxy_step(failures: int) -> int:

@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 import re
+import sys
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -164,20 +165,21 @@ def test_progress_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     terminal = Stream(terminal=True)
-    progress = Progress(terminal)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = Progress()
     progress.clear()
     progress.tell("é" * 100)
     progress.clear()
     assert terminal.text == "\r\x1b[K" + (r"\xe9" * 20)[:79] + "\r\x1b[K"
 
 
-def test_blocks_are_aligned_and_cells_quoted() -> None:
-    stream = io.StringIO()
+def test_blocks_are_aligned_and_cells_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
     long = "a word " * 50 + "end"
-    Output(stream).block("title", [("a", long), ("label", "")])
+    Output().block(["title"], [("a", long), ("label", "")])
     assert stream.getvalue() == f"title\n  a      {long}\n  label\n"
-    stream = io.StringIO()
-    Output(stream).csv(['a "b", c', None, 3, "x\ny", "é"])
+    monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
+    Output().csv(['a "b", c', None, 3, "x\ny", "é"])
     assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
 
 
@@ -205,6 +207,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(
             def flush(self) -> None:
                 raise OSError(error, os.strerror(error))
 
+        monkeypatch.setattr(sys, "stdout", Pipe())
         with pytest.raises(Ending, match=f"^{message}$") as raised:
-            Output(Pipe()).flush()
+            Output().flush()
     assert raised.value.status is status
