@@ -88,7 +88,7 @@ def lint(task: Task) -> None:
             output.line(f"{clean(place)} {severity}: {clean(one.message)} [{one.code}]")
             if text := one.text.strip():
                 more = "…" if len(text) > _SHOWN else ""
-                output.line("    " + output.paint(text[:_SHOWN] + more, DIM))
+                output.row((f"    {text[:_SHOWN]}{more}", DIM))
         if not found:
             output.row(f"{source}: nothing found")
         output.flush()

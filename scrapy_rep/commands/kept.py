@@ -8,11 +8,11 @@ import re
 import sqlite3
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
@@ -32,7 +32,6 @@ from scrapy_rep.storages.base import Entry, UnreadableEntry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_rep.commands.output import Cell
     from scrapy_rep.commands.task import Task
     from scrapy_rep.storages.base import Storage
 
@@ -107,7 +106,7 @@ class _Cache:
         elif self._options.drop:
             return self._dropped(origin)
         else:
-            self._show(entry)
+            self._print(entry, whole=True)
         return entry is not None
 
     def many(self, hosts: Sequence[str]) -> bool:
@@ -129,7 +128,7 @@ class _Cache:
             if self._options.drop:  # later: a storage need not allow changes while it is read
                 to_drop.append(entry.origin)
             else:
-                self._list(entry)
+                self._print(entry)
                 listed += 1
         if unreadable:
             entries = counted(len(unreadable), "unreadable entry", "unreadable entries")
@@ -145,76 +144,72 @@ class _Cache:
             self._output.row(f"dropped {origin}")
         return dropped
 
-    def _standing(self, entry: Entry) -> Standing:
+    def _print(self, entry: Entry, *, whole: bool = False) -> None:
+        """Print a line about *entry*, or the *whole* of it."""
         state = OriginState(entry, Origin.from_url(entry.origin))
         state.standing, _ = standing_of(entry, self._now, self._rep)
         if self._choices is not None:
             self._choices.mark(state, self._now)
-        return state.standing
-
-    def _state(self, entry: Entry, columns: int = 0) -> Cell:
-        state = self._standing(entry)
-        return state.value.ljust(columns), _COLOURS[state]
-
-    def _fields(self, entry: Entry) -> dict[str, Any]:
-        return {
-            "origin": entry.origin,
-            "state": self._standing(entry).value,
-            "outcome": entry.outcome.value,
-            "status": entry.status,
-            "url": entry.url or None,
-            "hops": entry.hops,
-            "sha256": entry.sha256,
-            "fetched_at": iso(entry.fetched_at),
-            "fresh_until": iso(entry.fresh_until or None),
-            "updated_at": iso(entry.updated_at),
-            "unreachable_since": iso(entry.unreachable_since),
-            "attempts": entry.attempts,
-            "next_attempt_at": iso(entry.next_attempt_at or None),
-            "error": entry.error,
-        }
-
-    def _list(self, entry: Entry) -> None:
-        self._output.json(self._fields(entry))
-        details = f"fetched {iso(entry.fetched_at)}, fresh until {iso(entry.fresh_until)}"
-        if entry.unreachable_since is not None:
-            details = f"since {iso(entry.unreachable_since)}: {entry.error}"
-        state = self._state(entry, _WIDEST)
-        self._output.row(state, entry.origin, _answer(entry), (details, DIM))
-
-    def _show(self, entry: Entry) -> None:
-        body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
-        self._output.json({**self._fields(entry), "body": body})
+        output, name, colour = self._output, state.standing.value, _COLOURS[state.standing]
+        fetched, fresh_until = iso(entry.fetched_at), iso(entry.fresh_until)
+        since, next_at = iso(entry.unreachable_since), iso(entry.next_attempt_at)
+        body = entry.body.decode("utf-8", "replace") if whole and entry.has_copy else None
+        output.json(
+            {
+                "origin": entry.origin,
+                "state": name,
+                "outcome": entry.outcome.value,
+                "status": entry.status,
+                "url": entry.url or None,
+                "hops": entry.hops,
+                "sha256": entry.sha256,
+                "fetched_at": fetched,
+                "fresh_until": fresh_until if entry.fresh_until else None,
+                "updated_at": iso(entry.updated_at),
+                "unreachable_since": since,
+                "attempts": entry.attempts,
+                "next_attempt_at": next_at if entry.next_attempt_at else None,
+                "error": entry.error,
+                **({"body": body} if whole else {}),
+            }
+        )
+        if self._options.json:
+            return  # the rest unpacks the body
+        if not whole:
+            details = f"fetched {fetched}, fresh until {fresh_until}"
+            if entry.unreachable_since is not None:
+                details = f"since {since}: {entry.error}"
+            state_and_colour = (name.ljust(_WIDEST), colour)
+            output.row(state_and_colour, entry.origin, _answer(entry), (details, DIM))
+            return
         rows = [("answer", _answer(entry))]
         if entry.hops:
             rows.append(("redirects", f"{entry.hops}, to {entry.url}"))
         if entry.fetched_at is not None:
-            rows.append(("fetched", str(iso(entry.fetched_at))))
-            rows.append(("fresh until", str(iso(entry.fresh_until))))
+            rows += [("fetched", f"{fetched}"), ("fresh until", f"{fresh_until}")]
         if entry.unreachable_since is not None:
             rows += [
-                ("unreachable since", str(iso(entry.unreachable_since))),
-                ("failed attempts", str(entry.attempts)),
-                ("next attempt", f"not before {iso(entry.next_attempt_at)}"),
-                ("last error", str(entry.error)),
+                ("unreachable since", f"{since}"),
+                ("failed attempts", f"{entry.attempts}"),
+                ("next attempt", f"not before {next_at}"),
+                ("last error", f"{entry.error}"),
             ]
         if entry.sha256 is not None:
             rows.append(("SHA-256", entry.sha256))
-        self._output.block([self._state(entry), entry.origin], rows)
+        output.block([(name, colour), entry.origin], rows)
         if body is not None:
             for line in ["", *body.splitlines()]:
-                self._output.line(clean(line))
+                output.line(clean(line))
 
 
 def _answer(entry: Entry) -> str:
-    if entry.outcome is Outcome.UNREACHABLE:
-        return "none yet"
     status = "" if entry.status is None else f"{entry.status}: "
     if entry.outcome is Outcome.RULES:
-        try:
+        with suppress(UnreadableEntry):
             return status + ("an HTML page" if is_html(entry.body) else "rules")
-        except UnreadableEntry:
-            return status + "rules"
+        return status + "rules"
+    if entry.outcome is Outcome.UNREACHABLE:
+        return "none yet"
     not_found = entry.status is not None and entry.status >= 500
     return status + ('"not found", ' if not_found else "") + "no restrictions"
 
