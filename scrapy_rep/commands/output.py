@@ -4,7 +4,6 @@ traceback. A line is as long as what it says: terminals wrap it, and ``grep`` fi
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import logging
 import os
@@ -30,21 +29,14 @@ if TYPE_CHECKING:
 
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
 
-# Errors of a pipe that nobody reads any more. Windows has none of its own for that.
-_READER_GONE = {errno.EPIPE, *([errno.EINVAL] if os.name == "nt" else [])}
-
 
 class Status(IntEnum):
-    """The exit status. If several apply, :func:`gravest` picks one."""
+    """The exit status (docs/command.md). If several apply, :func:`gravest` picks one."""
 
     GOOD = 0
-    """All URLs are allowed; nothing was found."""
     FOUND = 1
-    """A URL is disallowed; something was found."""
     USAGE = 2
-    """Wrong options, or unreadable input. The rest of the input is answered all the same."""
     UNREACHABLE = 3
-    """A robots.txt is unreachable."""
 
 
 def gravest(*statuses: Status) -> Status:
@@ -113,7 +105,7 @@ class Progress:
         """Show *text*, unless another one was shown just now."""
         if self.on and time.monotonic() >= self._again_at:
             self._again_at = time.monotonic() + 0.1
-            # Each character of ASCII takes one column.
+            # In ASCII each character takes one column.
             shown = clean(text.encode("ascii", "backslashreplace").decode())
             self._write(shown[: shutil.get_terminal_size().columns - 1])
 
@@ -201,8 +193,9 @@ class Output:
     def _try(self, write: Callable[..., object], *data: object) -> None:
         try:
             write(*data)
+        except BrokenPipeError:  # the reader has seen enough, like `head`
+            _give_up(self._stream)
+            raise Ending("", Status.GOOD) from None
         except OSError as error:
             _give_up(self._stream)
-            if error.errno in _READER_GONE:  # it has seen enough, like `head`
-                raise Ending("", Status.GOOD) from None
             raise Ending(f"standard output: {error.strerror}") from None
