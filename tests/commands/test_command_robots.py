@@ -182,17 +182,6 @@ def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
     assert done.err.count("The product token MJ12bot has digits.") == 1
 
 
-async def test_a_site_that_names_too_many_agents_is_complained_of_once(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scrapy_rep.commands.verdicts._MAX_AGENTS", 2)
-    site = sites.add(robots="User-agent: a\nUser-agent: b\nUser-agent: c\nDisallow: /\n")
-    urls = [site.url("/1"), site.url("/2")]
-    done = await robots_crawls(tmp_path, *urls, "--agents-of-file", "--csv")
-    assert done.errors == ["scrapy robots: only the first 2 of 4 agents are asked about"]
-    assert len(done.out.splitlines()) == 1 + 2 * 3
-
-
 # -- URLs ------------------------------------------------------------------------------------
 
 
@@ -240,47 +229,41 @@ def test_urls_are_judged_by_a_file(file: Path) -> None:
 # -- answers ---------------------------------------------------------------------------------
 
 
-async def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:
-    """Asked once, without waiting for what may be later; nothing else is fetched."""
-    gone, down, silent = sites.add(robots=404), sites.add(robots=503), sites.add(robots=silence())
-    urls = [gone.url("/x"), down.url("/x"), silent.url("/x"), f"{sites.refused()}/x"]
+async def test_what_answers_mean(sites: Sites, tmp_path: Path) -> None:
+    """And what is strange about them, and what that changes. Asked once, without waiting for what may be
+    later; nothing else is fetched."""
+    encoded, length = [("Content-Encoding", "gzip")], [("Content-Length", "999")]
+    undecoded = "its body can't be decoded, which changes nothing"
+    rows: list[tuple[Any, str, int | None, str]] = [
+        (404, "missing", 404, "no robots.txt (HTTP 404): no restrictions"),
+        (503, "unreachable", 503, "robots.txt unreachable (HTTP 503): nothing may be fetched for now"),
+        (silence(), "unreachable", None, "Timeout"),
+        (answer(RULES, 404, encoded), "missing", 404, f"HTTP 404; {undecoded}"),
+        (answer(RULES, 503, encoded), "unreachable", 503, f"HTTP 503; {undecoded}"),
+        (answer(RULES, 200, encoded), "unreachable", None, "DataLossError: the body is encoded as gzip"),
+        (raw(head(410, length) + b"x"), "missing", 410, "its body ends too early, which changes nothing"),
+        (redirect("/robots.txt"), "missing", 301, "HTTP 301 without a usable target; redirects in a loop"),
+        (redirect(None, 302), "missing", 302, "HTTP 302 without a usable target; a redirect without"),
+        (None, "unreachable", None, "refused"),
+    ]  # fmt: skip
+    added = [sites.add(robots=robots) for robots, *_ in rows[:-1]]
+    urls = [*(site.url("/x") for site in added), f"{sites.refused()}/x"]
     settings = {"REP_DOWNLOAD_TIMEOUT": 0.5}
     done = await robots_crawls(tmp_path, *urls, "--json", settings=settings)
     assert (done.status, done.err) == (3, "")
-    assert pick(done.json, "outcome", "allowed", "status", "line", "group") == [
-        ("missing", True, 404, None, None),
-        ("unreachable", False, 503, None, None),
-        *[("unreachable", False, None, None, None)] * 2,
-    ]
-    told = ("no robots.txt (HTTP 404)", "(HTTP 503)", "Timeout", "refused")
-    assert all(map(str.__contains__, [one["reason"] for one in done.json], told))
-    assert (gone.count("/robots.txt"), down.count("/robots.txt")) == (1, 1)
+    with every_row() as row:
+        for (_, outcome, status, words), one in zip(rows, done.json, strict=True):
+            with row(words):
+                assert words in one["reason"]
+                about = {"outcome": outcome, "allowed": outcome == "missing", "status": status}
+                assert one == {**one, **about, "line": None, "group": None}
+    assert [site.count("/robots.txt") for site in added[:2]] == [1, 1]
+    assert all(site.pages_asked == [] for site in added)
     # Alone: nothing to hide behind what is disallowed elsewhere.
-    done = await robots_crawls(tmp_path, down.url("/x"))
-    assert done.status == 3
-    why = "robots.txt unreachable (HTTP 503): nothing may be fetched for now"
-    assert done.out.startswith(f"unreachable  {down.url('/x')}  {why}\n")
+    assert (await robots_crawls(tmp_path, urls[1])).status == 3
     settings = {"REP_UNREACHABLE": "allow"}
-    done = await robots_crawls(tmp_path, down.url("/x"), "--json", settings=settings)
+    done = await robots_crawls(tmp_path, urls[1], "--json", settings=settings)
     assert (done.status, done.json[0]["allowed"]) == (3, True)
-
-
-async def test_what_is_strange_about_an_answer(sites: Sites, tmp_path: Path) -> None:
-    """And what that changes."""
-    encoded = [("Content-Encoding", "gzip")]
-    length = [("Content-Length", "999")]
-    table = {
-        "HTTP 404; its body can't be decoded, which changes nothing": answer(RULES, 404, encoded),
-        "HTTP 410; its body ends too early, which changes nothing": raw(head(410, length) + b"x"),
-        "HTTP 503; its body can't be decoded, which changes nothing": answer(RULES, 503, encoded),
-        "ResponseDataLossError: the body is encoded as gzip, but": answer(RULES, 200, encoded),
-        "HTTP 301 without a usable target; redirects in a loop": redirect("/robots.txt"),
-        "HTTP 302 without a usable target; a redirect without a usable": redirect(None, 302),
-    }
-    added = {words: sites.add(robots=robots) for words, robots in table.items()}
-    done = await robots_crawls(tmp_path, "--json", *(site.url("/page") for site in added.values()))
-    reasons = [line["reason"] for line in done.json]
-    assert all(map(str.__contains__, reasons, added)), reasons
 
 
 async def test_a_redirect_that_is_refused_is_named(

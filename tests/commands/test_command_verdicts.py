@@ -61,8 +61,10 @@ def test_a_line_for_each_url_with_the_rule_as_it_stands(folder: Path) -> None:
     ]
 
 
-def test_agents_that_the_file_names_come_after_those_asked_about(tmp_path: Path) -> None:
-    """The totals of many are one line."""
+def test_agents_that_the_file_names_come_after_those_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The totals of many are one line. That there are too many is said once."""
     names = [f"bot-{letter}" for letter in "abcdefghijkl"]
     text = "".join(f"User-agent: {name}\n" for name in names) + "Disallow: /\n"
     (tmp_path / "r.txt").write_text(text)
@@ -72,6 +74,10 @@ def test_agents_that_the_file_names_come_after_those_asked_about(tmp_path: Path)
     assert lines[-1] == "# 14 agents: 4 allowed, 24 disallowed"
     agents = [one["agent"] for one in by_file(tmp_path, *asked, "--json").json]
     assert agents == ["Foo", *names, "*"] * 2
+    monkeypatch.setattr("scrapy_rep.commands.verdicts._MAX_AGENTS", 2)
+    done = robots_here(tmp_path, "--file", "r.txt", *asked, "--json")
+    assert done.errors == ["scrapy robots: only the first 2 of 13 agents are asked about"]
+    assert [one["agent"] for one in done.json] == ["Foo", *names[:2], "*"] * 2
 
 
 def test_a_chain_is_called_so_in_every_form(folder: Path) -> None:
