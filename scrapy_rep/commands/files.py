@@ -63,7 +63,6 @@ def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -
 
 
 def lint(task: Task) -> None:
-    """Print what was found in each file."""
     if not task.arguments:
         raise UsageError("--lint needs a URL, a file, or - for standard input")
     failing = SEVERITIES[: SEVERITIES.index(task.options.fail_on or NOTE) + 1]

@@ -50,7 +50,6 @@ _WIDEST = max(len(state.value) for state in _COLOURS)
 
 
 def cache(task: Task) -> None:
-    """List, show or drop entries."""
     if task.options.drop and not task.arguments:
         raise UsageError("--drop needs hosts or URLs; '*' drops everything")
     with task.storage() as storage:
@@ -82,7 +81,6 @@ class _Cache:
         self._now = time.time()
 
     def body(self, sha256: str) -> bool:
-        """Print the file with that hash."""
         try:
             if (body := self._storage.body(sha256)) is not None:
                 self._output.bytes(body)
@@ -225,7 +223,6 @@ FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY orig
 
 
 def held(task: Task) -> None:
-    """List the origins."""
     if task.arguments:
         raise UsageError("--held takes a JOBDIR and nothing else")
     path = Path(task.options.held, FILE_NAME)
@@ -265,7 +262,6 @@ def held(task: Task) -> None:
 
 
 def report(task: Task) -> None:
-    """Print the page."""
     from scrapy_rep.reporting.report import LIBRARIES, render
     from scrapy_rep.reporting.report.contents import ReportData
 

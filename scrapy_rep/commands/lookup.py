@@ -20,7 +20,6 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.python.failure import Failure
 
 from scrapy_rep.commands.output import CommandError, Progress, Status, complain
 from scrapy_rep.engine.access import EngineAccess
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
@@ -121,31 +119,6 @@ class RobotsSpider(Spider):
             self.error = error  # Scrapy would only log it
         return
         yield
-
-
-def run_crawl(command: RobotsCommand, job: Job) -> None:
-    """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the crawl
-    can't start or is stopped before *job* has ended."""
-    process = command.crawler_process
-    assert process is not None
-    crawler = process.create_crawler(RobotsSpider)
-    try:
-        # A Deferred or an asyncio Task, depending on the reactor.
-        running: Any = process.crawl(crawler, job=job)
-        failures: list[Failure] = []
-        if isinstance(running, Deferred):
-            running.addErrback(failures.append)
-        process.start()
-        for failure in failures:
-            failure.raiseException()
-        if not isinstance(running, Deferred) and not running.cancelled():
-            running.result()
-    except Exception as error:
-        raise CommandError(text_of(error), Status.UNREACHABLE) from error
-    spider = crawler.spider
-    problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
-    if problem is not None:
-        raise problem
 
 
 async def ahead(

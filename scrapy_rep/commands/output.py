@@ -110,7 +110,6 @@ class Progress:
             self._write(shown[: shutil.get_terminal_size().columns - 1])
 
     def clear(self) -> None:
-        """Remove the line: something else will be printed."""
         if self._again_at:
             self._again_at = 0.0
             self._write("")
@@ -182,12 +181,10 @@ class Output:
         self._try(csv.writer(self._stream, lineterminator="\n").writerow, texts)
 
     def bytes(self, data: bytes) -> None:
-        """Print *data* as it is."""
         self.flush()
         self._try(self._stream.buffer.write, data)
 
     def flush(self) -> None:
-        """Write what is still in the buffer."""
         self._try(self._stream.flush)
 
     def _try(self, write: Callable[..., object], *data: object) -> None:

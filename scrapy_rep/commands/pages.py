@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     Page = Response | CommandError
     """A page, or why there is none."""
+    Pages = dict[str, Response]
+    """By URL."""
+    Rows = list[tuple[str, ...]]
 
 # Stands for the URL of a page that is read from a file.
 _FILE = "file:"
@@ -43,7 +46,7 @@ async def _fetched(
     """Yield each URL for each agent (robots.txt may keep one of them out), with its request and the
     page that redirects lead to."""
     for url, request, _ in asked:
-        pages: dict[str, Response] = {}
+        pages: Pages = {}
         for chain in task.agents(lookup):
             try:
                 page: Page = await follow(lookup, request, partial(_get, lookup, chain, pages))
@@ -54,22 +57,15 @@ async def _fetched(
             task.output.flush()
 
 
-async def _get(
-    lookup: Lookup, chain: Chain, pages: dict[str, Response], request: Request
-) -> Response:
-    """:param pages: those fetched for another agent, by URL"""
+async def _get(lookup: Lookup, chain: Chain, pages: Pages, request: Request) -> Response:
+    """:param pages: those fetched for another agent"""
     await lookup.check(request, chain)
     if request.url not in pages:
         pages[request.url] = await lookup.download(request)
     return pages[request.url]
 
 
-def _print(
-    task: Task,
-    asked: tuple[str, Chain, Page],
-    data: dict[str, Any],
-    rows: list[tuple[str, ...]],
-) -> None:
+def _print(task: Task, asked: tuple[str, Chain, Page], data: dict[str, Any], rows: Rows) -> None:
     """Print how a page was fetched, and what was found: *data* as JSON, or *rows*."""
     url, chain, page = asked
     error = str(page) if isinstance(page, CommandError) else None
@@ -82,14 +78,13 @@ def _print(
         "error": error,
     }
     task.output.json({**about, **data})
-    how = [("agent", in_words(chain))]
+    how: Rows = [("agent", in_words(chain))]
     if error is not None:
         how.append(("not fetched", error))
     if fetched is not None:
         how.append(("answer", f"HTTP {fetched.status}"))
-        if fetched.url != url:
-            how.append(("redirects to", fetched.url))
-    task.output.block([(url, BOLD)], [*how, *rows])
+        how += [("redirects to", fetched.url)] if fetched.url != url else []
+    task.output.block([(url, BOLD)], how + rows)
 
 
 # -- page ------------------------------------------------------------------------------------
@@ -101,8 +96,6 @@ _NAMES = (
 
 
 def page(task: Task) -> None:
-    """Print the rules of pages."""
-
     async def job(lookup: Lookup) -> None:
         async for url, chain, _, page in _fetched(task, lookup, asked):
             _show(task, url, chain, page)
@@ -137,7 +130,7 @@ def _show(task: Task, url: str, chain: Chain, page: Page) -> None:
         {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
         for r in rules.rules
     ]
-    rows: list[tuple[str, ...]] = [(one.where, str(one)) for one in rules.rules]
+    rows: Rows = [(one.where, str(one)) for one in rules.rules]
     if not isinstance(page, CommandError):
         words = [key if value is True else f"{key}: {value}" for key, value in meaning.items()
                  if value is not None and value is not False]  # fmt: skip
@@ -159,7 +152,6 @@ _SAID = {YES: ("yes", GREEN), NO: ("no", RED), None: ("not said", "")}
 
 
 def usage(task: Task) -> None:
-    """Print how pages may be used."""
     if find_spec("http_sf") is None:
         raise CommandError(f"--usage needs http-sf: {EXTRA}")
     asked = task.requests()
@@ -175,7 +167,7 @@ def usage(task: Task) -> None:
                 found = usage_of(page, final, known, chain)
             if NO in found.verdicts.values():
                 task.statuses.add(Status.FOUND)
-            rows: list[tuple[str, ...]] = []
+            rows: Rows = []
             decisive = [found.decisive(purpose) for purpose in PURPOSES]
             for purpose, statement in zip(PURPOSES, decisive, strict=True):
                 said, colour = _SAID[found[purpose]]

@@ -81,7 +81,6 @@ class Sitemap:
 
 
 def sitemaps(task: Task) -> None:
-    """List the sitemaps of origins."""
     if len(task.named) > 1:
         raise UsageError("--sitemaps takes only one --agent")
     if not task.arguments:
@@ -114,7 +113,6 @@ class _Site:
         self._read_files = self._files = 0
 
     async def show(self) -> None:
-        """Print the tree."""
         origin = self._origin
         robots = await self._file(origin)
         if robots.outcome is Outcome.UNREACHABLE:

@@ -6,14 +6,15 @@ import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 from scrapy.spiderloader import get_spider_loader
+from twisted.internet.defer import Deferred
 
-from scrapy_rep.commands.lookup import run_crawl
+from scrapy_rep.commands.lookup import RobotsSpider
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain
 from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.origins.requests import SPIDER_ATTRIBUTE, Agents, origin_of, warning_of_digits
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scrapy.settings import Settings
+    from twisted.python.failure import Failure
 
     from scrapy_rep.commands.lookup import Chain, Job, Lookup
     from scrapy_rep.commands.robots import RobotsCommand
@@ -83,8 +85,28 @@ class Task:
             self.statuses.add(error.status)
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own, see :func:`run_crawl`."""
-        run_crawl(self._command, job)
+        """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the crawl
+        can't start or is stopped before *job* has ended."""
+        process = self._command.crawler_process
+        assert process is not None
+        crawler = process.create_crawler(RobotsSpider)
+        try:
+            # A Deferred or an asyncio Task, depending on the reactor.
+            running: Any = process.crawl(crawler, job=job)
+            failures: list[Failure] = []
+            if isinstance(running, Deferred):
+                running.addErrback(failures.append)
+            process.start()
+            for failure in failures:
+                failure.raiseException()
+            if not isinstance(running, Deferred) and not running.cancelled():
+                running.result()
+        except Exception as error:
+            raise CommandError(text_of(error), Status.UNREACHABLE) from error
+        spider = crawler.spider
+        problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
+        if problem is not None:
+            raise problem
 
     def urls(self) -> Iterator[tuple[str, str]]:
         """Yield each URL and where it stands (``""``: on the command line), or raise ``UsageError``.

@@ -69,7 +69,6 @@ def path_as_given(url: str) -> str:
 
 
 def decide(task: Task) -> None:
-    """Explain the URLs."""
     (_by_sites if task.options.file is None else _by_file)(task)
 
 
