@@ -10,7 +10,6 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from twisted.internet.defer import CancelledError
 
@@ -150,21 +149,6 @@ class Limiter:
         if told:
             counts = {"what": self._what, "first": self._first, "count": f"{self._count:,}"}
             self._logger.info(told, counts, extra=extra)
-
-
-class Channel:
-    """Passes records of decisions to the handlers of one crawl. The records bypass the log, whose levels
-    and filters must not decide what is on record."""
-
-    def __init__(self) -> None:
-        self.handlers: list[logging.Handler] = []
-        self.crawl = uuid4().hex[:12]
-        """What tells its records from those of other crawls."""
-
-    def tell(self, record: logging.LogRecord) -> None:
-        """Hand *record* to all handlers."""
-        for handler in self.handlers:
-            handler.handle(record)
 
 
 logger = get_logger(__name__)

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from scrapy_rep.engine.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from scrapy.utils.asyncio import CallLaterResult
 
@@ -178,9 +178,3 @@ class Slices:
             return False
         self._until = now + SLICE_SECONDS
         return True
-
-
-def work(steps: Iterator[object]) -> bool:
-    """Take steps for one slice of time. Return whether none are left."""
-    slices = Slices()
-    return not any(slices.over for _ in steps)
