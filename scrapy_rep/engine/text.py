@@ -85,11 +85,9 @@ def encoded(url: str | bytes) -> str:
 class SitemapURL(NamedTuple):
     """A sitemap's address."""
 
-    url: str
-    """Absolute and percent-encoded."""
+    url: str  # absolute and percent-encoded
     origin: Origin
-    relative: bool
-    """Whether it was listed as a relative URL, which the protocol doesn't allow."""
+    relative: bool  # whether it was listed as a relative URL, which the protocol doesn't allow
 
 
 def resolve_sitemap(

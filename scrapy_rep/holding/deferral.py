@@ -88,8 +88,7 @@ class Deferral(ResolutionListener):
         self._first_answers = self._alarm(self._first_answer_is_late)
         self._reports = Alarm(self._report, lambda: context.engine.paused)
         self._upkeep = PeriodicTask(self._look)
-        self._disk: DiskHold | None = None
-        """None without a JOBDIR."""
+        self._disk: DiskHold | None = None  # None without a JOBDIR
         self.closing = False
         """Whether the spider closes: nothing leaves the gate any more."""
         recorder.waiting = self._some_urls

@@ -92,18 +92,14 @@ class DiskHold:
         self._recovered: dict[str, list[Entry]] = {}
         self._earlier: dict[str, Counter[int]] = {}
         """Fingerprints of requests that an earlier run held, by origin."""
-        self.number = 0
-        """The highest number of an earlier run."""
-        self.ran = 0.0
-        """Seconds for which earlier runs have run."""
+        self.number = 0  # the highest number of an earlier run
+        self.ran = 0.0  # seconds for which earlier runs have run
         self._warned = False
         self._failed_reads = 0
         self._unreadable = 0
         self._why_unreadable: object = None
-        self._left: set[int] = set()
-        """Rows of requests that have left the gate."""
-        self._gone: list[int] = []
-        """Those of them that are garbage."""
+        self._left: set[int] = set()  # rows of requests that have left the gate
+        self._gone: list[int] = []  # those of them that are garbage
 
     def open(self) -> bool:
         """Open the file, and take over what an earlier run left. Return whether it can be used now.

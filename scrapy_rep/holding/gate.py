@@ -70,10 +70,8 @@ class Gate:
         anything is fetched for the request."""
         self._let_out: WeakSet[Request] = WeakSet()
         self._checks = 0
-        self._nothing_else = False
-        """Whether there is no room for all that the scheduler has."""
-        self._rests = False
-        """Whether the scheduler will be asked again after a rest."""
+        self._nothing_else = False  # whether there is no room for all that the scheduler has
+        self._rests = False  # whether the scheduler will be asked again after a rest
         self._idle_since: float | None = None
         self._idle_after = context.settings.defer_idle
         self._step = _STEP
@@ -231,8 +229,7 @@ class Releases:
         self._deferral = deferral
         self._turns: dict[int, deque[HeldOrigin]] = {}
         """Origins by the priority of their most urgent request."""
-        self._resting = 0
-        """Origins whose requests can't be read at the moment."""
+        self._resting = 0  # origins whose requests can't be read at the moment
         self._told = self._ended = self._moved = False
         self._loose: deque[Request] = deque()
         """Requests that needn't wait for anything, but couldn't leave at once."""

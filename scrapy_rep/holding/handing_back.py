@@ -63,8 +63,7 @@ class HandingBack:
         self._held = held
         self._times: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         """How often there was no room for each, before it came again: 2 for more often, too."""
-        self.waiting = 0
-        """About how many the scheduler has for which there was no room."""
+        self.waiting = 0  # about how many the scheduler has for which there was no room
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 

@@ -158,16 +158,14 @@ class HeldOrigins:
         """What the last attempt for an origin raised, see :meth:`RobotsCache.failure`."""
         self._flights = origins.flights
         self.log = HoldLog(context, origins.table)
-        self.disk: DiskHold | None = None
-        """Where requests are held that outlive the process."""
+        self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self._origins: dict[str, HeldOrigin] = {}
         self._total = self._most_held = self._unheld = self._weight = 0
         concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency
         self._started = time.monotonic()
-        self._number = 0
-        """The number of the request that came last."""
+        self._number = 0  # the number of the request that came last
 
     def now(self) -> float:
         """Seconds that the crawl has run, including earlier runs with its JOBDIR."""
