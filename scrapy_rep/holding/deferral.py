@@ -148,7 +148,7 @@ class Deferral(ResolutionListener):
 
     def _wait_for_answer(self, held_origin: HeldOrigin, request: Request | None) -> None:
         flight = self._flights.to(held_origin.origin, request)
-        if flight.result is not None or held_origin.leaves:
+        if flight.result is not None:
             return  # without asyncio, the answer may be there at once
         seconds = flight.left_of(min(self._policy.grace, _LATE_SECONDS))
         if seconds > 0:

@@ -315,9 +315,8 @@ class Releases:
             self._moved = True
         else:
             if not fails:
-                if time.monotonic() >= held_origin.good_until and self._deferral.is_due(
-                    held_origin
-                ):
+                is_old = time.monotonic() >= held_origin.good_until
+                if is_old and self._deferral.is_due(held_origin):
                     return None
                 if self._context.engine.slots.is_full(held.request, held_origin.leaving):
                     self._queue(held_origin)
