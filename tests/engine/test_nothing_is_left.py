@@ -1,5 +1,4 @@
-"""Many crawls in one process, as in a service that runs for weeks, with everything switched on: each
-feature does its work, and nothing of a crawl outlives it."""
+"""Many crawls in one process, with everything switched on: nothing of a crawl outlives it."""
 
 from __future__ import annotations
 
@@ -217,8 +216,7 @@ def hooks() -> dict[str, tuple[int, int]]:
 
 
 def busy() -> tuple[list[Any], int]:
-    """The timers, tasks of asyncio, and threads of this process, and how many files and sockets are open, on
-    systems that tell. Not the threads of the pool that run_in_thread() and Scrapy's look-ups use."""
+    """Timers, tasks and threads (not those of pools), and how many files and sockets are open."""
     found: list[Any] = [
         one
         for one in threading.enumerate()

@@ -1,6 +1,4 @@
-"""Where requests at the gate are: in which order an origin's requests leave, and what keeps them; requests as
-bytes; and the file under JOBDIR, over several runs: what becomes of a request that was held, also when the file,
-or a part of it, can't be used."""
+"""The order in which requests leave, and the file under JOBDIR, also when it can't be used."""
 
 from __future__ import annotations
 
@@ -50,8 +48,7 @@ def staying(one: HeldOrigin) -> list[int]:
 
 
 def test_those_that_came_before_a_moment_leave() -> None:
-    """One that was handed back and comes again has waited longer than those in front of it. Urgent ones leave
-    first."""
+    """One that was handed back has waited longer than those in front of it."""
     some = held(1, 50.0), held(2, 10.0), held(3, 60.0), held(4, 20.0, priority=1)
     one = origin_with(held(5, 30.0), holding=some)
     assert one.oldest() == 10.0
