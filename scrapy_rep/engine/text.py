@@ -6,18 +6,16 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_URL, punycode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""

@@ -11,23 +11,20 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import finalize
 
+from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import counted
 from scrapy_rep.holding.hold import Entry, Held
 from scrapy_rep.storages.journal import Journal, is_damaged
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from scrapy import Request, Spider
 
 logger = get_logger(__name__)
 

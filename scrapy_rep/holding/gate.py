@@ -12,10 +12,12 @@ import math
 import sqlite3
 import time
 from collections import deque
+from collections.abc import Callable, Coroutine
 from heapq import heappop
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
+from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
@@ -25,20 +27,15 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
-from scrapy_rep.holding.hold import announce
+from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
 from scrapy_rep.origins.requests import FOREIGN, SCHEME
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from scrapy import Request
-
     from scrapy_rep.holding.deferral import Deferral
-    from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.origins import Origins
 
 logger = get_logger(__name__)
 
