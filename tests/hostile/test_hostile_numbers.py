@@ -19,8 +19,8 @@ from scrapy_rep.reporting.report import Report
 from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
-from tests.helpers.behaviours import RULES, Behaviour, in_turn, raw
-from tests.helpers.crawling import DAY, DOWN, OK, ONE_ATTEMPT, SLOW, Clock, Step, StepSpider, crawl
+from tests.helpers.behaviours import RULES, in_turn
+from tests.helpers.crawling import DAY, DOWN, OK, SLOW, Clock, Step, StepSpider, crawl
 from tests.helpers.held import DEFER
 from tests.helpers.log import lines
 from tests.helpers.log import summary as summary_of
@@ -32,36 +32,6 @@ from tests.helpers.storing import A, in_a_file, rules
 from tests.reporting.report.records import data_of, ended, line, started
 
 pytestmark = pytest.mark.slow
-
-
-def with_status(status: bytes) -> Behaviour:
-    return raw(b"HTTP/1.1 " + status + b" Fine\r\nConnection: close\r\n\r\nUser-agent: *\n")
-
-
-# -- status lines ----------------------------------------------------------------------------
-
-
-@pytest.mark.download
-@pytest.mark.usefixtures("in_time")
-async def test_a_status_that_is_none(sites: Sites, tmp_path: Path) -> None:
-    """Invalid HTTP (REP.md section 3); a crawl that meets it is reported as any other."""
-    statuses = [b"99999999999999999999999", b"1000", b"99", b"0", b"9" * 4000]
-    bad = [sites.add(robots=with_status(status)) for status in statuses]
-    good, path, report = sites.add(robots=RULES), tmp_path / "d.jsonl", tmp_path / "report.html"
-    result = await crawl(
-        [*(site.url("/x") for site in bad), good.url("/x"), good.url("/private")],
-        {**ONE_ATTEMPT, "REP_DECISIONS": str(path), "REP_REPORT": str(report)},
-    )
-    result.assert_clean()
-    assert result.responses == {good.url("/x"): 200}
-    failures = {type(result.failure(site.url("/x"))).__name__ for site in bad}
-    assert failures == {"RobotsUnreachable"}
-    verdicts = sorted(one["verdict"] for one in decisions(path))
-    assert verdicts == ["disallowed", *["unreachable"] * len(bad)]
-    assert "6 origins: 1 with rules, 5 unreachable" in summary_of(result)[0]
-    assert report.stat().st_size > 1000
-    ours = [name for name in result.stats if name.startswith("robotstxt/response_status_count/")]
-    assert ours == ["robotstxt/response_status_count/200"]
 
 
 # -- stored entries --------------------------------------------------------------------------

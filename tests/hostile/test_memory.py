@@ -25,7 +25,7 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
 from scrapy_rep.storages.entry import pack_body
-from tests.helpers.behaviours import RULES, answer, in_turn, redirect
+from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.held import DEFER, origin_of
 from tests.helpers.recorded import Discovered, context_of, lines_of
@@ -249,20 +249,6 @@ def chained(site: Site) -> Site:
         path = folder = folder + "%22" * 8_000 + "/"
     site.set(path, "User-agent: *\nDisallow: /x\n")
     return site
-
-
-@pytest.mark.download
-async def test_a_redirect_of_some_kilobytes_is_followed(sites: Sites) -> None:
-    """Servers take 8 KB; what is longer leads nowhere. Whatever client reads the header."""
-    some = {length: sites.add() for length in (2_000, 8_100, 8_193)}
-    for length, site in some.items():
-        path = "/" + "x" * (length - len(site.url("/")))
-        site.set("/robots.txt", redirect(path))
-        site.set(path, RULES)
-    result = await crawl([site.url("/private") for site in some.values()])
-    allowed = {length: site.url("/private") in result.responses for length, site in some.items()}
-    assert allowed == {2_000: False, 8_100: False, 8_193: True}
-    assert result.stat("rep/outcome/missing") == 1
 
 
 async def test_one_that_is_larger_than_the_limit(sites: Sites) -> None:
