@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from ipaddress import ip_address
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from scrapy import Request, Spider
@@ -36,6 +37,7 @@ from tests.helpers.crawling import (
     run_settings,
 )
 from tests.helpers.log import lines
+from tests.helpers.robots_command import robots_crawls
 from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, listing, pages, urlset
 
@@ -361,36 +363,82 @@ async def test_a_refused_redirect_replaces_no_copy_and_never_permits(
     result.assert_clean()
 
 
+# -- names that change between the check and the connection ---------------------------------------
+
+
+class Inside(NamedTuple):
+    site: Site
+    """Has a private address. Those of all others count as public."""
+    starts: list[str]
+    """Of sites whose robots.txt and sitemaps lead there."""
+    moved: list[str]
+    """Pages that do."""
+
+
+@pytest.fixture
+def inside(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    """Some lead there at once. Others do by names of which the first look-up fails ("fails-1.test") or tells a
+    public address ("changes-1.test"), and all others tell the private one."""
+    site, public, asked = sites.add(), sites.add(name="public-0.test"), set()
+    is_private, resolve = targets_module.is_private_address, names.resolve
+
+    def changing(name: str) -> str | None:
+        first = {"fails": None, "changes": public.host}
+        if (kind := name.partition("-")[0]) not in first:
+            return resolve(name)
+        is_first = name not in asked
+        asked.add(name)
+        return first[kind] if is_first else site.host
+
+    monkeypatch.setattr(names, "resolve", changing)
+    monkeypatch.setattr(
+        targets_module,
+        "is_private_address",
+        lambda text: text == site.host if text.startswith("127.") else is_private(text),
+    )
+    one, two, three, *four = (sites.add(name=f"public-{number}.test") for number in range(1, 6))
+    fails, changes = (f"http://{kind}-{{}}.test:{site.port}{{}}" for kind in ("fails", "changes"))
+    one.set("/robots.txt", redirect(fails.format(1, "/latest/meta")))
+    two.set("/robots.txt", redirect(changes.format(1, "/latest/meta")))
+    maps = fails.format(2, "/map"), changes.format(2, "/map"), three.url("/map.txt")
+    three.set("/robots.txt", listing(*maps))
+    three.set("/map.txt", "\n".join((fails.format(3, "/page"), changes.format(3, "/page"))))
+    public.set("/robots.txt", redirect(changes.format(4, "/latest/meta")))
+    for public_site, target in zip(
+        four, (site.url("/page"), fails.format(5, "/page")), strict=True
+    ):
+        public_site.set("/page", redirect(target))
+    starts = [*map(Site.url, (one, two, three)), f"http://changes-4.test:{public.port}/"]
+    return Inside(site, starts, [one.url("/page") for one in four])
+
+
 @pytest.mark.loop
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_names_that_change_between_the_check_and_the_connection(
-    sites: Sites, proxy: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inside = sites.add()
-    answers = {"fails.test": [None], "changes.test": ["8.8.8.8"]}
-    usual = names.resolve
-
-    def resolve(name: str) -> str | None:
-        if name in answers:
-            return answers[name].pop() if answers[name] else inside.host
-        return usual(name)
-
-    monkeypatch.setattr(names, "resolve", resolve)
-    monkeypatch.setenv("no_proxy", "fails.test,changes.test")
-    wanted = []
-    for name in answers:
-        site, target = f"http://{name[:-5]}.example", f"http://{name}:{inside.port}"
-        proxy.pages |= {
-            f"{site}/robots.txt": redirect(f"{target}/latest/meta"),
-            f"{site}/page": PAGE,
-        }
-        wanted.append(f"{site}/page")
-    settings = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05, "REP_DEFER_MAX_WAIT": 0.5}
-    result = await crawl(wanted, settings)
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_public_sites_never_lead_inside(inside: Inside, allowed: bool) -> None:
+    """They do if the user lets them, and so would all others, but for the rule. Only a check makes the other
+    names change in time."""
+    settings = {**ON, **ANY, "REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05}
+    settings |= {"REP_PRIVATE_HOSTS": allowed, "REP_DEFER_MAX_WAIT": 30 if allowed else 0.5}
+    result = await crawl(SeededSpider, settings, requests=inside.starts)
     result.assert_clean()
-    assert inside.requests == []
-    assert lines(result, "Not connecting to changes.test at")
+    led = {f"{hit.header('Host')}{hit.path}" for hit in inside.site.requests}
+    if allowed:
+        wanted = {"fails-1.test": "/latest/meta", "fails-2.test": "/map", "fails-3.test": "/page"}
+        wanted |= {"changes-4.test": "/latest/meta"}
+        assert led >= {f"{name}:{inside.site.port}{path}" for name, path in wanted.items()}
+    else:
+        assert led == set()
+        assert lines(result, "Not connecting to changes-1.test at")
+
+
+async def test_commands_do_not_lead_inside_either(inside: Inside, tmp_path: Path) -> None:
+    await robots_crawls(tmp_path, "--sitemaps", *inside.starts)
+    done = await robots_crawls(tmp_path, "--page", *inside.moved)
+    assert "/page: not read: its host has a private address" in done.out
+    assert "not read: fails-5.test can't be resolved" in done.out
+    assert inside.site.requests == []
 
 
 async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
@@ -412,7 +460,6 @@ async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
         site.set("/robots.txt", listing(shop.url("/map.xml")))
     shop.set("/map.xml", move)
     result = await crawl(SeededSpider, ON, requests=[moved.url("/start"), shop.url("/start")])
-    result.assert_clean()
     assert pages(result) == [shop.url("/a")]
 
 
