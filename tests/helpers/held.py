@@ -33,9 +33,10 @@ NEVER = 1000.0
 class Gate:
     """A behaviour that is one thing until it is opened, and another from then on."""
 
+    opened = False
+
     def __init__(self, before: Any, after: Any) -> None:
         self.before, self.after = as_behaviour(before), as_behaviour(after)
-        self.opened = False
 
     def open(self) -> None:
         self.opened = True
@@ -76,7 +77,6 @@ class Record:
         self.spider: Spider | None = None
         self._concurrency: list[int] = []
         self.on_deferred = on_deferred
-        self.on_released: Callable[[Spider, int], object] | None = None
         self.on_resolved: Callable[[], object] | None = None
         self.handlers = {
             scrapy_signals.spider_opened: self._opened,
@@ -125,8 +125,6 @@ class Record:
     def _release(self, request: Request, origin: Any, spider: Spider) -> None:
         self.released.append(request.url)
         self.origins.add(str(origin))
-        if self.on_released is not None:
-            self.on_released(spider, len(self.released))
 
     def _resolve(self, **kwargs: Any) -> None:
         self.resolved.append(kwargs)

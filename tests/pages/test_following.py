@@ -16,7 +16,7 @@ from scrapy_rep.pages import is_sitemap
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines, summary
-from tests.helpers.pagesite import NOFOLLOW, AgainSpider, AsyncLinkSpider, LinkSpider, page
+from tests.helpers.pagesite import NOFOLLOW, AsyncLinkSpider, LinkSpider, page
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import lists, urlset
@@ -94,12 +94,13 @@ async def test_requests_that_pass_in_any_case(sites: Sites) -> None:
     assert result.stat("rep/page/nofollow") == 1
 
 
-class BackSpider(AgainSpider):
-    """Also asks for the URL that redirected it."""
+class BackSpider(ListSpider):
+    """Asks for the page that it has once more, for the URL that redirected it, and for another."""
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
-        yield from super().parse(response)
-        for url in response.meta.get("redirect_urls", ()) if "again" not in response.meta else ():
+        self.responses.append(response)
+        again = [response.url, response.url + "#again", *response.meta.get("redirect_urls", ())]
+        for url in [] if "again" in response.meta else [*again, response.urljoin("/other")]:
             yield Request(url, meta={"again": True}, dont_filter=True)
 
 
