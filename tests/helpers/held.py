@@ -80,7 +80,7 @@ class Record:
         self.on_resolved: Callable[[], object] | None = None
         self.handlers = {
             scrapy_signals.spider_opened: self._opened,
-            scrapy_signals.request_dropped: self._drop,
+            scrapy_signals.request_dropped: lambda request: self.dropped.append(request.url),
             signals.request_deferred: self._defer,
             signals.request_released: self._release,
             signals.robots_resolved: self._resolve,
@@ -113,16 +113,13 @@ class Record:
         self.spider = spider
         self._concurrency.append(self.engine.downloader.total_concurrency)
 
-    def _drop(self, request: Request) -> None:
-        self.dropped.append(request.url)
-
     def _defer(self, request: Request, origin: Any, spider: Spider) -> None:
         self.deferred.append(request.url)
         self.origins.add(str(origin))
         if self.on_deferred is not None:
             self.on_deferred(spider, len(self.deferred))
 
-    def _release(self, request: Request, origin: Any, spider: Spider) -> None:
+    def _release(self, request: Request, origin: Any) -> None:
         self.released.append(request.url)
         self.origins.add(str(origin))
 
@@ -158,15 +155,16 @@ def origin_of(site: Site) -> str:
     return site.url("").rstrip("/")
 
 
-def assert_clean(result: CrawlResult) -> None:
-    """It ended by itself, and nothing went wrong on the way, in the test's spider neither."""
-    result.assert_clean()
-    assert_no_errors(result)
-
-
 def assert_no_errors(result: CrawlResult) -> None:
+    """Nothing went wrong, in the test's spider neither."""
     errors = [one.getMessage() for one in result.records if one.levelname in ("ERROR", "CRITICAL")]
     assert errors == [], errors
+
+
+def assert_clean(result: CrawlResult) -> None:
+    """And it ended by itself."""
+    result.assert_clean()
+    assert_no_errors(result)
 
 
 class InlineSpider(ListSpider):
