@@ -102,6 +102,7 @@ class Site:
         return f"{self.scheme}://{at}{self.name}:{self.port}{path}"
 
     def set(self, path: str, behaviour: Behaviour | str | bytes | int) -> None:
+        """:param path: of a proxy, also a URL"""
         self.pages[path] = as_behaviour(behaviour)
 
     def hits(self, path: str) -> list[Hit]:
@@ -153,8 +154,8 @@ class Site:
         try:
             while connection.open and (hit := await self._read(connection)):
                 self.requests.append(hit)
-                behaviour = self.pages.get(hit.path, answer("<p>a page", type="text/html"))
-                await behaviour(hit, connection)
+                default = self.pages.get(hit.path, answer("<p>a page", type="text/html"))
+                await self.pages.get(hit.target, default)(hit, connection)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client, or the test, is gone
         finally:

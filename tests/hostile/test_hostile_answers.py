@@ -33,22 +33,14 @@ from tests.helpers.behaviours import (
     raw,
     redirect,
 )
-from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, crawl
+from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
 from tests.helpers.log import lines, summary
 from tests.helpers.recorded import decisions
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Site, Sites
-from tests.helpers.sitemaps import SeededSpider, pages, urlset
+from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import pages, seeded, urlset
 
-ON = {"REP_SITEMAPS": True, "RETRY_TIMES": 1}
 MEBIBYTE = 1 << 20
-
-
-async def seeded(site: Site, settings: dict[str, Any] | None = None) -> CrawlResult:
-    result = await crawl(SeededSpider, {**ON, **(settings or {})}, requests=[site.url("/start")])
-    result.assert_clean()
-    return result
-
 
 # robots.txt
 
@@ -140,7 +132,7 @@ async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
         site.set(f"/{name}.xml", content)
     listed = "".join(f"Sitemap: /{name}.xml\n" for name in files)
     site.set("/robots.txt", f"Sitemap: /{'x' * MAX_SITEMAP_URL}\n{listed}")
-    result = await seeded(site)
+    result = await seeded(site, RETRY_TIMES=1)
     assert pages(result) == [site.url(f"/{name}") for name in ("late", "page", "twice")]
     assert result.stat("rep/sitemaps/failed") == 3
     assert result.stat("httpcompression/response_bytes") < MEBIBYTE
@@ -149,7 +141,7 @@ async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
     small = sites.add(robots="Sitemap: /map.xml")
     body = urlset([small.url("/no")]).encode() + b" " * 200_000
     small.set("/map.xml", encoded(zlib.compress(body), "deflate"))
-    assert pages(await seeded(small, {"DOWNLOAD_MAXSIZE": 100_000})) == []
+    assert pages(await seeded(small, DOWNLOAD_MAXSIZE=100_000)) == []
 
 
 # What a robots.txt lists
@@ -189,7 +181,7 @@ async def test_sitemaps_are_worked_on_in_slices(
     text += "\nhttp://" * 800  # so short that all are in one piece
     assert len(text) < STEP
     site.set("/map.txt", text)
-    result = await seeded(site)
+    result = await seeded(site, RETRY_TIMES=1)
     assert pages(result) == sorted([*wanted, *(site.url(f"/of{path}") for path in maps)])
     assert result.stat("rep/sitemaps/found") == 3 * 40 + 1
     assert result.stat("rep/sitemaps/rejected/invalid") == 800

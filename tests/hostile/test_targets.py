@@ -24,18 +24,8 @@ from scrapy_rep.origins.targets import Refusal, Targets, is_private_host
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool as sitemaptable
 from tests.helpers import names
-from tests.helpers.behaviours import RULES, answer, as_behaviour, in_turn, redirect
-from tests.helpers.crawling import (
-    DAY,
-    DOWN,
-    NO,
-    OK,
-    Clock,
-    CrawlResult,
-    StepSpider,
-    crawl,
-    run_settings,
-)
+from tests.helpers.behaviours import RULES, as_behaviour, in_turn, redirect
+from tests.helpers.crawling import DAY, DOWN, NO, OK, Clock, StepSpider, crawl, run_settings
 from tests.helpers.log import lines
 from tests.helpers.robots_command import robots_crawls
 from tests.helpers.servers import Connection, Hit, Site, Sites
@@ -91,15 +81,18 @@ SHOP, CDN, INSIDE_TEST, UNKNOWN, DUAL, LITERAL = (
 )
 
 
+FOUND = {
+    "inside.test": ["127.0.0.5"],
+    "shop.test": ["8.8.8.8"],
+    "cdn.test": ["2001:4860:4860::8888"],
+    "dual.test": ["8.8.8.8", "10.0.0.1"],
+}
+
+
 @pytest.fixture
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """What look-ups find."""
-    found = {
-        "inside.test": ["127.0.0.5"],
-        "shop.test": ["8.8.8.8"],
-        "cdn.test": ["2001:4860:4860::8888"],
-        "dual.test": ["8.8.8.8", "10.0.0.1"],
-    }
+    found = dict(FOUND)
 
     async def look_up(host: str) -> list[str]:
         return found.get(host, [])
@@ -119,13 +112,8 @@ def fresh(**settings: Any) -> Targets:
 @pytest.mark.scrapy_api
 @pytest.mark.download
 async def test_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    addresses = {
-        "inside.test": "127.0.0.5",
-        "shop.test": "8.8.8.8",
-        "cdn.test": "2001:4860:4860::8888",
-    }
-    for name, address in addresses.items():
-        monkeypatch.setitem(names.ADDRESSES, name, address)
+    for name in ("inside.test", "shop.test", "cdn.test"):
+        monkeypatch.setitem(names.ADDRESSES, name, FOUND[name][0])
     targets = fresh()
     for _ in "twice":
         assert [await targets.refuses(one, SHOP) for one in (INSIDE_TEST, LITERAL)] == [True, True]
@@ -143,14 +131,11 @@ async def test_a_failed_look_up_is_no_verdict(
 ) -> None:
     monkeypatch.setattr("scrapy_rep.origins.targets._REFUSED_SECONDS", 0)
     targets = fresh()
-    for addresses, why in (
-        ([], Refusal.UNRESOLVED),
-        (["127.0.0.1"], Refusal.PRIVATE),
-        ([], Refusal.PRIVATE),
-        (["8.8.4.4"], None),
-    ):
+    whys = []
+    for addresses in ([], ["127.0.0.1"], [], ["8.8.4.4"]):
         looked_up["unknown.test"] = addresses
-        assert await targets.refusal(UNKNOWN, SHOP) is why
+        whys.append(await targets.refusal(UNKNOWN, SHOP))
+    assert whys == [Refusal.UNRESOLVED, Refusal.PRIVATE, Refusal.PRIVATE, None]
 
 
 async def test_who_has_a_public_address_is_no_intranet(looked_up: dict[str, list[str]]) -> None:
@@ -236,24 +221,10 @@ async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
     assert not targets.may_connect("unknown.test", "127.0.0.1")
 
 
-PAGE = answer("<p>", type="text/html")
-
-
-class World(dict[str, Any]):
-    """What the proxy has for each URL."""
-
-    def get(self, path: str, default: Any = None) -> Any:
-        async def behave(hit: Hit, connection: Connection) -> None:
-            found = self[hit.target] if hit.target in self else PAGE  # noqa: SIM401 (this is get)
-            await as_behaviour(found)(hit, connection)
-
-        return behave
-
-
 @pytest.fixture
 def proxy(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Its pages are those of URLs."""
     site = sites.add()
-    site.pages = World()
     monkeypatch.setenv("http_proxy", site.url("/"))
     monkeypatch.setenv("no_proxy", "")
     return site
@@ -264,14 +235,6 @@ def asked(proxy: Site) -> list[str]:
 
 
 ON = {"REP_SITEMAPS": True, "RETRY_ENABLED": False}
-
-
-async def seeded(url: str, settings: dict[str, Any] | None = None) -> CrawlResult:
-    result = await crawl(SeededSpider, {**ON, **(settings or {})}, requests=[url])
-    result.assert_clean()
-    return result
-
-
 INSIDE = [
     "http://internal/latest/meta-data?x=1",
     "http://127.0.0.1:8080/admin",
@@ -292,7 +255,7 @@ async def test_sitemaps_never_lead_a_public_site_to_private_hosts(
     """Not at once, not by an index, not by a redirect, unless the user allows it. "any" host is any public
     one."""
     shop, inside = "http://shop.example", {url.split("/")[2] for url in INSIDE}
-    proxy.pages |= {
+    pages_of_urls = {
         f"{shop}/robots.txt": listing(
             *(*INSIDE, f"{shop}/moved.xml", f"{shop}/index.xml"),
             *("http://cdn.example/map.xml", f"{shop}/map.xml"),
@@ -302,7 +265,10 @@ async def test_sitemaps_never_lead_a_public_site_to_private_hosts(
         "http://cdn.example/map.xml": urlset([f"{shop}/a"]),
         f"{shop}/map.xml": urlset(["http://other.example/b", *(f"{url}?page" for url in INSIDE)]),
     }
-    result = await seeded(f"{shop}/start", settings)
+    for url, content in pages_of_urls.items():
+        proxy.set(url, content)
+    result = await crawl(SeededSpider, {**ON, **settings}, requests=[f"{shop}/start"])
+    result.assert_clean()
     reached = inside & {url.split("/")[2] for url in asked(proxy)}
     assert reached == (inside if "REP_PRIVATE_HOSTS" in settings else set())
     if not reached:
@@ -326,9 +292,9 @@ async def test_redirects_of_robots_txt_lead_to_any_public_url(proxy: Site) -> No
         "g": ("http://0.0.0.0/", False),
     }
     for name, (target, followed) in moved.items():
-        proxy.pages[f"http://{name}.example/robots.txt"] = redirect(target)
+        proxy.set(f"http://{name}.example/robots.txt", redirect(target))
         if followed:
-            proxy.pages[target] = RULES
+            proxy.set(target, RULES)
     wanted = {name: f"http://{name}.example/private" for name in moved}
     result = await crawl(wanted.values())
     for name, (target, followed) in moved.items():
@@ -350,8 +316,8 @@ async def test_a_refused_redirect_replaces_no_copy_and_never_permits(
     """However long it lasts: a captive portal, a name that leads to 0.0.0.0 from now on."""
     clock = Clock().install(monkeypatch)
     inside = redirect("http://0.0.0.0/robots.txt")
-    proxy.pages["http://copy.example/robots.txt"] = in_turn(RULES, inside)
-    proxy.pages["http://none.example/robots.txt"] = inside
+    proxy.set("http://copy.example/robots.txt", in_turn(RULES, inside))
+    proxy.set("http://none.example/robots.txt", inside)
     urls = [
         f"http://{name}.example/{path}" for name in ("copy", "none") for path in ("private", "a")
     ]
