@@ -16,10 +16,8 @@ without a Twisted reactor carry `@pytest.mark.needs_reactor` and are skipped in 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import gc
-import importlib
 import inspect
 import itertools
 import multiprocessing.util
@@ -149,32 +147,17 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
     return [one for one in found if not isinstance(one, DoctestModule)]
 
 
-def pytest_collection(session: pytest.Session) -> None:
-    """Workers begin at different files: what one has compiled, asserts rewritten, others find."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    share = worker / int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    tests = Path(__file__).parent
-    paths = sorted(tests.rglob("test_*.py"))
-    first = int(share * len(paths))
-    for path in paths[first:] if worker else ():
-        if not pytest_ignore_collect(path, session.config):
-            name = ".".join(path.relative_to(tests.parent).with_suffix("").parts)
-            # What is wrong with a module is told when it is collected.
-            with contextlib.suppress(Exception, pytest.skip.Exception):
-                importlib.import_module(name)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted, seen = wanted_marks(config), set[str]()
     chosen, others = [], []
     for item in items:
         marks = {mark.name: mark for mark in item.iter_markers()}
-        out = bool(config.getoption("quick") and marks.keys() & NOT_QUICK)
-        if wanted is not None:  # rows of a table differ in data alone
+        left_out = config.getoption("quick") and marks.keys() & NOT_QUICK
+        if wanted is not None:  # only what can differ; rows of a table differ in data alone
             function = item.nodeid.partition("[")[0]
-            out = out or function in seen or not marks.keys() & wanted
-            seen.update([] if out else [function])
-        (others if out else chosen).append(item)
+            left_out = left_out or function in seen or not marks.keys() & wanted
+            seen |= {function} if marks.keys() & wanted else set()
+        (others if left_out else chosen).append(item)
         if why := why_not(marks, config):
             item.add_marker(pytest.mark.skip(reason=why))
     # First, together, in one worker: the others stand still meanwhile. Those that come last should

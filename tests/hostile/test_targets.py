@@ -116,14 +116,14 @@ async def test_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(names.ADDRESSES, name, FOUND[name][0])
     targets = fresh()
     for _ in "twice":
-        assert [await targets.refuses(one, SHOP) for one in (INSIDE_TEST, LITERAL)] == [True, True]
-        assert [await targets.refuses(one, SHOP) for one in (SHOP, CDN)] == [False] * 2
-        assert await targets.refuses(UNKNOWN, SHOP)  # for now
-        assert [await targets.refuses(one, INSIDE_TEST) for one in (LITERAL, SHOP)] == [False] * 2
-        assert not await targets.refuses(LITERAL, LITERAL)
+        assert all([await targets.refusal(one, SHOP) for one in (INSIDE_TEST, LITERAL)])
+        assert [await targets.refusal(one, SHOP) for one in (SHOP, CDN)] == [None] * 2
+        assert await targets.refusal(UNKNOWN, SHOP)  # for now
+        assert [await targets.refusal(one, INSIDE_TEST) for one in (LITERAL, SHOP)] == [None] * 2
+        assert not await targets.refusal(LITERAL, LITERAL)
     unwatch(targets)
     everything = Targets(get_crawler(), private_hosts=True)
-    assert not await everything.refuses(INSIDE_TEST, SHOP)
+    assert not await everything.refusal(INSIDE_TEST, SHOP)
 
 
 async def test_a_failed_look_up_is_no_verdict(
@@ -140,14 +140,14 @@ async def test_a_failed_look_up_is_no_verdict(
 
 async def test_who_has_a_public_address_is_no_intranet(looked_up: dict[str, list[str]]) -> None:
     targets = fresh()
-    assert await targets.refuses(LITERAL, DUAL)
-    assert await targets.refuses(DUAL, SHOP)
-    assert not await targets.refuses(LITERAL, INSIDE_TEST)
+    assert await targets.refusal(LITERAL, DUAL)
+    assert await targets.refusal(DUAL, SHOP)
+    assert not await targets.refusal(LITERAL, INSIDE_TEST)
     # An owner of a name can say that it is inside. It was not when it answered.
     looked_up["shop.test"] = ["127.0.0.1"]
     targets = fresh()
     assert targets.may_connect("shop.test", "8.8.8.8")
-    assert await targets.refuses(LITERAL, SHOP)
+    assert await targets.refusal(LITERAL, SHOP)
 
 
 async def test_hosts_that_public_sites_named_get_no_private_address(
@@ -157,10 +157,10 @@ async def test_hosts_that_public_sites_named_get_no_private_address(
     targets = fresh()
     assert targets.may_connect("cdn.test", "10.0.0.1")
     assert targets.may_connect("shop.test", "8.8.8.8")
-    await targets.refuses(CDN, SHOP)
-    await targets.refuses(UNKNOWN, SHOP)
-    await targets.refuses(SHOP, SHOP)  # itself, at another port
-    await targets.refuses(INSIDE_TEST, SHOP)
+    await targets.refusal(CDN, SHOP)
+    await targets.refusal(UNKNOWN, SHOP)
+    await targets.refusal(SHOP, SHOP)  # itself, at another port
+    await targets.refusal(INSIDE_TEST, SHOP)
     for host in ("cdn.test", "unknown.test", "shop.test"):
         assert targets.may_connect(host, "8.8.8.8")
         assert not targets.may_connect(host, "10.0.0.1")
@@ -171,7 +171,7 @@ async def test_hosts_that_public_sites_named_get_no_private_address(
 async def test_where_an_answer_came_from(looked_up: dict[str, list[str]]) -> None:
     """Of a download handler that looks names up in its own way."""
     targets = fresh()
-    await targets.refuses(CDN, SHOP)
+    await targets.refusal(CDN, SHOP)
     request = Request("http://cdn.test/map.xml")
     targets.check_answer(request, Response(request.url, ip_address=ip_address("8.8.8.8")))
     inside = Response(request.url, ip_address=ip_address("127.0.0.1"))
@@ -206,8 +206,8 @@ async def test_a_proxy_counts_for_the_urls_that_it_is_used_for(
             for name, value in variables.items():
                 patch.setenv(name, value)
             targets = fresh(**settings)
-            assert await targets.refuses(INSIDE_TEST, SHOP) == refused, (variables, settings)
-            assert await targets.refuses(LITERAL, SHOP)
+            assert bool(await targets.refusal(INSIDE_TEST, SHOP)) == refused, (variables, settings)
+            assert await targets.refusal(LITERAL, SHOP)
 
 
 async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
@@ -216,8 +216,8 @@ async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
     targets = fresh()
     request = Request("http://shop.test/robots.txt", meta={"proxy": "http://proxy.example:3128"})
     targets.check_answer(request, Response(request.url))
-    assert not await targets.refuses(UNKNOWN, SHOP)
-    assert await targets.refuses(INSIDE_TEST, SHOP)
+    assert not await targets.refusal(UNKNOWN, SHOP)
+    assert await targets.refusal(INSIDE_TEST, SHOP)
     assert not targets.may_connect("unknown.test", "127.0.0.1")
 
 
