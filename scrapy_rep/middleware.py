@@ -34,8 +34,9 @@ from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.reporting.announcements import Announcer, log_switched_off
+from scrapy_rep.reporting.record import IMPOLITE
 from scrapy_rep.reporting.recorder import Recorder
+from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 
@@ -70,10 +71,12 @@ class RepMiddleware:
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
         self._seeding: SitemapSeeding | None = None
-        if mode := seeding_mode(crawler, settings):
+        if seeding_mode(crawler, settings):
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
-            self._seeding = SitemapSeeding(context, origins, self._deferral, discovery, mode)
+            self._seeding = SitemapSeeding(
+                context, origins, self._deferral, discovery, self.decisions
+            )
             self._gate.look = self._seeding.look
         # Each new robots.txt is announced in this order: to the hold last, since requests that it
         # releases need all the others' results.
@@ -81,7 +84,7 @@ class RepMiddleware:
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
-        listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Announcer(context)]
+        listeners = [self.decisions, *beyond, *delays, discovery, *seeding]
         origins.listeners += [*listeners, self._deferral]
 
     @classmethod
@@ -236,7 +239,8 @@ class RepMiddleware:
             self._decide(request, state, path)
         elif isinstance(advice, Pass):
             self._count("rep/unreachable/allowed")
-            self.decisions.passed(request, state)
+            reason = f"{IMPOLITE}; {state.entry.error}"
+            self.decisions.record(request, state.origin, "allowed", state, reason=reason)
         elif self._replays(request, state.origin):
             pass
         elif self.decisions.dry_run and policy.is_worth_waiting(state):
@@ -256,11 +260,12 @@ class RepMiddleware:
         decision = self.origins.decide(state, chain, path, always=everything)
         if decision is None or decision.allowed:
             if everything or state.standing is Standing.UNRESTRICTED:
-                self.decisions.allowed(request, state, decision)
+                self.decisions.record(request, state.origin, "allowed", state, decision)
             else:
                 state.allowed += 1
         elif self.overrules(request, decision):
-            self.decisions.overruled(request, state, decision)
+            reason = "RepMiddleware.overrules()"
+            self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
         else:
             self._count("robotstxt/forbidden")
             self._refuse(request, RobotsDisallowed(state.origin, decision, state.by), state)
@@ -306,7 +311,8 @@ class RepMiddleware:
         if not self.origins.http_cache.answers(request):
             return False
         self._count("rep/unreachable/replayed")
-        self.decisions.replayed(request, origin)
+        reason = f"the HTTP cache answers it; {self.decisions.why_held(origin)}"
+        self.decisions.record(request, origin, "allowed", reason=reason)
         return True
 
     def _drop(

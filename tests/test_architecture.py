@@ -30,8 +30,8 @@ LAYERS = [
     {"preferences"},
     {"commands", "addon"},
 ]
+# What imports can stand in.
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
-"""What imports can stand in."""
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
@@ -102,10 +102,10 @@ def test_imports_go_one_way() -> None:
 def test_the_protocol_needs_neither_scrapy_nor_a_clock_nor_io() -> None:
     """It imports itself, and of the standard library what has none of these. So does what reads
     statements about use."""
-    statements = {"scrapy_rep.preferences.sources", "scrapy_rep.preferences.statements"}
-    allowed = {*sys.stdlib_module_names, "scrapy_rep.protocol", *statements, "http_sf"}
+    statements = "scrapy_rep.preferences.statements"
+    allowed = {*sys.stdlib_module_names, "scrapy_rep.protocol", statements, "http_sf"}
     allowed -= {"asyncio", "http", "io", "os", "random", "socket", "ssl", "time", "urllib.request"}
-    alone = {name: path for name, path in modules("scrapy_rep").items() if name in statements}
+    alone = {statements: modules("scrapy_rep")[statements]}
     for name, path in {**alone, **modules("scrapy_rep/protocol")}.items():
         for node in ast.walk(parsed(path)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -368,7 +368,8 @@ def redirect_target(url: str, response: Response) -> str | None:
     if origin.scheme not in ("http", "https"):
         return None
     # No user info: it would be sent to that host.
-    target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
+    authority = str(origin).partition("://")[2]
+    target = urlsplit(target)._replace(netloc=authority, fragment="").geturl()
     return target if len(target) <= MAX_URL else None
 
 

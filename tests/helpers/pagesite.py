@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-from scrapy import Request
 from scrapy.http import HtmlResponse, Response
 from web_poet import HttpClient, WebPage
 from web_poet.exceptions import HttpError
@@ -27,14 +26,13 @@ class LinkSpider(ListSpider):
     """Follows all links of the pages that it starts from, and yields an item for every page."""
 
     dont_filter = False
-    link_meta: dict[str, Any] = {}
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         self.responses.append(response)
         yield {"url": response.url, "noindex": page_rules(response).noindex}
         if isinstance(response, HtmlResponse):
             for href in response.css("a::attr(href)").getall():
-                yield response.follow(href, meta=self.link_meta, errback=self.failed)
+                yield response.follow(href, errback=self.failed)
 
 
 class AsyncLinkSpider(LinkSpider):
@@ -43,18 +41,6 @@ class AsyncLinkSpider(LinkSpider):
     async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
         for one in super().parse(response):
             yield one
-
-
-class AgainSpider(ListSpider):
-    """Asks for the page that it has once more, and then for another."""
-
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        self.responses.append(response)
-        if response.meta.get("again"):
-            return
-        yield response.request.replace(meta={"again": True}, dont_filter=True)  # type: ignore[union-attr]
-        yield Request(response.url + "#again", meta={"again": True}, dont_filter=True)
-        yield response.follow("/other", meta={"again": True})
 
 
 @attrs.define

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from scrapy_rep.protocol.freshness import unreachable_seconds
-from scrapy_rep.reporting.announcements import Announcer, ChangeWatch
 from scrapy_rep.reporting.audit_trail import AuditTrail
+from scrapy_rep.reporting.changes import ChangeWatch
 from scrapy_rep.reporting.record import Counts
-from scrapy_rep.reporting.recorder import StartRequests
+from scrapy_rep.reporting.recorder import Recorder, StartRequests
 from scrapy_rep.reporting.report import Report
 from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
@@ -134,14 +134,14 @@ PARTS: list[list[tuple[type, str]]] = [
     [
         *(
             (Counts, "answered"),
-            (Report, "emit"),
+            (Report, "add"),
             (ChangeWatch, "look"),
             (StartRequests, "refused"),
         ),
-        *((Announcer, "_log_failure"), (Discovery, "resolved")),
+        *((Recorder, "_log_failure"), (Discovery, "resolved")),
     ],
-    [(Counts, "outcomes"), (AuditTrail, "emit"), (Announcer, "resolved")],
-    [(AuditTrail, "end"), (Announcer, "_count")],
+    [(Counts, "outcomes"), (AuditTrail, "add"), (Recorder, "_send")],
+    [(AuditTrail, "end"), (Recorder, "_count")],
 ]
 
 
