@@ -277,7 +277,7 @@ async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_pat
 async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
     """With seeding off, too. What was counted of late is not counted again."""
     monkeypatch.setattr(log, "_REMEMBERED", 1000)
-    context, listed = context_of(), [f"/{n}.xml" for n in range(MAX_SITEMAPS)]
+    context = context_of()
     discovery = Discovery(context)
     for number in range(4):
         origin = Origin("http", f"{number}.example", 80)
