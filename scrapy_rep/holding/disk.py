@@ -31,7 +31,7 @@ logger = get_logger(__name__)
 FILE_NAME = "rep-held.sqlite"
 
 # State of a row: HELD; GIVEN_UP in this run, kept for the next.
-HELD, GIVEN_UP = 0, 2
+HELD, GIVEN_UP = 0, 1
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (

@@ -32,6 +32,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
 from scrapy_rep.origins.requests import FOREIGN, SCHEME
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 if TYPE_CHECKING:
@@ -174,8 +175,7 @@ class Gate:
             and not self._releases
         ):
             return False
-        deferral, hold = self._deferral, self._held
-        since = deferral.handing_back.restore(request) if HANDED_BACK in meta else None
+        since = self._deferral.handing_back.restore(request) if HANDED_BACK in meta else None
         if meta.get("dont_obey_robotstxt") or FOREIGN.match(url):
             return False
         try:
@@ -185,11 +185,16 @@ class Gate:
         if path == ROBOTS_PATH:
             return False
         if isinstance(found, Origin):
-            origin, state = found, None
-        elif found.unreachable and not self._context.settings.dry_run:
-            origin, state = found.origin, found
-        else:
-            return bool(self._releases) and deferral.joins(found.name, request, since)
+            return self._is_kept_for(found, None, request, since)
+        if found.unreachable and not self._context.settings.dry_run:
+            return self._is_kept_for(found.origin, found, request, since)
+        return bool(self._releases) and self._deferral.joins(found.name, request, since)
+
+    def _is_kept_for(
+        self, origin: Origin, state: OriginState | None, request: Request, since: float | None
+    ) -> bool:
+        """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
+        deferral, hold = self._deferral, self._held
         advice = self._origins.policy.at_the_gate(state, hold.room(origin))
         http_cache, disk = self._origins.http_cache, hold.disk
         if isinstance(advice, Leave) or (http_cache.enabled and http_cache.answers(request)):
@@ -326,11 +331,7 @@ class Releases:
             else:
                 held_origin.leaving.append(held.request)
                 if held.counts:
-                    held_origin.released += 1
-                    self._context.stats.inc_value("rep/released")
-                    told = {"held_for": self._held.now() - held.since}
-                    kind = signals.request_released
-                    announce(self._context, kind, held.request, held_origin.origin, **told)
+                    self._release(held_origin, held)
         if not held_origin.leaves:
             self._deferral.finished(held_origin)
         elif not held_origin.in_turn:
@@ -348,6 +349,12 @@ class Releases:
         if not (self._ended or held_origin.in_turn):
             self._queue(held_origin)
             self._context.engine.wake()
+
+    def _release(self, held_origin: HeldOrigin, held: Held) -> None:
+        held_origin.released += 1
+        self._context.stats.inc_value("rep/released")
+        seconds, kind = self._held.now() - held.since, signals.request_released
+        announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
 
     def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
         """Make *held* fail in the middleware."""

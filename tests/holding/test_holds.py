@@ -281,4 +281,4 @@ def test_what_can_not_be_written_waits_in_memory(path: Path) -> None:
     other.close()
     hold.close()
     query = "SELECT group_concat(number || ':' || state) FROM (SELECT * FROM held ORDER BY id)"
-    assert ask(path, query) == "2:2,7:0"
+    assert ask(path, query) == "2:1,7:0"
