@@ -296,10 +296,11 @@ class XmlFeed:
             self._end_text(lost=True)
         if self._open and self._group is None and local not in ("loc", "link"):
             pass  # most of hostile files
-        elif not (local == "link" and attributes and self._link(entry, prefix, attributes)):
-            if target := self._target(entry, prefix, local, attributes):
-                self._name, self._into = target
-                self._element, self._texts, self._length, self._wrong = name, [], 0, ""
+        elif local == "link" and attributes and self._link(entry, prefix, attributes):
+            pass
+        elif target := self._target(entry, prefix, local, attributes):
+            self._name, self._into = target
+            self._element, self._texts, self._length, self._wrong = name, [], 0, ""
         if empty and self._into is not None:
             self._end_text()
         elif not empty and len(self._open) < _MAX_DEPTH:
