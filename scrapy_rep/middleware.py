@@ -84,7 +84,8 @@ class RepMiddleware:
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
-        listeners = [self.decisions, *beyond, *delays, discovery, *seeding]
+        # The recorder awaits handlers of robots_resolved, which may be slow.
+        listeners = [*beyond, *delays, discovery, *seeding, self.decisions]
         origins.listeners += [*listeners, self._deferral]
 
     @classmethod
