@@ -17,7 +17,7 @@ from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.body import META_KEY
+from scrapy_rep.origins.fetcher import META_KEY
 from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, TRAINING
 from scrapy_rep.protocol.syntax import is_name

@@ -198,19 +198,12 @@ class Journal:
             self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
             self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
 
-    def open(
-        self,
-        recover: Callable[[sqlite3.Connection], T],
-        upgrade: Callable[[sqlite3.Connection], object] = lambda db: None,
-    ) -> T | None:
+    def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
         """Open or create the file. Return what *recover* finds in it; None if it can't be used now.
-        A damaged one is set aside, and a new one begun. Blocks.
-
-        :param upgrade: adds to a file of an earlier version what it lacks
-        """
+        A damaged one is set aside, and a new one begun. Blocks."""
 
         def set_up(db: sqlite3.Connection) -> T:
-            self._set_up(db, upgrade)
+            self._set_up(db)
             return recover(db)
 
         try:
@@ -224,9 +217,7 @@ class Journal:
         self._tell_works()
         return found
 
-    def _set_up(
-        self, db: sqlite3.Connection, upgrade: Callable[[sqlite3.Connection], object]
-    ) -> None:
+    def _set_up(self, db: sqlite3.Connection) -> None:
         # Nothing that the event loop does waits for the disk. checkpoint() does, in a thread.
         db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
         db.execute("PRAGMA synchronous = OFF")
@@ -234,7 +225,6 @@ class Journal:
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-        upgrade(db)
         for table, columns in tables_of(db).items():
             if self._tables.get(table) != columns:
                 raise Foreign(f"its table {table} is not one of scrapy-rep's")
