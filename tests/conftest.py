@@ -16,10 +16,8 @@ without a Twisted reactor carry `@pytest.mark.needs_reactor` and are skipped in 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import gc
-import importlib
 import inspect
 import itertools
 import multiprocessing.util
@@ -89,16 +87,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "filterwarnings", r"ignore:currentThread\(\) is deprecated:DeprecationWarning"
     )
     if without_reactor(config):
-        from scrapy.utils.reactorless import install_reactor_import_hook
+        from scrapy.utils import reactorless
 
         # Whatever imports the reactor would install it, and end this mode.
-        config.add_cleanup(_uninstaller(install_reactor_import_hook()))
-
-
-def _uninstaller(hook: Any) -> Any:
-    from scrapy.utils.reactorless import uninstall_reactor_import_hook
-
-    return lambda: uninstall_reactor_import_hook(hook)
+        hook = reactorless.install_reactor_import_hook()
+        config.add_cleanup(lambda: reactorless.uninstall_reactor_import_hook(hook))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -111,10 +104,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (os.cpu_count() or 1) * (1 if wanted_marks(config) else 2)
 
 
-def oldest_scrapy() -> bool:
-    return scrapy.version_info[:2] <= OLDEST
-
-
 def wanted_marks(config: pytest.Config) -> set[str] | None:
     """The marks of the tests that can have another result in this mode than in the main one; None
     in the main one, which runs all tests."""
@@ -124,7 +113,7 @@ def wanted_marks(config: pytest.Config) -> set[str] | None:
         return {"loop", "download"}
     if config.getoption("reactor") == "default":
         return {"loop"}
-    return {"scrapy_api", "python"} if oldest_scrapy() else None
+    return {"scrapy_api", "python"} if scrapy.version_info[:2] <= OLDEST else None
 
 
 def why_not(marks: dict[str, pytest.Mark], config: pytest.Config) -> str | None:
@@ -158,38 +147,17 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
     return [one for one in found if not isinstance(one, DoctestModule)]
 
 
-def pytest_collection(session: pytest.Session) -> None:
-    """Workers begin at different files: what one has compiled, asserts rewritten, others find."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    share = worker / int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    tests = Path(__file__).parent
-    paths = sorted(tests.rglob("test_*.py"))
-    first = int(share * len(paths))
-    for path in paths[first:] if worker else ():
-        if not pytest_ignore_collect(path, session.config):
-            name = ".".join(path.relative_to(tests.parent).with_suffix("").parts)
-            # What is wrong with a module is told when it is collected.
-            with contextlib.suppress(Exception, pytest.skip.Exception):
-                importlib.import_module(name)
-
-
-def differs(item: pytest.Item, wanted: set[str], seen: set[str]) -> bool:
-    """Whether the result can be another in this mode: rows of a table differ in data alone."""
-    function = item.nodeid.partition("[")[0]
-    if function in seen or not any(mark.name in wanted for mark in item.iter_markers()):
-        return False
-    seen.add(function)
-    return True
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted, seen = wanted_marks(config), set[str]()
     chosen, others = [], []
     for item in items:
         marks = {mark.name: mark for mark in item.iter_markers()}
-        too_slow = config.getoption("quick") and marks.keys() & NOT_QUICK
-        same_everywhere = wanted is not None and not differs(item, wanted, seen)
-        (others if too_slow or same_everywhere else chosen).append(item)
+        left_out = config.getoption("quick") and marks.keys() & NOT_QUICK
+        if wanted is not None:  # only what can differ; rows of a table differ in data alone
+            function = item.nodeid.partition("[")[0]
+            left_out = left_out or function in seen or not marks.keys() & wanted
+            seen |= {function} if marks.keys() & wanted else set()
+        (others if left_out else chosen).append(item)
         if why := why_not(marks, config):
             item.add_marker(pytest.mark.skip(reason=why))
     # First, together, in one worker: the others stand still meanwhile. Those that come last should
@@ -259,51 +227,34 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+def refuse(*args: Any, **kwargs: Any) -> None:
+    pytest.fail("starts a process: mark it `process`")
+
+
 @pytest.fixture(scope="session", autouse=True)
-def quick_engine() -> Iterator[None]:
-    """The engine looks every 50 ms instead of every 5 s whether a crawl is over."""
+def surroundings(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What all tests run in."""
+    from twisted.python.log import PythonLoggingObserver
+
     keep_what_is_there()
+    # What Twisted logs (unhandled errors) goes to Python's logging, as under Scrapy.
+    observer = PythonLoggingObserver("twisted")
+    observer.start()
     with pytest.MonkeyPatch.context() as patch:
+        # The engine looks every 50 ms instead of every 5 s whether a crawl is over.
         patch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", 0.05)
         # Older Scrapy pauses for 100 ms around each callback.
         patch.setattr("scrapy.utils.defer._DEFER_DELAY", 0.001, raising=False)
-        yield
-    gc.unfreeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def quick_is_quick(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that starts a process is not among the quick ones."""
-
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        pytest.fail("starts a process: mark it `process`")
-
-    with pytest.MonkeyPatch.context() as patch:
-        if request.config.getoption("quick"):
-            patch.setattr(subprocess.Popen, "__init__", refuse)
-            patch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def loopback_names(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No name is looked up outside this process, see `tests.helpers.names`."""
-    with pytest.MonkeyPatch.context() as patch:
+        # No name is looked up outside this process, see `tests.helpers.names`.
         patch.setattr(socket, "getaddrinfo", names.getaddrinfo)
         if not without_reactor(request.config):
             names.install_reactor_resolver()
+        if request.config.getoption("quick"):  # starts no process
+            patch.setattr(subprocess.Popen, "__init__", refuse)
+            patch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def twisted_log() -> Iterator[None]:
-    """What Twisted logs (unhandled errors) goes to Python's logging, as under Scrapy."""
-    from twisted.python.log import PythonLoggingObserver
-
-    observer = PythonLoggingObserver("twisted")
-    observer.start()
-    yield
     observer.stop()
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scrapy_rep.engine.log import BoundedSet
 from scrapy_rep.engine.text import clean, iso
-from scrapy_rep.origins.answer import is_lost_connection, is_tls_failure
+from scrapy_rep.origins.faults import is_lost_connection, is_tls_failure
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.syntax import cut

@@ -23,7 +23,7 @@ from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
+from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -72,7 +72,7 @@ _STARTS = "watch of start requests"
 
 
 class Recorder(ResolutionListener):
-    """Logs, counts and records each answer, and each decision other than a plain allow. The judge calls it,
+    """Logs, counts and records each answer, and each decision other than a plain allow. The middleware calls it,
     and whatever else lets a request pass or drops it."""
 
     part = "record of decisions"

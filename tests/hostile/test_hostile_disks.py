@@ -20,31 +20,24 @@ from tests.helpers.held import a_while, origin_of, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.recorded import decisions, lines_of
 from tests.helpers.robots_command import robots_here
-from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.storing import A, B, in_a_file, missing, rules
 
 # -- a cache file that is deleted --------------------------------------------------------------
 
 
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    with every_row() as row:
-        for name in ("", "-wal -shm", "-wal -shm .lock", "replaced"):
-            with row(name):
-                lose(tmp_path / name.replace(" ", ""), name.split())
-
-
-def lose(folder: Path, suffixes: list[str]) -> None:
-    path, other = folder / "robots.sqlite", SqliteStorage(folder / "other.sqlite")
+@pytest.mark.parametrize("gone", ["", "-wal -shm", "-wal -shm .lock", "replaced"])
+def test_a_file_that_is_gone(tmp_path: Path, gone: str) -> None:
+    path, other = tmp_path / "robots.sqlite", SqliteStorage(tmp_path / "other.sqlite")
     storage = SqliteStorage(path)
     storage.save(rules(A))
     other.save(missing(B))
     other.close()
-    replaced = suffixes == ["replaced"]
-    for suffix in ["", *(["-wal", "-shm"] if replaced else suffixes)]:
+    replaced = gone == "replaced"
+    for suffix in ["", *("-wal -shm" if replaced else gone).split()]:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     if replaced:
-        (folder / "other.sqlite").rename(path)
+        (tmp_path / "other.sqlite").rename(path)
     assert storage.load(A) is None
     assert storage.load(B) == (missing(B) if replaced else None)
     storage.save(rules(A))
@@ -99,14 +92,9 @@ class SmallDiskStorage:
         file.close()
 
 
-def test_complete_lines_alone(tmp_path: Path) -> None:
-    with every_row() as row:
-        for room in (0, 4, 6, 9, 27, 30):
-            with row(room):
-                fill(tmp_path / f"{room}.jsonl", room)
-
-
-def fill(path: Path, room: int) -> None:
+@pytest.mark.parametrize("room", [0, 4, 6, 9, 27, 30])
+def test_complete_lines_alone(tmp_path: Path, room: int) -> None:
+    path = tmp_path / "d.jsonl"
     path.write_bytes(b"an earlier run\n")
     SmallDisk.room = room
     whole = b"first\nsecond\nthird, longer\n\n"
@@ -165,11 +153,8 @@ async def test_decisions_on_a_full_disk(
             return StepSpider.parse(self, response, **kwargs)
 
     steps = [*urls(site, 4, "/private"), site.url("/1"), site.url("/private/last"), site.url("/2")]
-    result = await crawl(
-        WaitingSpider,
-        {"REP_DECISIONS": f"small:{path}", "FEED_STORAGES": {"small": SmallDiskStorage}},
-        steps=steps,
-    )
+    settings = {"REP_DECISIONS": f"small:{path}", "FEED_STORAGES": {"small": SmallDiskStorage}}
+    result = await crawl(WaitingSpider, settings, steps=steps)
     result.assert_clean()
     records, errors = decisions(path), lines(result, level="ERROR")
     assert 2 < seen[0] < 6

@@ -25,8 +25,9 @@ from scrapy.exceptions import (
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.origins.answer import Answer, ProjectError, ProxyError, RedirectRefused
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.faults import ProjectError, ProxyError, RedirectRefused
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -428,10 +429,3 @@ async def test_errors_have_their_cause(sites: Sites, settings: dict[str, Any]) -
                 else:
                     assert isinstance(error.__cause__, kind)
                     assert type(error.__cause__).__name__ in error.reason
-
-
-async def test_a_url_without_an_origin_has_a_cause_too() -> None:
-    result = await crawl(f"http://{'a' * 300}/")
-    [error] = result.failures.values()
-    assert isinstance(error, RobotsUnreachable)
-    assert isinstance(error.__cause__, ValueError)
