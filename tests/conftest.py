@@ -227,51 +227,34 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+def refuse(*args: Any, **kwargs: Any) -> None:
+    pytest.fail("starts a process: mark it `process`")
+
+
 @pytest.fixture(scope="session", autouse=True)
-def quick_engine() -> Iterator[None]:
-    """The engine looks every 50 ms instead of every 5 s whether a crawl is over."""
+def surroundings(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What all tests run in."""
+    from twisted.python.log import PythonLoggingObserver
+
     keep_what_is_there()
+    # What Twisted logs (unhandled errors) goes to Python's logging, as under Scrapy.
+    observer = PythonLoggingObserver("twisted")
+    observer.start()
     with pytest.MonkeyPatch.context() as patch:
+        # The engine looks every 50 ms instead of every 5 s whether a crawl is over.
         patch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", 0.05)
         # Older Scrapy pauses for 100 ms around each callback.
         patch.setattr("scrapy.utils.defer._DEFER_DELAY", 0.001, raising=False)
-        yield
-    gc.unfreeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def quick_is_quick(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that starts a process is not among the quick ones."""
-
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        pytest.fail("starts a process: mark it `process`")
-
-    with pytest.MonkeyPatch.context() as patch:
-        if request.config.getoption("quick"):
-            patch.setattr(subprocess.Popen, "__init__", refuse)
-            patch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def loopback_names(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No name is looked up outside this process, see `tests.helpers.names`."""
-    with pytest.MonkeyPatch.context() as patch:
+        # No name is looked up outside this process, see `tests.helpers.names`.
         patch.setattr(socket, "getaddrinfo", names.getaddrinfo)
         if not without_reactor(request.config):
             names.install_reactor_resolver()
+        if request.config.getoption("quick"):  # starts no process
+            patch.setattr(subprocess.Popen, "__init__", refuse)
+            patch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def twisted_log() -> Iterator[None]:
-    """What Twisted logs (unhandled errors) goes to Python's logging, as under Scrapy."""
-    from twisted.python.log import PythonLoggingObserver
-
-    observer = PythonLoggingObserver("twisted")
-    observer.start()
-    yield
     observer.stop()
+    gc.unfreeze()
 
 
 @pytest.fixture

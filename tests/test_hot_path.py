@@ -58,7 +58,12 @@ async def answers(warm: list[str], asked: list[str | Request], **warm_with: Any)
             forbid_the_long_way(patch)
             for request in requests:
                 try:
-                    found.append(middleware.process_request(request))
+                    answer = middleware.process_request(request)
+                    if inspect.iscoroutine(answer):
+                        answer.send(None)  # it ends here if it suspends nothing
+                    found.append(answer)
+                except StopIteration as ended:
+                    found.append(ended.value)
                 except (RobotsDisallowed, RobotsUnreachable) as error:
                     found.append(type(error))
 

@@ -26,7 +26,7 @@ COLUMNS = {
 }
 LEGEND = """\
 line: the line of robots.txt that decided. rules for *: no group names this crawler.
-held: set aside until robots.txt arrived."""
+held: kept at the scheduler until robots.txt arrived."""
 
 
 class Report:

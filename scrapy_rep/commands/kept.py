@@ -262,8 +262,7 @@ def held(task: Task) -> None:
 
 
 def report(task: Task) -> None:
-    from scrapy_rep.reporting.report import LIBRARIES, render
-    from scrapy_rep.reporting.report.contents import ReportData
+    from scrapy_rep.reporting.report import LIBRARIES, ReportData, render
 
     if not task.arguments:
         raise UsageError("--report needs a file that REP_DECISIONS has written")

@@ -246,7 +246,7 @@ async def test_no_encoding_is_asked_for_that_cannot_be_decoded(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where Scrapy can, by another library."""
-    monkeypatch.setattr("scrapy_rep.origins.body.ACCEPTED_ENCODINGS", [b"gzip", b"br", b"new"])
+    monkeypatch.setattr("scrapy_rep.origins.answer.ACCEPTED_ENCODINGS", [b"gzip", b"br", b"new"])
     site = sites.add(robots=RULES)
     await crawl([site.url("/x")])
     assert site.requests[0].header("Accept-Encoding") == "gzip, deflate"
@@ -377,14 +377,15 @@ async def test_connect_proxy_gets_its_password_for_robots_txt(
 @needs("scrapy_poet")
 @pytest.mark.scrapy_api
 async def test_scrapy_poet_pages_and_inline_requests_obey(sites: Sites) -> None:
-    from tests.helpers.pagesite import PoetSpider
+    from tests.engine.poet import PoetSpider
 
     site, other = sites.add(robots=RULES), sites.add(robots=RULES)
     addons = {"scrapy_rep.Addon": 300, "scrapy_poet.Addon": 300}
     inline = [other.url("/page"), other.url("/private")]
     result = await crawl(PoetSpider, {"ADDONS": addons}, requests=both(site), inline=inline)
     assert_obeys(result, site)
-    assert result.spider.items == [{"url": site.url("/page"), "inline": [200, None]}]
+    assert list(result.responses) == [site.url("/page")]
+    assert result.spider.items == [{inline[0]: 200}, {inline[1]: None}]
     assert other.count("/robots.txt") == other.count("/page") == 1
     assert other.count("/private") == 0
 

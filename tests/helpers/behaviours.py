@@ -63,8 +63,20 @@ def redirect(to: str | None, status: int = 301) -> Behaviour:
     return answer("moved", status, [] if to is None else [("Location", to)])
 
 
-def gzipped(body: bytes, headers: Pairs = ()) -> Behaviour:
-    return answer(gzip.compress(body), 200, [("Content-Encoding", "gzip"), *headers])
+def encoded(body: bytes, *encodings: str, status: int = 200) -> Behaviour:
+    """An answer whose headers say that its body is encoded so."""
+    return answer(body, status, [("Content-Encoding", one) for one in encodings])
+
+
+def layers(body: bytes, count: int) -> bytes:
+    """Gzip of gzip of ..."""
+    for _ in range(count):
+        body = gzip.compress(body, mtime=0)
+    return body
+
+
+def gzipped(body: bytes) -> Behaviour:
+    return encoded(layers(body, 1), "gzip")
 
 
 def gzip_bomb(start: bytes, mebibytes: int) -> Behaviour:
@@ -74,8 +86,7 @@ def gzip_bomb(start: bytes, mebibytes: int) -> Behaviour:
     zeros = bytes(1 << 20)
     for _ in range(mebibytes):
         packed += packer.compress(zeros)
-    packed += packer.flush()
-    return answer(packed, 200, [("Content-Encoding", "gzip")])
+    return encoded(packed + packer.flush(), "gzip")
 
 
 def raw(data: bytes, *, reset: bool = False) -> Behaviour:
@@ -84,8 +95,8 @@ def raw(data: bytes, *, reset: bool = False) -> Behaviour:
     async def behave(hit: Hit, connection: Connection) -> None:
         await connection.send(data)
         if reset:
-            # A RST overtakes what was sent: give the client time to read that first.
-            await asyncio.sleep(0.1)
+            if data:  # a RST overtakes what was sent: give the client time to read that first
+                await asyncio.sleep(0.1)
             connection.reset()
         else:
             connection.close()
@@ -100,11 +111,7 @@ def hang_up() -> Behaviour:
 
 def reset() -> Behaviour:
     """RST without an answer."""
-
-    async def behave(hit: Hit, connection: Connection) -> None:
-        connection.reset()
-
-    return behave
+    return raw(b"", reset=True)
 
 
 def silence(first: bytes = b"") -> Behaviour:

@@ -102,11 +102,9 @@ class ListSpider(Spider):
 class CrawlResult:
     """What happened in a crawl."""
 
-    def __init__(self, spider: ListSpider, stats: dict[str, Any], reason: str) -> None:
-        self.spider = spider
-        self.stats = stats
-        self.reason = reason
-        self.records: list[logging.LogRecord] = []
+    def __init__(self, spider: ListSpider, reason: str, records: list[logging.LogRecord]) -> None:
+        self.spider, self.reason, self.records = spider, reason, records
+        self.stats: dict[str, Any] = spider.crawler.stats.get_stats()
 
     @property
     def responses(self) -> dict[str, int]:
@@ -183,18 +181,12 @@ async def crawl(
 
     runner = new_runner(settings)
     crawler = runner.create_crawler(spider)
-    closings: list[tuple[Spider, str]] = []
-    items: list[Any] = []
-
-    def closed(spider: Spider, reason: str) -> None:
-        closings.append((spider, reason))
-
-    def scraped(item: Any) -> None:
-        items.append(item)
-
-    crawler.signals.connect(closed, signals.spider_closed)
-    crawler.signals.connect(scraped, signals.item_scraped)
-    for signal, handler in (signal_handlers or {}).items():
+    closings: list[tuple[ListSpider, str]] = []
+    ours = {
+        signals.spider_closed: lambda spider, reason: closings.append((spider, reason)),
+        signals.item_scraped: lambda spider, item: spider.items.append(item),
+    }
+    for signal, handler in [*ours.items(), *(signal_handlers or {}).items()]:
         crawler.signals.connect(handler, signal)
 
     with captured_log() as records:
@@ -207,13 +199,8 @@ async def crawl(
             await maybe_deferred_to_future(done.addTimeout(CRAWL_TIMEOUT, reactor))
         # Errors that nobody handled are logged when their Deferreds are collected.
         gc.collect()
-
     [(ended, reason)] = closings
-    assert isinstance(ended, ListSpider)
-    ended.items = items
-    result = CrawlResult(ended, crawler.stats.get_stats(), reason)
-    result.records = records
-    return result
+    return CrawlResult(ended, reason, records)
 
 
 @contextmanager
@@ -302,10 +289,7 @@ class StepSpider(ListSpider):
 
 
 DAY = 86400
-
-
 OK, NO, DOWN = "ok", "RobotsDisallowed", "RobotsUnreachable"
-
 
 # Back-off: 75 to 100 s after the first failure, 150 to 200, 300 to 400, then 600 to 800.
 SLOW = {"REP_RETRY_DELAY": 100, "REP_RETRY_MAX_DELAY": 800}

@@ -1,9 +1,9 @@
-"""SQLite files that are not as they should be, and what can happen to one under JOBDIR while a crawl is
-running."""
+"""SQLite files as others see them, or change them; and what is tried again, soon."""
 
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,18 @@ def aside(path: Path) -> list[Path]:
 
 
 def ask(path: Path, query: str) -> Any:
-    db = sqlite3.connect(path)
-    try:
+    with closing(sqlite3.connect(path)) as db:
         return db.execute(query).fetchone()[0]
-    finally:
-        db.close()
 
 
 def change(path: Path, query: str, *values: Any) -> None:
-    db = sqlite3.connect(path)
-    with db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(query, values)
-    db.close()
 
 
 def script(path: Path, *statements: str) -> None:
-    db = sqlite3.connect(path)
-    db.executescript(";".join(statements))
-    db.close()
-
-
-# What can happen to a file of ours that holds something. Each leaves a file at the path.
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(";".join(statements))
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +36,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.gate._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.seeding._RETRY_SECONDS", 0.05)
-    for module in ("spool", "seeding", "loader"):
+    for module in ("spool", "seeding"):
         monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.storages.journal._CALM_SECONDS", 0.3)

@@ -33,9 +33,10 @@ NEVER = 1000.0
 class Gate:
     """A behaviour that is one thing until it is opened, and another from then on."""
 
+    opened = False
+
     def __init__(self, before: Any, after: Any) -> None:
         self.before, self.after = as_behaviour(before), as_behaviour(after)
-        self.opened = False
 
     def open(self) -> None:
         self.opened = True
@@ -76,11 +77,10 @@ class Record:
         self.spider: Spider | None = None
         self._concurrency: list[int] = []
         self.on_deferred = on_deferred
-        self.on_released: Callable[[Spider, int], object] | None = None
         self.on_resolved: Callable[[], object] | None = None
         self.handlers = {
             scrapy_signals.spider_opened: self._opened,
-            scrapy_signals.request_dropped: self._drop,
+            scrapy_signals.request_dropped: lambda request: self.dropped.append(request.url),
             signals.request_deferred: self._defer,
             signals.request_released: self._release,
             signals.robots_resolved: self._resolve,
@@ -113,20 +113,15 @@ class Record:
         self.spider = spider
         self._concurrency.append(self.engine.downloader.total_concurrency)
 
-    def _drop(self, request: Request) -> None:
-        self.dropped.append(request.url)
-
     def _defer(self, request: Request, origin: Any, spider: Spider) -> None:
         self.deferred.append(request.url)
         self.origins.add(str(origin))
         if self.on_deferred is not None:
             self.on_deferred(spider, len(self.deferred))
 
-    def _release(self, request: Request, origin: Any, spider: Spider) -> None:
+    def _release(self, request: Request, origin: Any) -> None:
         self.released.append(request.url)
         self.origins.add(str(origin))
-        if self.on_released is not None:
-            self.on_released(spider, len(self.released))
 
     def _resolve(self, **kwargs: Any) -> None:
         self.resolved.append(kwargs)
@@ -160,15 +155,16 @@ def origin_of(site: Site) -> str:
     return site.url("").rstrip("/")
 
 
-def assert_clean(result: CrawlResult) -> None:
-    """It ended by itself, and nothing went wrong on the way, in the test's spider neither."""
-    result.assert_clean()
-    assert_no_errors(result)
-
-
 def assert_no_errors(result: CrawlResult) -> None:
+    """Nothing went wrong, in the test's spider neither."""
     errors = [one.getMessage() for one in result.records if one.levelname in ("ERROR", "CRITICAL")]
     assert errors == [], errors
+
+
+def assert_clean(result: CrawlResult) -> None:
+    """And it ended by itself."""
+    result.assert_clean()
+    assert_no_errors(result)
 
 
 class InlineSpider(ListSpider):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-from scrapy import Request
 from scrapy.http import HtmlResponse, Response
-from web_poet import HttpClient, WebPage
-from web_poet.exceptions import HttpError
 
 from scrapy_rep import page_rules
 from tests.helpers.behaviours import Behaviour, answer
@@ -27,14 +23,13 @@ class LinkSpider(ListSpider):
     """Follows all links of the pages that it starts from, and yields an item for every page."""
 
     dont_filter = False
-    link_meta: dict[str, Any] = {}
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         self.responses.append(response)
         yield {"url": response.url, "noindex": page_rules(response).noindex}
         if isinstance(response, HtmlResponse):
             for href in response.css("a::attr(href)").getall():
-                yield response.follow(href, meta=self.link_meta, errback=self.failed)
+                yield response.follow(href, errback=self.failed)
 
 
 class AsyncLinkSpider(LinkSpider):
@@ -43,46 +38,3 @@ class AsyncLinkSpider(LinkSpider):
     async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
         for one in super().parse(response):
             yield one
-
-
-class AgainSpider(ListSpider):
-    """Asks for the page that it has once more, and then for another."""
-
-    def parse(self, response: Response, **kwargs: Any) -> Any:
-        self.responses.append(response)
-        if response.meta.get("again"):
-            return
-        yield response.request.replace(meta={"again": True}, dont_filter=True)  # type: ignore[union-attr]
-        yield Request(response.url + "#again", meta={"again": True}, dont_filter=True)
-        yield response.follow("/other", meta={"again": True})
-
-
-@attrs.define
-class Page(WebPage):
-    """Downloads inline, through web-poet's client."""
-
-    http: HttpClient
-
-    async def statuses(self, urls: list[str]) -> list[int | None]:
-        """Of each URL; None where the request failed."""
-        found: list[int | None] = []
-        for url in urls:
-            try:
-                found.append((await self.http.get(url)).status)
-            except HttpError:
-                found.append(None)
-        return found
-
-
-class PoetSpider(ListSpider):
-    """Its callback gets a page object."""
-
-    name = "poet"
-
-    def __init__(self, inline: list[str], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.inline = inline
-
-    async def parse(self, response: Response, page: Page) -> Any:  # type: ignore[override]
-        self.responses.append(response)
-        yield {"url": response.url, "inline": await page.statuses(self.inline)}

@@ -25,13 +25,10 @@ class Resolved:
 
     def __init__(self) -> None:
         self.all: list[dict[str, Any]] = []
+        self.handlers = {self.signal: self.collect}
 
-    def __call__(self, **kwargs: Any) -> None:
+    def collect(self, **kwargs: Any) -> None:
         self.all.append(kwargs)
-
-    @property
-    def handlers(self) -> dict[Any, Any]:
-        return {self.signal: self.__call__}
 
     def of(self, url: str) -> list[dict[str, Any]]:
         """Those for the origin of a URL."""

@@ -44,16 +44,11 @@ class RedisServer:
             self.port: int = sock.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}/?{PATIENT}"
         self._log = folder / f"redis-{self.port}.log"
-        values = {
-            "bind": "127.0.0.1",
-            "port": str(self.port),
-            "dir": str(folder),
-            "save": "",
-            "appendonly": "no",
-            **{key.replace("_", "-"): value for key, value in options.items()},
-        }
-        pairs = ((f"--{key}", value) for key, value in values.items())
-        self._line = [str(SERVER), *(part for pair in pairs for part in pair)]
+        values = {"bind": "127.0.0.1", "port": str(self.port), "dir": str(folder)}
+        values |= {"save": "", "appendonly": "no", **options}
+        self._line = [str(SERVER)]
+        for key, value in values.items():
+            self._line += [f"--{key.replace('_', '-')}", value]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -19,6 +19,7 @@ import pytest
 import scrapy.cmdline
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerRunner, Crawler
+from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 import scrapy_rep.commands.output
 from tests.helpers.process import arguments_of, environment
@@ -134,6 +135,8 @@ async def robots_crawls(
 
     :param agent: `USER_AGENT`; empty: Scrapy's
     """
+    if not (is_reactor_installed() and is_asyncio_reactor_installed()):
+        pytest.skip("the command chooses its reactor itself: run with --reactor=asyncio")
 
     class Process(_Process):
         loop = asyncio.get_running_loop()

@@ -88,10 +88,8 @@ class Site:
     robots.txt answers 404 unless the site was given one."""
 
     def __init__(self, host: str, name: str | None, scheme: str) -> None:
-        self.host = host
+        self.host, self.scheme, self.port = host, scheme, 0
         self.name = name or (f"[{host}]" if ":" in host else host)
-        self.scheme = scheme
-        self.port = 0
         self.pages: dict[str, Behaviour] = {"/robots.txt": as_behaviour(404)}
         self.requests: list[Hit] = []
         self.connections = 0
@@ -104,6 +102,7 @@ class Site:
         return f"{self.scheme}://{at}{self.name}:{self.port}{path}"
 
     def set(self, path: str, behaviour: Behaviour | str | bytes | int) -> None:
+        """:param path: of a proxy, also a URL"""
         self.pages[path] = as_behaviour(behaviour)
 
     def hits(self, path: str) -> list[Hit]:
@@ -155,8 +154,8 @@ class Site:
         try:
             while connection.open and (hit := await self._read(connection)):
                 self.requests.append(hit)
-                behaviour = self.pages.get(hit.path, answer("<p>a page", type="text/html"))
-                await behaviour(hit, connection)
+                default = self.pages.get(hit.path, answer("<p>a page", type="text/html"))
+                await self.pages.get(hit.target, default)(hit, connection)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client, or the test, is gone
         finally:
@@ -198,11 +197,9 @@ class Sites:
     _numbers = itertools.count(256)
 
     def __init__(self, thread: LoopThread, tls: Callable[[], ssl.SSLContext]) -> None:
-        self._thread = thread
-        self._tls = tls
+        self._thread, self._tls = thread, tls
         self._all: list[Site] = []
         self._bound: list[socket.socket] = []
-        self._names: list[str] = []
 
     @classmethod
     def new_host(cls) -> str:
@@ -223,12 +220,10 @@ class Sites:
         that resolves to it for the crawl (see `tests.helpers.names`)."""
         site = Site(host or self.new_host(), name, "https" if tls else "http")
         if name is not None:
-            self._names.append(name.lower())
             names.ADDRESSES[name.lower()] = site.host
-        for path, behaviour in (pages or {}).items():
-            site.set(path, behaviour)
-        if robots is not None:
-            site.set("/robots.txt", robots)
+        for path, behaviour in {"/robots.txt": robots, **(pages or {})}.items():
+            if behaviour is not None:
+                site.set(path, behaviour)
         self._thread.run(site.start(port, self._tls() if tls else None))
         self._all.append(site)
         return site
@@ -244,10 +239,9 @@ class Sites:
     def close(self) -> None:
         for site in self._all:
             self._thread.run(site.stop())
+            names.ADDRESSES.pop(site.name.lower(), None)
         for sock in self._bound:
             sock.close()
-        for name in self._names:
-            names.ADDRESSES.pop(name, None)
 
 
 class LoopThread:

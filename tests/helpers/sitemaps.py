@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -55,10 +55,6 @@ class SeededSpider(ListSpider):
     """Its start requests are filtered like all others."""
 
     dont_filter = False
-
-    async def start(self) -> AsyncIterator[Any]:
-        for request in self.requests:
-            yield self.recorded(request)
 
     def other(self, response: Response) -> None:
         self.responses.append(response)

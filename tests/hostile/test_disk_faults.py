@@ -5,7 +5,6 @@ are, and what each does to a file, is the contract in `storages/test_journal.py`
 from __future__ import annotations
 
 import pickle
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +19,7 @@ from scrapy_rep.holding.disk import SCHEMA
 from scrapy_rep.seeding.spool import FILE_NAME as LISTED
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, captured_log, crawl
-from tests.helpers.files import aside, ask, change, impatient
+from tests.helpers.files import aside, ask, change, impatient, script
 from tests.helpers.held import DEFER, Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Sites
@@ -78,11 +77,7 @@ async def run(
 
 
 def when_held(count: int, then: Callable[[], object]) -> Record:
-    return Record(on_deferred=lambda spider, held: held == count and then())
-
-
-def when_all_are_held(then: Callable[[], object]) -> Record:
-    return when_held(COUNT, lambda: later(0.1, then))
+    return Record(on_deferred=lambda spider, held: held == count and later(0.1, then))
 
 
 def assert_over(result: CrawlResult, fault: Fault) -> None:
@@ -97,7 +92,7 @@ async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_
     it is requested."""
     gate = Gate(503, RULES)
     site, disk = sites.add(robots=gate), Disk(tmp_path / "disk", "3m")
-    record = when_all_are_held(lambda: as_soon_as(lambda: len(warnings(log)) == 2, over))
+    record = when_held(COUNT, lambda: as_soon_as(lambda: len(warnings(log)) == 2, over))
     record.handlers[signals.engine_started] = disk.fill
 
     def over() -> None:
@@ -131,7 +126,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, poss
     already."""
     gate = Gate(503, RULES)
     site, other = sites.add(robots=503), sites.add(robots=gate)
-    record = when_all_are_held(lambda: record.close())
+    record = when_held(COUNT, lambda: record.close())
     await run(urls(site, COUNT), tmp_path, record)
     change(tmp_path / HELD, "INSERT OR REPLACE INTO clock VALUES (1, 10000.0)")
     change(tmp_path / HELD, "UPDATE held SET since = 10000.0")
@@ -150,7 +145,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, poss
         fault.end()
         as_soon_as(recovered, let_go)
 
-    record = when_held(5, lambda: later(0.3, end))
+    record = when_held(5, lambda: later(0.2, end))
     with captured_log() as log:
         result = await run(urls(other, 5), tmp_path, record)
     assert set(result.responses) == {*urls(site, COUNT), *urls(other, 5)}
@@ -164,19 +159,18 @@ async def test_recovered_and_ended_in_slices(
     """However many origins are recovered, or given up at the end: others have the event loop in
     between. One that is no origin is told, and those after it come all the same."""
     count, turns = 30, []
-    db = sqlite3.connect(tmp_path / HELD, isolation_level=None)
-    db.executescript(SCHEMA)
-    db.execute(INSERT, ("http://[", 0, 0.0, b"{}"))
+    script(tmp_path / HELD, SCHEMA)
+    change(tmp_path / HELD, INSERT, "http://[", 0, 0.0, b"{}")
     for number in range(1, count + 1):
         origin = f"http://127.0.0.1:{number}"
-        db.execute(INSERT, (origin, number, 0.0, pickle.dumps(Request(origin).to_dict())))
-    db.close()
+        packed = pickle.dumps(Request(origin).to_dict())
+        change(tmp_path / HELD, INSERT, origin, number, 0.0, packed)
 
     async def pause() -> None:
         turns.append(1)
 
     monkeypatch.setattr("scrapy_rep.engine.timers.SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("scrapy_rep.holding.held_origins.pause", pause)
+    monkeypatch.setattr("scrapy_rep.holding.hold.pause", pause)
     monkeypatch.setattr("scrapy_rep.holding.handing_back.pause", pause)
     record = Record()
     # None is refused before all are recovered.
@@ -190,19 +184,18 @@ async def test_recovered_and_ended_in_slices(
 # Pages that sitemaps list
 
 
-class Moment(Record):
+def when_got(words: str, count: int, then: Callable[[], object]) -> Record:
     """Does something after so many responses whose URL has these words."""
+    record, got = Record(), []
 
-    def __init__(self, words: str, count: int, then: Callable[[], object]) -> None:
-        super().__init__()
-        self._words, self._count, self._then = words, count, then
-        self.handlers[signals.response_downloaded] = self._downloaded
+    def downloaded(response: Any) -> None:
+        if words in response.url:
+            got.append(response)
+            if len(got) == count:
+                then()
 
-    def _downloaded(self, response: Any) -> None:
-        self._count -= self._words in response.url
-        if self._count == 0:
-            self._count = -1
-            self._then()
+    record.handlers[signals.response_downloaded] = downloaded
+    return record
 
 
 async def seed(
@@ -215,7 +208,7 @@ async def seed(
 async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path, possible: Any) -> None:
     """Seeding ends for this run. The next one, in which it can be opened after a while, has the rest."""
     fault = possible(Locked(tmp_path / LISTED))
-    moment = Moment("/index.xml", 1, fault.begin)
+    moment = when_got("/index.xml", 1, fault.begin)
     first = await seed(listed, tmp_path, moment, REP_DEFER_MAX_WAIT=1)
     assert first.reason == "finished"
     [warning, error] = warnings(first, without="Could not finish writing")
@@ -238,13 +231,13 @@ async def test_damaged_between_two_runs(
     held or listed from then on is as safe as ever."""
     silent, start = sites.add(robots=503), listed.site.url("/start")
     more = {"REP_SITEMAPS": True}
-    record = when_all_are_held(lambda: record.close())
+    record = when_held(COUNT, lambda: record.close())
     with monkeypatch.context() as patch:
         patch.setattr("scrapy_rep.seeding.seeding._BATCH", 0)  # all pages wait in the file
         await run([start, *urls(silent, COUNT)], tmp_path, record, **more)
     for name in (HELD, LISTED):
         Corrupted.damage(tmp_path / name)
-    second = when_held(1, lambda: later(0.1, second.close))
+    second = when_held(1, lambda: second.close())
     said = warnings(await run([start, silent.url("/another")], tmp_path, second, **more))
     for name in (HELD, LISTED):
         [kept] = aside(tmp_path / name)
@@ -272,7 +265,7 @@ async def test_damaged_in_mid_crawl(
 
     monkeypatch.setattr("scrapy_rep.storages.journal.connect", faults[0].connect)
     wanted, more = [start, *urls(silent, COUNT)], {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS": 4}
-    first = await run(wanted, tmp_path, Moment("/page/", 10, begin), **more)
+    first = await run(wanted, tmp_path, when_got("/page/", 10, begin), **more)
     assert first.reason == "finished"
     said = warnings(first)
     [listing] = [line for line in said if str(tmp_path / LISTED) in line]
@@ -296,7 +289,7 @@ async def test_a_hold_that_can_not_be_opened(sites: Sites, tmp_path: Path) -> No
     more = {"REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
     fault = Locked(tmp_path / HELD)
     fault.begin()
-    record = when_held(10, lambda: later(0.1, record.close))
+    record = when_held(10, lambda: record.close())
     first = await run([site.url("/start")], tmp_path, record, **more)
     fault.end()
     assert first.reason == "enough"

@@ -1,19 +1,21 @@
-"""Answers made to keep the event loop, or the memory, through whole crawls."""
+"""Answers made to keep the event loop, or the memory, through whole crawls; and answers that mean nothing, which
+are no permission."""
 
 from __future__ import annotations
 
-import gzip
 import threading
 import zlib
 from collections import Counter
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep.engine import timers
 from scrapy_rep.engine.text import MAX_SITEMAP_URL
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.sitemaps import STEP
@@ -21,64 +23,89 @@ from scrapy_rep.seeding import discovery, loader, seeding, selection
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS
 from scrapy_rep.seeding.selection import Listing, Listings
 from scrapy_rep.storages import Entry
-from tests.helpers.behaviours import RULES, answer, in_turn, raw
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.log import lines
-from tests.helpers.servers import Site, Sites
-from tests.helpers.sitemaps import SeededSpider, pages, urlset
+from tests.helpers.behaviours import (
+    RULES,
+    RULES_BYTES,
+    answer,
+    encoded,
+    in_turn,
+    layers,
+    raw,
+    redirect,
+)
+from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
+from tests.helpers.log import lines, summary
+from tests.helpers.recorded import decisions
+from tests.helpers.rows import every_row
+from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import pages, seeded, urlset
 
-ON = {"REP_SITEMAPS": True, "RETRY_TIMES": 1}
 MEBIBYTE = 1 << 20
-
-
-async def seeded(site: Site, settings: dict[str, Any] | None = None) -> CrawlResult:
-    result = await crawl(SeededSpider, {**ON, **(settings or {})}, requests=[site.url("/start")])
-    result.assert_clean()
-    return result
-
-
-def encoded(body: bytes, *encodings: str, status: int = 200) -> Any:
-    return answer(body, status, [("Content-Encoding", one) for one in encodings])
-
-
-def layers(body: bytes, count: int) -> bytes:
-    for _ in range(count):
-        body = gzip.compress(body)
-    return body
-
 
 # robots.txt
 
+RULES_APPLY, NONE = "Disallow: /private", ""
+# Behaviours, and what they mean for a page that the rules forbid: an error with these words, if any.
+ROBOTS: dict[str, tuple[Any, str]] = {
+    "5 encodings": (encoded(layers(RULES_BYTES, 5), *["gzip"] * 5), RULES_APPLY),
+    "6 encodings": (
+        encoded(layers(RULES_BYTES, 6), "gzip, gzip, gzip", "gzip, gzip, gzip"),
+        "6 content encodings",
+    ),
+    "an encoding twice": (encoded(RULES_BYTES, "br", "br"), "encoded as br, br"),
+    "a long header": (encoded(RULES_BYTES, *["identity, " * 700] * 3), "header is longer than"),
+    # Invalid HTTP (REP.md section 3).
+    **{
+        f"a status of {len(status)} digits, {status[:2]!r}": (
+            raw(b"HTTP/1.1 " + status + b" Fine\r\nConnection: close\r\n\r\nUser-agent: *\n"),
+            "unreachable",
+        )
+        for status in (b"99999999999999999999999", b"1000", b"99", b"0", b"9" * 4000)
+    },
+    # Twisted takes megabytes of it; without a reactor, Scrapy's handler refuses such a header.
+    "a folded Location": (
+        raw(b"HTTP/1.1 301 Moved\r\nLocation: /rules" + b"\r\n   /longer" * 5_000 + b"\r\n\r\n"),
+        NONE if is_reactor_installed() else "unreachable",
+    ),
+}
+# Servers take 8 KB; what is longer leads nowhere. Whatever client reads the header.
+LOCATIONS = {2_000: RULES_APPLY, 8_100: RULES_APPLY, 8_193: NONE}
 
+
+@pytest.mark.slow
 @pytest.mark.download
-async def test_five_encodings_and_no_more(sites: Sites) -> None:
-    body = RULES.encode()
-    five = sites.add(robots=encoded(layers(body, 5), *["gzip"] * 5))
-    no_use = {
-        "6 content encodings": encoded(layers(body, 6), "gzip, gzip, gzip", "gzip, gzip, gzip"),
-        "encoded as br, br": encoded(body, "br", "br"),
-        "header is longer than": encoded(body, *["identity, " * 700] * 3),
+@pytest.mark.usefixtures("in_time")
+async def test_what_an_answer_means(sites: Sites, tmp_path: Path) -> None:
+    """A crawl that meets such answers is reported as any other."""
+    wanted = [(name, sites.add(robots=one), means) for name, (one, means) in ROBOTS.items()]
+    for length, means in LOCATIONS.items():
+        site = sites.add()
+        path = "/" + "x" * (length - len(site.url("/")))
+        site.set("/robots.txt", redirect(path))
+        site.set(path, RULES)
+        wanted.append((f"a Location of {length}", site, means))
+    path, report = tmp_path / "d.jsonl", tmp_path / "report.html"
+    result = await crawl(
+        [site.url("/private") for _, site, _ in wanted],
+        {**ONE_ATTEMPT, "REP_DECISIONS": str(path), "REP_REPORT": str(report)},
+    )
+    result.assert_clean()
+    with every_row() as row:
+        for name, site, means in wanted:
+            with row(name):
+                error = result.failure(site.url("/private"))
+                assert (means in str(error)) if means else (error is None)
+                assert means or site.pages_asked == ["/private"]
+    verdicts = {(one["url"], one["verdict"]) for one in decisions(path)}
+    assert verdicts == {
+        (site.url("/private"), "disallowed" if means == RULES_APPLY else "unreachable")
+        for _, site, means in wanted
+        if means
     }
-    some = {words: sites.add(robots=answered) for words, answered in no_use.items()}
-    result = await crawl([site.url("/private") for site in (five, *some.values())])
-    assert isinstance(result.failure(five.url("/private")), RobotsDisallowed)
-    for words, site in some.items():
-        error = result.failure(site.url("/private"))
-        assert isinstance(error, RobotsUnreachable)
-        assert words in str(error)
-    result.assert_clean()
-
-
-@pytest.mark.needs_reactor(reason="without one, Scrapy's handler refuses such a header")
-async def test_a_location_that_is_folded_over_and_over(sites: Sites) -> None:
-    """Twisted takes megabytes of it. It leads nowhere, so there are no rules."""
-    folded = b"Location: /rules" + b"\r\n   /longer" * 5_000
-    site = sites.add(robots=raw(b"HTTP/1.1 301 Moved\r\n" + folded + b"\r\n\r\n"))
-    result = await crawl(site.url("/page"))
-    assert result.status(site.url("/page")) == 200
-    assert [hit.path for hit in site.requests] == ["/robots.txt", "/page"]
-    assert result.stat("rep/outcome/missing") == 1
-    result.assert_clean()
+    assert f"{len(wanted)} origins: 3 with rules" in summary(result)[0]
+    assert report.stat().st_size > 1000
+    told = [name for name in result.stats if name.startswith("robotstxt/response_status_count/")]
+    assert {name.rpartition("/")[2] for name in told} <= {"200", "301"}
 
 
 # Sitemaps in encodings that nobody asked for
@@ -86,7 +113,8 @@ async def test_a_location_that_is_folded_over_and_over(sites: Sites) -> None:
 
 @pytest.mark.download
 async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
-    """Gzip is unpacked piece by piece, three layers; of the others one, up to a limit."""
+    """Gzip is unpacked piece by piece, three layers; of the others one, up to a limit, or the project's if
+    that is smaller. And a line that is too long is told."""
     site = sites.add()
     start = f"<urlset><url><loc>{site.url('/no')}</loc></url>".encode()
     large = f"<urlset>{' ' * 9 * MEBIBYTE}<url><loc>{site.url('/late')}</loc></url></urlset>"
@@ -102,20 +130,18 @@ async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
     }
     for name, content in files.items():
         site.set(f"/{name}.xml", content)
-    site.set("/robots.txt", "".join(f"Sitemap: /{name}.xml\n" for name in files))
-    result = await seeded(site)
+    listed = "".join(f"Sitemap: /{name}.xml\n" for name in files)
+    site.set("/robots.txt", f"Sitemap: /{'x' * MAX_SITEMAP_URL}\n{listed}")
+    result = await seeded(site, RETRY_TIMES=1)
     assert pages(result) == [site.url(f"/{name}") for name in ("late", "page", "twice")]
     assert result.stat("rep/sitemaps/failed") == 3
     assert result.stat("httpcompression/response_bytes") < MEBIBYTE
+    assert len(lines(result, "lists a sitemap with an invalid URL", level="WARNING")) == 1
 
-
-async def test_the_limit_of_the_project_holds(sites: Sites) -> None:
-    site = sites.add()
-    body = urlset([site.url("/no")]).encode() + b" " * 200_000
-    site.set("/map.xml", encoded(zlib.compress(body), "deflate"))
-    site.set("/robots.txt", "Sitemap: /map.xml")
-    result = await seeded(site, {"DOWNLOAD_MAXSIZE": 100_000})
-    assert pages(result) == []
+    small = sites.add(robots="Sitemap: /map.xml")
+    body = urlset([small.url("/no")]).encode() + b" " * 200_000
+    small.set("/map.xml", encoded(zlib.compress(body), "deflate"))
+    assert pages(await seeded(small, DOWNLOAD_MAXSIZE=100_000)) == []
 
 
 # What a robots.txt lists
@@ -127,20 +153,19 @@ async def test_sitemaps_are_worked_on_in_slices(
     """The event loop has its turn after each step: of what is listed, of a piece of a file, which can have a
     thousand entries, of the proof that a host lists a sitemap. None is lost."""
     turns: Counter[str] = Counter()
-    usual = timers.work, timers.pause
+    pause = timers.pause
 
-    def count_turns_of(module: ModuleType, name: str) -> None:
+    def count_turns_of(module: ModuleType) -> None:
         def counted(*arguments: Any) -> Any:
             turns[module.__name__.rpartition(".")[2]] += 1
-            return usual[name == "pause"](*arguments)
+            return pause(*arguments)
 
-        monkeypatch.setattr(module, name, counted)
+        monkeypatch.setattr(module, "pause", counted)
 
     monkeypatch.setattr(timers, "SLICE_SECONDS", -1.0)
-    count_turns_of(discovery, "work")  # what a robots.txt lists is announced ...
-    count_turns_of(seeding, "pause")  # ... and read
-    count_turns_of(loader, "pause")
-    count_turns_of(selection, "work")
+    # What a robots.txt lists is announced, and read.
+    for module in (discovery, seeding, loader, selection):
+        count_turns_of(module)
     site, other, not_listed = sites.add(), sites.add(), sites.add()
     maps = [f"/map{number}.xml" for number in range(40)]
     some = "".join(f"Sitemap: {path}\n" for path in maps)
@@ -155,7 +180,7 @@ async def test_sitemaps_are_worked_on_in_slices(
     text += "\nhttp://" * 800  # so short that all are in one piece
     assert len(text) < STEP
     site.set("/map.txt", text)
-    result = await seeded(site)
+    result = await seeded(site, RETRY_TIMES=1)
     assert pages(result) == sorted([*wanted, *(site.url(f"/of{path}") for path in maps)])
     assert result.stat("rep/sitemaps/found") == 3 * 40 + 1
     assert result.stat("rep/sitemaps/rejected/invalid") == 800
@@ -166,8 +191,8 @@ async def test_sitemaps_are_worked_on_in_slices(
 
 def test_a_listing_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timers, "SLICE_SECONDS", -1.0)
-    values = [f"/{number}" for number in range(MAX_SITEMAPS + 10)]
-    some = Listing("http://a.test/robots.txt", ["/0", "http://[", *values])
+    values = ["/0", "http://[", *(f"/{number}" for number in range(MAX_SITEMAPS + 10))]
+    some = Listing("http://a.test/robots.txt", values)
     steps = 1
     while not some.complete():
         steps += 1
@@ -189,15 +214,6 @@ def test_a_hundred_listings_are_kept() -> None:
         before = listings.of(last)
         last.update(Entry("http://h149.test", updated_at=1, **news))
         assert (listings.of(last) is before) is (not news)
-
-
-async def test_a_line_that_is_too_long_is_told(sites: Sites) -> None:
-    site = sites.add()
-    site.set("/robots.txt", f"Sitemap: /{'x' * MAX_SITEMAP_URL}\nSitemap: /map.xml\n")
-    site.set("/map.xml", urlset([site.url("/page")]))
-    result = await seeded(site)
-    assert pages(result) == [site.url("/page")]
-    assert len(lines(result, "lists a sitemap with an invalid URL", level="WARNING")) == 1
 
 
 async def test_large_files_are_read_beside_the_event_loop(

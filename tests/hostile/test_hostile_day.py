@@ -15,11 +15,12 @@ import pytest
 
 from tests.helpers.behaviours import (
     RULES,
-    Behaviour,
     Stream,
     answer,
+    encoded,
     gzip_bomb,
     hang_up,
+    layers,
     lying_length,
     raw,
     redirect,
@@ -36,16 +37,6 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 MEBIBYTE = 1 << 20
 EMPTY = gzip.compress(b"")
-
-
-def encoded(body: bytes, *encodings: str) -> Behaviour:
-    return answer(body, 200, [("Content-Encoding", one) for one in encodings])
-
-
-def layers(body: bytes, count: int) -> bytes:
-    for _ in range(count):
-        body = gzip.compress(body)
-    return body
 
 
 def rules(line: str, size: int = 512_000) -> str:

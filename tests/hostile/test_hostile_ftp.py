@@ -13,24 +13,21 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.http import Response
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.signals import robots_resolved
 from tests.helpers.behaviours import RULES
-from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.held import DEFER, Record, a_while
+from tests.helpers.crawling import crawl
+from tests.helpers.held import Record, a_while, as_soon_as
+from tests.helpers.rows import every_row
 from tests.helpers.servers import LoopThread, Sites
-from tests.holding.closing import SECONDS, SLOW, closing_took
+from tests.holding.closing import SECONDS, closing_took
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor"),
 ]
-
-MEBIBYTE = 1 << 20
-SHORT = {"REP_DOWNLOAD_TIMEOUT": 0.3}
 
 
 @dataclass(frozen=True)
@@ -61,11 +58,9 @@ class BadFtp:
 
     def __init__(self, says: Mapping[str, Says], file: Says, host_it_names: str | None) -> None:
         self.host = Sites.new_host()
-        self.port = self.data_port = 0
         self.commands: list[str] = []
         self.open = 0
         """Connections that the client has not closed."""
-        self.connections = 0
         self.sent = 0
         """Bytes, of everything endless."""
         self.stuck = False
@@ -108,8 +103,7 @@ class BadFtp:
         try:
             with self._connection(writer):
                 await asyncio.wait((gone, asked), return_when=asyncio.FIRST_COMPLETED)
-                if self._says["RETR"] is not None:
-                    await self._say(writer, self._file)
+                await self._say(writer, self._file)
                 if self._file is None:
                     await gone
         finally:
@@ -119,7 +113,6 @@ class BadFtp:
 
     @contextmanager
     def _connection(self, writer: asyncio.StreamWriter) -> Iterator[None]:
-        self.connections += 1
         self.open += 1
         try:
             with suppress(ConnectionError):  # what it is for
@@ -131,17 +124,37 @@ class BadFtp:
     async def _say(self, writer: asyncio.StreamWriter, what: Says) -> None:
         if isinstance(what, bytes):
             writer.write(what)
+            return
+        self.stuck = True
+        writer.write(what.start if what else b"")
+        while what:
+            writer.write(what.more)
             await writer.drain()
-        elif what is None:
-            self.stuck = True
-        else:
-            writer.write(what.start)
-            while True:
-                writer.write(what.more)
-                await writer.drain()
-                self.sent += len(what.more)
-                self.stuck = True
-                await asyncio.sleep(what.pause)
+            self.sent += len(what.more)
+            await asyncio.sleep(what.pause)
+
+
+class Deaf:
+    """A server that never accepts: the only place that there is is taken."""
+
+    sent = 0
+
+    def __init__(self, stack: ExitStack) -> None:
+        server, first = (stack.enter_context(socket.socket()) for _ in range(2))
+        server.bind((Sites.new_host(), 0))
+        server.listen(0)
+        host, self._port = server.getsockname()
+        first.connect((host, self._port))
+        self.url = f"ftp://{host}:{self._port}{{}}".format
+
+    @property
+    def open(self) -> int:
+        """How many connections are yet to be accepted."""
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        syn_sent = "02"
+        return sum(row[2].endswith(f":{self._port:04X}") and row[3] == syn_sent for row in rows)
+
+    stuck = open
 
 
 @pytest.fixture
@@ -160,192 +173,108 @@ def ftp(sites_thread: LoopThread) -> Iterator[Callable[..., BadFtp]]:
         yield start
 
 
-async def all_closed(site: BadFtp) -> bool:
-    """Whether the client closes its connections soon."""
+async def assert_all_closed(site: Any) -> None:
+    """Soon; and what was sent is little more than what the kernel takes."""
     for _ in range(300):
         if site.open == 0:
-            return True
+            break
         await a_while(0.01)
-    return False
+    assert site.open == 0
+    assert site.sent < 20 << 20
 
 
-async def all_refused(some: list[BadFtp], settings: dict[str, Any] | None = None) -> CrawlResult:
-    """Crawl pages that may only be fetched if robots.txt can't be read as it should."""
-    result = await crawl([site.url("/private") for site in some], settings)
-    for site in some:
-        assert isinstance(result.failure(site.url("/private")), RobotsUnreachable)
-        assert await all_closed(site)
-    result.assert_clean()
-    return result
-
-
-async def test_silent_servers_keep_no_descriptor_and_no_slot(ftp: Any) -> None:
-    site = ftp({"": None})
-    record = Record()
-    active: list[int] = []
-    still_open: list[int] = []
-
-    async def resolved(**_: Any) -> None:
-        assert await all_closed(site)
-        active.append(len(record.engine.downloader.active))
-        still_open.append(site.open)
-        if len(active) == 3:
-            record.close()
-
-    result = await crawl(
-        site.url("/private"),
-        {**DEFER, **SHORT, "REP_DEFER_GRACE": 0},
-        signal_handlers={**record.handlers, robots_resolved: resolved},
-    )
-    assert result.reason == "enough"
-    assert (active, still_open) == ([0, 0, 0], [0, 0, 0])
-    assert site.connections == 3
-    assert await record.concurrency() == [16, 16]
-
-
-async def test_an_endless_file_is_cut_and_hung_up_on(ftp: Any) -> None:
-    site = ftp(file=Endless(b"# and so on\n" * 5_000, start=RULES.encode()))
-    result = await crawl(site.url("/private"))
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    assert await all_closed(site)
-    assert site.sent < 20 * MEBIBYTE  # what the kernel takes apart, it is half a one
-    result.assert_clean()
-
-
-def connecting_to(port: int) -> int:
-    """How many connections to *port* are yet to be accepted."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sum(row[2].endswith(f":{port:04X}") and row[3] == "02" for row in rows)  # SYN_SENT
-
-
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("closed_early", [False, True])
-async def test_a_server_that_never_accepts(closed_early: bool) -> None:
-    host = Sites.new_host()
-    record = Record()
-
-    async def close() -> None:
-        while not connecting_to(port):
-            await a_while(0.01)
-        record.close()
-
-    if closed_early:
-        record.on_deferred = lambda *_: deferred_from_coro(close())
-    with socket.socket() as server, socket.socket() as first:
-        server.bind((host, 0))
-        server.listen(0)
-        port = server.getsockname()[1]
-        first.connect((host, port))  # takes the only place there is
-        result = await crawl(
-            f"ftp://{host}:{port}/private",
-            {**SLOW, "REP_DEFER_GRACE": 0} if closed_early else SHORT,
-            signal_handlers=record.handlers,
-        )
-        await a_while(0)
-        assert connecting_to(port) == 0
-    assert result.reason == ("enough" if closed_early else "finished")
-    assert "Traceback" not in result.log
-
-
-async def test_slow_files_end_with_the_timeout(ftp: Any) -> None:
-    for seconds in (0.3, 20.0):
-        some = [ftp(file=file) for file in (None, Endless(b"#", start=RULES.encode(), pause=0.01))]
-        await all_refused(some, {"REP_DOWNLOAD_TIMEOUT": seconds})
-        if all(site.stuck for site in some):
-            break  # else the machine was so slow that a file had not begun
-    assert [site.connections for site in some] == [2, 2]
-
-
-async def test_answers_that_are_no_use(ftp: Any) -> None:
-    """Files without their end, ports that are none, and refusals, whose codes are told."""
-    ports = [
-        b"227 Somewhere\r\n",
-        *(b"227 (127,0,0,1,%s)\r\n" % port for port in (b"256,0", b"-1,80", b"0,0")),
-        b"227 (127,0,0,1," + b"9" * 5_000 + b",1)\r\n",
-        b"227 (127,0,0,1," + "\u0663,\u0661".encode() + b")\r\n",
-        b"229 (|||80|)\r\n",
-    ]
-    cut = ftp({"end": b"426 Broken off\r\n"}, RULES.encode())
-    refusals = {
-        ftp({command: reply}): reply
-        for reply in (b"421 Too many of you\r\n", b"550 No such file\r\n", b"999 \x1b[31m\r\n")
-        for command in ("", "USER", "PASS", "TYPE", "PASV", "RETR")
-        if (reply[:3], command) != (b"550", "RETR")
-    }
-    result = await all_refused([cut, *refusals, *(ftp({"PASV": port}) for port in ports)])
-    assert "\x1b" not in result.log
-    for site, reply in {cut: b"426", **refusals}.items():
-        words = f"the FTP server answered {reply[:3].decode()}"
-        assert words in str(result.failure(site.url("/private")))
-
-
-# Greeting, login, port, start, a slow greeting, the file.
-STUCK: list[dict[str, Says]] = [
-    *({command: None} for command in ("", "USER", "PASV", "RETR")),
-    {"": Endless(b"2", pause=0.01)},
-    {},
+PORTS = [
+    b"227 Somewhere\r\n",
+    *(b"227 (127,0,0,1,%s)\r\n" % port for port in (b"256,0", b"-1,80")),
+    b"227 (127,0,0,1," + b"9" * 5_000 + b",1)\r\n",
+    b"227 (127,0,0,1," + "\u0663,\u0661".encode() + b")\r\n",
+    b"229 (|||80|)\r\n",
 ]
-
-
-async def test_nothing_stays_open_when_the_crawl_ends(ftp: Any) -> None:
-    some, record = [ftp(says, file=None) for says in STUCK], Record()
-
-    async def close() -> None:
-        while not all(site.stuck for site in some):
-            await a_while(0.01)
-        record.close()
-
-    record.on_deferred = lambda _, held: held == len(some) and deferred_from_coro(close())
-    result = await crawl(
-        [site.url("/private") for site in some],
-        {**SLOW, "REP_DEFER_GRACE": 0},
-        signal_handlers=record.handlers,
-    )
-    assert result.reason == "enough"
-    assert closing_took(result) < SECONDS
-    for site in some:
-        assert site.connections > 0
-        assert await all_closed(site)
-
-
+REFUSALS = (b"421 Too many of you\r\n", b"550 No such file\r\n", b"999 \x1b[31m\r\n")
 SAID = (b"220-Welcome\r\n", b"2", b"\r\n", b"\n", b"220 Ready\r\n", b"150 Wait\r\n", b"\0\xff")
 
 
-async def test_endless_replies_are_hung_up_on(ftp: Any) -> None:
-    says = [(command, said) for command in ("", "USER", "RETR") for said in SAID]
-    some = [ftp({command: Endless(said * 100)}, file=None) for command, said in says]
-    result = await all_refused(some, {"REP_DOWNLOAD_TIMEOUT": 2.0})
-    assert max(site.sent for site in some) < 20 * MEBIBYTE
-    assert result.stat("rep/outcome/unreachable") == len(some)
-
-
-async def test_no_other_host_is_connected_to(ftp: Any, sites: Sites) -> None:
-    """A server could have ports of the user's own network tried. Its replies have many lines, whose text may
-    begin with a number too."""
+async def test_what_is_no_file_and_what_is_cut(ftp: Any, sites: Sites) -> None:
+    """Refusals, whose codes are told; files without their end, ports that are none, replies without end."""
+    unreachable = {
+        ftp({"end": b"426 Broken off\r\n"}, RULES.encode()): "the FTP server answered 426",
+        **{ftp({"PASV": port}): "the FTP server " for port in PORTS},
+        **{ftp({at: Endless(said * 100)}): "the FTP server " for at in ("", "USER") for said in SAID},
+        **{
+            ftp({command: reply}): f"the FTP server answered {reply[:3].decode()}"
+            for reply in REFUSALS
+            for command in ("", "USER", "PASS", "TYPE", "PASV", "RETR")
+            if (reply[:3], command) != (b"550", "RETR")
+        },
+    }  # fmt: skip
+    endless = ftp(file=Endless(b"# and so on\n" * 5_000, start=RULES.encode()))
+    # Replies have many lines, whose text may begin with a number too. And a server could have ports of
+    # the user's own network tried.
     said = b"220-Hello\n550 of us\r\n220-more\r\n 220 files\r\n221 hours\r\n\r\n220 Now\r\n"
-    other = sites.add()
-    says = {"": said, "USER": b"230-Already\r\n331 in\r\n230 Yes\r\n"}
-    site = ftp(says, RULES.encode(), other.host)
-    inside = sites.add(host=other.host, port=site.data_port)
-    result = await crawl(site.url("/private"))
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    assert "PASS" not in site.commands
+    says, other = {"": said, "USER": b"230-Already\r\n331 in\r\n230 Yes\r\n"}, sites.add()
+    elsewhere = ftp(says, RULES.encode(), other.host)
+    inside = sites.add(host=other.host, port=elsewhere.data_port)
+    some = [*unreachable, endless, elsewhere]
+    result = await crawl([site.url("/private") for site in some])
+    with every_row() as row:
+        for site in some:
+            with row(site._says):
+                error = result.failure(site.url("/private"))
+                kind = RobotsUnreachable if site in unreachable else RobotsDisallowed
+                assert isinstance(error, kind)
+                assert unreachable.get(site, "") in str(error)
+                await assert_all_closed(site)
+    assert "PASS" not in elsewhere.commands
     assert inside.connections == 0
-    assert await all_closed(site)
+    assert "\x1b" not in result.log
     result.assert_clean()
 
 
-# Handlers of the project's own
+# Greeting, login, port, start, a slow greeting, replies without end, and a slow file.
+STUCK: list[tuple[dict[str, Says], Says]] = [
+    *(({command: None}, None) for command in ("", "USER", "PASV", "RETR")),
+    ({"": Endless(b"2", pause=0.01)}, None),
+    *(({"RETR": Endless(said * 100)}, None) for said in (b"150 Wait\r\n", b"220 Ready\r\n")),
+    *(({}, file) for file in (None, Endless(b"#", start=RULES.encode(), pause=0.01))),
+]
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("timeout", [0.3, 30.0])
+async def test_who_is_silent_keeps_no_descriptor_and_no_slot(ftp: Any, timeout: float) -> None:
+    """When its time is over, three times in a row; and when the crawl ends."""
+    with ExitStack() as stack:
+        some, record = [*(ftp(*one) for one in STUCK), Deaf(stack)], Record()
+
+        def happened() -> bool:
+            if timeout > 1:
+                free = record.engine.downloader.total_concurrency == 16
+                return free and all(site.stuck for site in some)
+            many = len(record.resolved) >= 3 * len(some)
+            return many and all(site.open <= 2 for site in some)
+
+        record.on_deferred = lambda _, held: (
+            held == len(some) and as_soon_as(happened, record.close)
+        )
+        urls = [site.url("/private") for site in some]
+        result = await record.crawl(urls, REP_DOWNLOAD_TIMEOUT=timeout, REP_DEFER_GRACE=0)
+        assert result.reason == "enough"
+        assert closing_took(result) < SECONDS
+        assert await record.concurrency() == [16, 16]
+        for site in some:
+            await assert_all_closed(site)
+    assert "Traceback" not in result.log
 
 
 class OwnHandler:
+    """Of the project; says nothing for one host."""
+
     lazy = True
     requests: list[Request] = []
-    answers = True
 
     async def download_request(self, request: Request) -> Response:
         self.requests.append(request)
-        if not self.answers:
+        if "silent" in request.url:
             await maybe_deferred_to_future(Deferred())
         return Response(request.url, body=RULES.encode())
 
@@ -353,18 +282,13 @@ class OwnHandler:
         pass
 
 
-@pytest.mark.parametrize("answers", [True, False])
-async def test_a_handler_of_the_project_is_used(
-    monkeypatch: pytest.MonkeyPatch, answers: bool
-) -> None:
+async def test_a_handler_of_the_project_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OwnHandler, "requests", [])
-    monkeypatch.setattr(OwnHandler, "answers", answers)
-    url = "ftp://ftp.example/private"
-    settings: dict[str, Any] = {} if answers else SHORT
-    result = await crawl(url, {**settings, "DOWNLOAD_HANDLERS": {"ftp": OwnHandler}})
-    expected = RobotsDisallowed if answers else RobotsUnreachable
-    assert isinstance(result.failure(url), expected)
-    [request] = OwnHandler.requests
-    assert request.url == "ftp://ftp.example/robots.txt"
-    assert request.meta["ftp_user"] == "anonymous"
+    hosts = {"ftp://ftp.example": RobotsDisallowed, "ftp://silent.example": RobotsUnreachable}
+    settings = {"REP_DOWNLOAD_TIMEOUT": 0.5, "DOWNLOAD_HANDLERS": {"ftp": OwnHandler}}
+    result = await crawl([f"{host}/private" for host in hosts], settings)
+    for host, expected in hosts.items():
+        assert isinstance(result.failure(f"{host}/private"), expected)
+    assert {one.url for one in OwnHandler.requests} == {f"{host}/robots.txt" for host in hosts}
+    assert {one.meta["ftp_user"] for one in OwnHandler.requests} == {"anonymous"}
     result.assert_clean()

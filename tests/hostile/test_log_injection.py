@@ -14,7 +14,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
-from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.reporting.report import render
 from scrapy_rep.seeding.loader import SitemapLog
 from scrapy_rep.seeding.spool import SitemapRow
@@ -35,68 +35,43 @@ def assert_clean_log(result: CrawlResult) -> None:
             assert_clean_text(logging.Formatter("%(name)s %(message)s").format(record))
 
 
-# -- in crawls -------------------------------------------------------------------------------
-async def test_a_rule_in_every_output(sites: Sites, tmp_path: Path) -> None:
-    """Log, exception, audit trail, summary, report, stats."""
+class Hostile:
+    """A middleware that fails with such a message."""
+
+    def process_response(self, request: Request, response: Any) -> Any:
+        if response.headers.get("X-Fail"):
+            raise RuntimeError(EVERYTHING + READABLE)
+        return response
+
+
+async def test_what_others_wrote_in_every_output(sites: Sites, tmp_path: Path) -> None:
+    """Rules, an error, and 402 sitemap lines: in the log, exceptions, the record, summary, report and stats."""
     evil = "\u009b31m\u202e\u0085\u2028é漢"  # ASCII matches no URL that Scrapy sends
-    site = sites.add(
-        robots=answer(f"User-agent: *\nDisallow: /p*{evil}*\nDisallow: /x{IN_A_LINE}\n")
-    )
+    rule, listed = f"Disallow: /p*{evil}*", [f"Sitemap: /{n}{IN_A_LINE}.xml\n" for n in range(400)]
+    site = sites.add(robots=f"User-agent: *\n{rule}\nDisallow: /x{IN_A_LINE}\n")
+    failing = sites.add(robots=answer("", headers=[("X-Fail", "yes")]))
+    lister = sites.add(robots="".join([*listed, *["Sitemap: http://[x\u202e\x1b/\n"] * 2]))
     trail, report = tmp_path / "d.jsonl", tmp_path / "report.html"
+    settings = {"REP_DECISIONS": str(trail), "REP_REPORT": str(report)}
     encoded = Request(site.url(f"/p{evil}x")).url
-    result = await crawl(
-        [encoded],
-        {"REP_DECISIONS": str(trail), "REP_REPORT": str(report), "LOG_LEVEL": "DEBUG"},
-    )
-    result.assert_clean()
+    urls = [encoded, failing.url("/x"), lister.url("/x")]
+    result = await crawl(urls, {**settings, "DOWNLOADER_MIDDLEWARES": {Hostile: 50}})
     assert_clean_log(result)
-    error = result.failure(encoded)
-    assert isinstance(error, RobotsDisallowed)
-    assert r"Disallow: /p*\u009b31m\u202e\u0085\u2028é漢" in str(error)
-    assert r"\u009b31m\u202e\u0085\u2028é漢" in "\n".join(summary(result))
+    assert_clean_text("".join(map(str, result.stats)))
+    assert_clean_text(report.read_text("utf-8"))
     text = trail.read_bytes().decode()
     assert_clean_text(text)
     [record] = [one for one in map(json.loads, text.splitlines()) if one["url"] == encoded]
-    assert record["rule"] == f"Disallow: /p*{evil}*"
-    assert_clean_text(report.read_text("utf-8"))
-    assert_clean_text("".join(map(str, result.stats)))
-
-
-async def test_an_error_in_every_output(sites: Sites, tmp_path: Path) -> None:
-    """Its message is in the log, the exception, the record and the summary of what went wrong."""
-
-    class Hostile:
-        def process_response(self, request: Request, response: Any) -> Any:
-            if request.url.endswith("robots.txt"):
-                raise RuntimeError(EVERYTHING + READABLE)
-            return response
-
-    site, trail, report = sites.add(), tmp_path / "d.jsonl", tmp_path / "report.html"
-    result = await crawl(
-        site.url("/x"),
-        {
-            "DOWNLOADER_MIDDLEWARES": {Hostile: 50},
-            "REP_DECISIONS": str(trail),
-            "REP_REPORT": str(report),
-        },
-    )
-    assert_clean_log(result)
-    error = result.failure(site.url("/x"))
+    assert record["rule"] == rule
+    assert r"Disallow: /p*\u009b31m\u202e\u0085\u2028é漢" in str(result.failure(encoded))
+    assert r"\u009b31m\u202e\u0085\u2028é漢" in "\n".join(summary(result))
+    error = result.failure(failing.url("/x"))
     assert isinstance(error, RobotsUnreachable)
     assert_clean_text(str(error) + error.reason)
     assert READABLE in error.reason
-    assert_clean_text(trail.read_bytes().decode())
-    assert_clean_text(report.read_text("utf-8"))
-
-
-async def test_sitemap_lines_without_end(sites: Sites) -> None:
-    """Each is told, up to three of them; then their number."""
-    listed = [f"Sitemap: /{number}{IN_A_LINE}.xml\n" for number in range(400)]
-    listed += ["Sitemap: http://[x\u202e\x1b/\n"] * 2
-    result = await crawl(sites.add(robots="".join(listed)).url("/x"))
-    result.assert_clean()
-    assert_clean_log(result)
-    told = warnings(result)
+    told = lines(
+        result, lister.url("").rstrip("/"), level="WARNING"
+    )  # three of them, then their number
     assert len(told) == 4
     assert r"relative URL: /0\x1b[31m" in told[0]
     assert told[3].endswith(" has 398 more lines like these")
@@ -107,7 +82,7 @@ def test_what_was_told_holds_on_to_no_crawler() -> None:
     crawler: Any = Crawler(Spider)
     crawler.stats = StatsCollector(crawler)
     sitemap = SitemapRow(1, "http://a.example/x", "http://a.example", "http://a.example", (), False)
-    SitemapLog(context_of(crawler)).failed(sitemap, "why", expected=False)
+    SitemapLog(context_of(crawler), lambda *_, **__: None).failed(sitemap, "why", expected=False)
     gone = weakref.ref(crawler)
     del crawler
     gc.collect()

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.utils.test import get_crawler
 
 from scrapy_rep.engine import log
 from scrapy_rep.origins.state import OriginState, OriginTable
@@ -25,7 +24,7 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
 from scrapy_rep.storages.entry import pack_body
-from tests.helpers.behaviours import RULES, answer, in_turn, redirect
+from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.held import DEFER, origin_of
 from tests.helpers.recorded import Discovered, context_of, lines_of
@@ -92,62 +91,59 @@ def known_of(number: int, body: bytes, **values: Any) -> OriginState:
     return known
 
 
-def taken(make: Callable[[], object]) -> tuple[int, Any]:
-    """The bytes that something takes, and what it is. No server runs meanwhile."""
+def assert_honest(make: Callable[[], Any], counted: Callable[[Any], int]) -> None:
+    """What is counted is about what it takes. No server runs meanwhile."""
     make()  # what is made once, for all
     gc.collect()
     tracemalloc.start()
     try:
         made = make()
         gc.collect()
-        return tracemalloc.get_traced_memory()[0], made
+        took = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-
-
-def assert_honest(make: Callable[[], Any], counted: Callable[[Any], int]) -> None:
-    """What is counted is about what it takes."""
-    took, made = taken(make)
     count = counted(made)
     assert took / 1.5 < count < took * 1.5, f"{count:,} bytes are counted, {took:,} were taken"
 
 
-def of_states(made: dict[str, OriginState]) -> int:
-    return sum(known.bytes for known in made.values())
+def assert_states_honest(make: Callable[[], list[OriginState]]) -> None:
+    """With their places in a dictionary."""
+    assert_honest(
+        lambda: {known.name: known for known in make()},
+        lambda made: sum(known.bytes for known in made.values()),
+    )
 
 
 def test_what_is_counted_is_what_it_takes() -> None:
-    """Parsed and packed, with their places in dictionaries."""
+    """Parsed and packed."""
     with every_row() as row:
         for kind, make in KINDS.items():
             with row(kind):
                 small = len(zlib.compress(make())) < 2000
-                count_all([make() for _ in range(20 if small else 2)])
+                bodies = [make() for _ in range(20 if small else 2)]
 
+                def parsed(bodies: list[bytes] = bodies) -> list[OriginState]:
+                    return [known_of(number, body) for number, body in enumerate(bodies)]
 
-def count_all(bodies: list[bytes]) -> None:
-    def parsed() -> dict[str, OriginState]:
-        made = [known_of(number, body) for number, body in enumerate(bodies)]
-        return {known.name: known for known in made}
+                def packed(bodies: list[bytes] = bodies) -> MemoryStorage:
+                    storage = MemoryStorage(1000, 1 << 30)
+                    for number, body in enumerate(bodies):
+                        storage.save(
+                            rules(f"https://www.site-{number}.example", body, NOW + number)
+                        )
+                    return storage
 
-    def packed() -> MemoryStorage:
-        storage = MemoryStorage(1000, 1 << 30)
-        for number, body in enumerate(bodies):
-            storage.save(rules(f"https://www.site-{number}.example", body, NOW + number))
-        return storage
-
-    assert_honest(parsed, of_states)
-    assert_honest(packed, lambda storage: storage._bytes)
+                assert_states_honest(parsed)
+                assert_honest(packed, lambda storage: storage._bytes)
 
 
 def test_long_texts_and_failures_are_counted() -> None:
-    def parsed() -> dict[str, OriginState]:
+    def parsed() -> list[OriginState]:
         made = [known_of(n, ORDINARY, url="http://x.example/" + "x" * 8000) for n in range(10)]
         made += [known_of(10 + n, b"", **{**FAILURE, "error": "e" * 8000}) for n in range(10)]
-        made += [OriginState(Entry(f"http://{n}.example", NOW + n, **FAILURE)) for n in range(10)]
-        return {known.name: known for known in made}
+        return made + [OriginState(Entry(f"http://{n}.example", NOW, **FAILURE)) for n in range(10)]
 
-    assert_honest(parsed, of_states)
+    assert_states_honest(parsed)
 
 
 @pytest.mark.parametrize(("agents", "lines"), [(29, 0), (1, 600)])
@@ -208,61 +204,45 @@ def _no_trace_is_left() -> Iterator[None]:
 BUDGET = {"REP_CACHE_MAX_BYTES": 2_000_000}
 
 
-def noisy(sites: Sites) -> list[Site]:
-    """Five megabytes of it, that no compression makes smaller."""
-    return [sites.add(robots=answer(noise(500_000))) for _ in range(10)]
+def noisy(sites: Sites) -> tuple[list[Site], list[Site]]:
+    """Five megabytes of it, that no compression makes smaller. Ordinary sites don't pay for it, though
+    they were used longer ago."""
+    ordinary = [sites.add(robots=answer(ORDINARY)) for _ in range(20)]
+    return [*ordinary, *(sites.add(robots=answer(noise(500_000))) for _ in range(10))], ordinary
 
 
-def heavy(sites: Sites) -> list[Site]:
+def heavy(sites: Sites) -> tuple[list[Site], list[Site]]:
     """Parsed they take five megabytes, packed a sixth of one: none is fetched again."""
     body = many(lambda n: b"Disallow: /%x" % n, 40_000)
-    return [sites.add(robots=answer(body)) for _ in range(12)]
+    found = [sites.add(robots=answer(body)) for _ in range(12)]
+    return found, found
 
 
-def far_away(sites: Sites) -> list[Site]:
+def far_away(sites: Sites) -> tuple[list[Site], list[Site]]:
     """Each hop adds as much to the path as clients take in a header, three times that in percent
     escapes. Not only entries would keep that: Python's urlsplit() remembers its last 128 URLs."""
-    return [chained(sites.add()) for _ in range(20)]
+    found = [sites.add() for _ in range(20)]
+    for site in found:
+        path, folder = "/robots.txt", "/"
+        for _ in range(5):
+            site.set(path, redirect('"' * 8_000 + "/"))
+            path = folder = folder + "%22" * 8_000 + "/"
+        site.set(path, "User-agent: *\nDisallow: /x\n")
+    return found, []
 
 
 @pytest.mark.usefixtures("_no_trace_is_left")
 @pytest.mark.parametrize(
     ("make", "times", "most"),
-    [(noisy, 1, 3_000_000), (heavy, 2, 3_000_000), (far_away, 1, 4_000_000)],
+    [(noisy, 2, 3_000_000), (heavy, 2, 3_000_000), (far_away, 1, 4_000_000)],
 )
-async def test_what_a_crawl_keeps(
-    sites: Sites, make: Callable[[Sites], list[Site]], times: int, most: int
-) -> None:
-    some = make(sites)
+async def test_what_a_crawl_keeps(sites: Sites, make: Any, times: int, most: int) -> None:
+    some, once = make(sites)
     result = await crawl(Weighed, BUDGET, steps=[one.url("/page") for one in some] * times)
     assert isinstance(result.spider, Weighed)
     assert result.spider.outcomes == ["ok"] * len(some) * times
     assert result.spider.kept < most
-    if make is heavy:
-        assert [one.robots_fetches for one in some] == [1] * len(some)
-
-
-def chained(site: Site) -> Site:
-    path, folder = "/robots.txt", "/"
-    for _ in range(5):
-        site.set(path, redirect('"' * 8_000 + "/"))
-        path = folder = folder + "%22" * 8_000 + "/"
-    site.set(path, "User-agent: *\nDisallow: /x\n")
-    return site
-
-
-@pytest.mark.download
-async def test_a_redirect_of_some_kilobytes_is_followed(sites: Sites) -> None:
-    """Servers take 8 KB; what is longer leads nowhere. Whatever client reads the header."""
-    some = {length: sites.add() for length in (2_000, 8_100, 8_193)}
-    for length, site in some.items():
-        path = "/" + "x" * (length - len(site.url("/")))
-        site.set("/robots.txt", redirect(path))
-        site.set(path, RULES)
-    result = await crawl([site.url("/private") for site in some.values()])
-    allowed = {length: site.url("/private") in result.responses for length, site in some.items()}
-    assert allowed == {2_000: False, 8_100: False, 8_193: True}
-    assert result.stat("rep/outcome/missing") == 1
+    assert [one.robots_fetches for one in once] == [1] * len(once)
 
 
 async def test_one_that_is_larger_than_the_limit(sites: Sites) -> None:
@@ -273,16 +253,6 @@ async def test_one_that_is_larger_than_the_limit(sites: Sites) -> None:
     result = await crawl(StepSpider, {"REP_CACHE_MAX_BYTES": 1}, steps=[*pages, forbidden])
     assert result.spider.outcomes == ["ok"] * 15 + ["RobotsDisallowed"]  # type: ignore[attr-defined]
     assert (large.robots_fetches, small.robots_fetches) == (1, 1)
-
-
-async def test_ordinary_sites_do_not_pay_for_noisy_ones(sites: Sites) -> None:
-    """Though they were used longer ago."""
-    ordinary = [sites.add(robots=answer(ORDINARY)) for _ in range(20)]
-    noisy = [sites.add(robots=answer(noise(500_000))) for _ in range(10)]
-    pages = [site.url(path) for path in ("/1", "/2") for site in (*ordinary, *noisy)]
-    result = await crawl(StepSpider, BUDGET, steps=[*pages, ordinary[0].url("/search")])
-    assert result.spider.outcomes == ["ok"] * 60 + ["RobotsDisallowed"]  # type: ignore[attr-defined]
-    assert [site.robots_fetches for site in ordinary] == [1] * 20
 
 
 async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_path: Path) -> None:
@@ -304,21 +274,19 @@ async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_pat
 # -- what was met ----------------------------------------------------------------------------
 
 
-def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
     """With seeding off, too. What was counted of late is not counted again."""
     monkeypatch.setattr(log, "_REMEMBERED", 1000)
-    crawler = get_crawler()
-    discovery = Discovery(context_of(crawler))
-    assert crawler.stats is not None
+    context = context_of()
+    discovery = Discovery(context)
     for number in range(4):
         origin = Origin("http", f"{number}.example", 80)
         state = SimpleNamespace(origin=origin)
-        resolution: Any = SimpleNamespace(state=state, robots_url=origin.robots_url)
-        text = "".join(f"Sitemap: /{n}.xml\n" for n in range(MAX_SITEMAPS))
+        robots = RobotsTxt.parse(b"".join(b"Sitemap: /%d.xml\n" % n for n in range(MAX_SITEMAPS)))
+        resolution: Any = SimpleNamespace(state=state, robots_url=origin.robots_url, robots=robots)
         for _ in range(2):  # the second time is a day later
-            for _ in discovery._announce(resolution, RobotsTxt.parse(text.encode()).sitemaps):
-                pass
-    assert crawler.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
+            await discovery.resolved(resolution)
+    assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
     assert len(discovery._seen) <= 2000
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from ipaddress import ip_address
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from scrapy import Request, Spider
@@ -18,24 +19,15 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.engine.resolution import unwatch
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins import targets as targets_module
-from scrapy_rep.origins.answer import RedirectRefused
+from scrapy_rep.origins.faults import RedirectRefused
 from scrapy_rep.origins.targets import Refusal, Targets, is_private_host
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool as sitemaptable
 from tests.helpers import names
-from tests.helpers.behaviours import RULES, answer, as_behaviour, in_turn, redirect
-from tests.helpers.crawling import (
-    DAY,
-    DOWN,
-    NO,
-    OK,
-    Clock,
-    CrawlResult,
-    StepSpider,
-    crawl,
-    run_settings,
-)
+from tests.helpers.behaviours import RULES, as_behaviour, in_turn, redirect
+from tests.helpers.crawling import DAY, DOWN, NO, OK, Clock, StepSpider, crawl, run_settings
 from tests.helpers.log import lines
+from tests.helpers.robots_command import robots_crawls
 from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, listing, pages, urlset
 
@@ -89,15 +81,18 @@ SHOP, CDN, INSIDE_TEST, UNKNOWN, DUAL, LITERAL = (
 )
 
 
+FOUND = {
+    "inside.test": ["127.0.0.5"],
+    "shop.test": ["8.8.8.8"],
+    "cdn.test": ["2001:4860:4860::8888"],
+    "dual.test": ["8.8.8.8", "10.0.0.1"],
+}
+
+
 @pytest.fixture
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """What look-ups find."""
-    found = {
-        "inside.test": ["127.0.0.5"],
-        "shop.test": ["8.8.8.8"],
-        "cdn.test": ["2001:4860:4860::8888"],
-        "dual.test": ["8.8.8.8", "10.0.0.1"],
-    }
+    found = dict(FOUND)
 
     async def look_up(host: str) -> list[str]:
         return found.get(host, [])
@@ -117,23 +112,18 @@ def fresh(**settings: Any) -> Targets:
 @pytest.mark.scrapy_api
 @pytest.mark.download
 async def test_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    addresses = {
-        "inside.test": "127.0.0.5",
-        "shop.test": "8.8.8.8",
-        "cdn.test": "2001:4860:4860::8888",
-    }
-    for name, address in addresses.items():
-        monkeypatch.setitem(names.ADDRESSES, name, address)
+    for name in ("inside.test", "shop.test", "cdn.test"):
+        monkeypatch.setitem(names.ADDRESSES, name, FOUND[name][0])
     targets = fresh()
     for _ in "twice":
-        assert [await targets.refuses(one, SHOP) for one in (INSIDE_TEST, LITERAL)] == [True, True]
-        assert [await targets.refuses(one, SHOP) for one in (SHOP, CDN)] == [False] * 2
-        assert await targets.refuses(UNKNOWN, SHOP)  # for now
-        assert [await targets.refuses(one, INSIDE_TEST) for one in (LITERAL, SHOP)] == [False] * 2
-        assert not await targets.refuses(LITERAL, LITERAL)
+        assert all([await targets.refusal(one, SHOP) for one in (INSIDE_TEST, LITERAL)])
+        assert [await targets.refusal(one, SHOP) for one in (SHOP, CDN)] == [None] * 2
+        assert await targets.refusal(UNKNOWN, SHOP)  # for now
+        assert [await targets.refusal(one, INSIDE_TEST) for one in (LITERAL, SHOP)] == [None] * 2
+        assert not await targets.refusal(LITERAL, LITERAL)
     unwatch(targets)
     everything = Targets(get_crawler(), private_hosts=True)
-    assert not await everything.refuses(INSIDE_TEST, SHOP)
+    assert not await everything.refusal(INSIDE_TEST, SHOP)
 
 
 async def test_a_failed_look_up_is_no_verdict(
@@ -141,26 +131,23 @@ async def test_a_failed_look_up_is_no_verdict(
 ) -> None:
     monkeypatch.setattr("scrapy_rep.origins.targets._REFUSED_SECONDS", 0)
     targets = fresh()
-    for addresses, why in (
-        ([], Refusal.UNRESOLVED),
-        (["127.0.0.1"], Refusal.PRIVATE),
-        ([], Refusal.PRIVATE),
-        (["8.8.4.4"], None),
-    ):
+    whys = []
+    for addresses in ([], ["127.0.0.1"], [], ["8.8.4.4"]):
         looked_up["unknown.test"] = addresses
-        assert await targets.refusal(UNKNOWN, SHOP) is why
+        whys.append(await targets.refusal(UNKNOWN, SHOP))
+    assert whys == [Refusal.UNRESOLVED, Refusal.PRIVATE, Refusal.PRIVATE, None]
 
 
 async def test_who_has_a_public_address_is_no_intranet(looked_up: dict[str, list[str]]) -> None:
     targets = fresh()
-    assert await targets.refuses(LITERAL, DUAL)
-    assert await targets.refuses(DUAL, SHOP)
-    assert not await targets.refuses(LITERAL, INSIDE_TEST)
+    assert await targets.refusal(LITERAL, DUAL)
+    assert await targets.refusal(DUAL, SHOP)
+    assert not await targets.refusal(LITERAL, INSIDE_TEST)
     # An owner of a name can say that it is inside. It was not when it answered.
     looked_up["shop.test"] = ["127.0.0.1"]
     targets = fresh()
     assert targets.may_connect("shop.test", "8.8.8.8")
-    assert await targets.refuses(LITERAL, SHOP)
+    assert await targets.refusal(LITERAL, SHOP)
 
 
 async def test_hosts_that_public_sites_named_get_no_private_address(
@@ -170,10 +157,10 @@ async def test_hosts_that_public_sites_named_get_no_private_address(
     targets = fresh()
     assert targets.may_connect("cdn.test", "10.0.0.1")
     assert targets.may_connect("shop.test", "8.8.8.8")
-    await targets.refuses(CDN, SHOP)
-    await targets.refuses(UNKNOWN, SHOP)
-    await targets.refuses(SHOP, SHOP)  # itself, at another port
-    await targets.refuses(INSIDE_TEST, SHOP)
+    await targets.refusal(CDN, SHOP)
+    await targets.refusal(UNKNOWN, SHOP)
+    await targets.refusal(SHOP, SHOP)  # itself, at another port
+    await targets.refusal(INSIDE_TEST, SHOP)
     for host in ("cdn.test", "unknown.test", "shop.test"):
         assert targets.may_connect(host, "8.8.8.8")
         assert not targets.may_connect(host, "10.0.0.1")
@@ -184,7 +171,7 @@ async def test_hosts_that_public_sites_named_get_no_private_address(
 async def test_where_an_answer_came_from(looked_up: dict[str, list[str]]) -> None:
     """Of a download handler that looks names up in its own way."""
     targets = fresh()
-    await targets.refuses(CDN, SHOP)
+    await targets.refusal(CDN, SHOP)
     request = Request("http://cdn.test/map.xml")
     targets.check_answer(request, Response(request.url, ip_address=ip_address("8.8.8.8")))
     inside = Response(request.url, ip_address=ip_address("127.0.0.1"))
@@ -219,8 +206,8 @@ async def test_a_proxy_counts_for_the_urls_that_it_is_used_for(
             for name, value in variables.items():
                 patch.setenv(name, value)
             targets = fresh(**settings)
-            assert await targets.refuses(INSIDE_TEST, SHOP) == refused, (variables, settings)
-            assert await targets.refuses(LITERAL, SHOP)
+            assert bool(await targets.refusal(INSIDE_TEST, SHOP)) == refused, (variables, settings)
+            assert await targets.refusal(LITERAL, SHOP)
 
 
 async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
@@ -229,29 +216,15 @@ async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
     targets = fresh()
     request = Request("http://shop.test/robots.txt", meta={"proxy": "http://proxy.example:3128"})
     targets.check_answer(request, Response(request.url))
-    assert not await targets.refuses(UNKNOWN, SHOP)
-    assert await targets.refuses(INSIDE_TEST, SHOP)
+    assert not await targets.refusal(UNKNOWN, SHOP)
+    assert await targets.refusal(INSIDE_TEST, SHOP)
     assert not targets.may_connect("unknown.test", "127.0.0.1")
-
-
-PAGE = answer("<p>", type="text/html")
-
-
-class World(dict[str, Any]):
-    """What the proxy has for each URL."""
-
-    def get(self, path: str, default: Any = None) -> Any:
-        async def behave(hit: Hit, connection: Connection) -> None:
-            found = self[hit.target] if hit.target in self else PAGE  # noqa: SIM401 (this is get)
-            await as_behaviour(found)(hit, connection)
-
-        return behave
 
 
 @pytest.fixture
 def proxy(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Its pages are those of URLs."""
     site = sites.add()
-    site.pages = World()
     monkeypatch.setenv("http_proxy", site.url("/"))
     monkeypatch.setenv("no_proxy", "")
     return site
@@ -262,14 +235,6 @@ def asked(proxy: Site) -> list[str]:
 
 
 ON = {"REP_SITEMAPS": True, "RETRY_ENABLED": False}
-
-
-async def seeded(url: str, settings: dict[str, Any] | None = None) -> CrawlResult:
-    result = await crawl(SeededSpider, {**ON, **(settings or {})}, requests=[url])
-    result.assert_clean()
-    return result
-
-
 INSIDE = [
     "http://internal/latest/meta-data?x=1",
     "http://127.0.0.1:8080/admin",
@@ -290,7 +255,7 @@ async def test_sitemaps_never_lead_a_public_site_to_private_hosts(
     """Not at once, not by an index, not by a redirect, unless the user allows it. "any" host is any public
     one."""
     shop, inside = "http://shop.example", {url.split("/")[2] for url in INSIDE}
-    proxy.pages |= {
+    pages_of_urls = {
         f"{shop}/robots.txt": listing(
             *(*INSIDE, f"{shop}/moved.xml", f"{shop}/index.xml"),
             *("http://cdn.example/map.xml", f"{shop}/map.xml"),
@@ -300,7 +265,10 @@ async def test_sitemaps_never_lead_a_public_site_to_private_hosts(
         "http://cdn.example/map.xml": urlset([f"{shop}/a"]),
         f"{shop}/map.xml": urlset(["http://other.example/b", *(f"{url}?page" for url in INSIDE)]),
     }
-    result = await seeded(f"{shop}/start", settings)
+    for url, content in pages_of_urls.items():
+        proxy.set(url, content)
+    result = await crawl(SeededSpider, {**ON, **settings}, requests=[f"{shop}/start"])
+    result.assert_clean()
     reached = inside & {url.split("/")[2] for url in asked(proxy)}
     assert reached == (inside if "REP_PRIVATE_HOSTS" in settings else set())
     if not reached:
@@ -324,9 +292,9 @@ async def test_redirects_of_robots_txt_lead_to_any_public_url(proxy: Site) -> No
         "g": ("http://0.0.0.0/", False),
     }
     for name, (target, followed) in moved.items():
-        proxy.pages[f"http://{name}.example/robots.txt"] = redirect(target)
+        proxy.set(f"http://{name}.example/robots.txt", redirect(target))
         if followed:
-            proxy.pages[target] = RULES
+            proxy.set(target, RULES)
     wanted = {name: f"http://{name}.example/private" for name in moved}
     result = await crawl(wanted.values())
     for name, (target, followed) in moved.items():
@@ -348,8 +316,8 @@ async def test_a_refused_redirect_replaces_no_copy_and_never_permits(
     """However long it lasts: a captive portal, a name that leads to 0.0.0.0 from now on."""
     clock = Clock().install(monkeypatch)
     inside = redirect("http://0.0.0.0/robots.txt")
-    proxy.pages["http://copy.example/robots.txt"] = in_turn(RULES, inside)
-    proxy.pages["http://none.example/robots.txt"] = inside
+    proxy.set("http://copy.example/robots.txt", in_turn(RULES, inside))
+    proxy.set("http://none.example/robots.txt", inside)
     urls = [
         f"http://{name}.example/{path}" for name in ("copy", "none") for path in ("private", "a")
     ]
@@ -361,36 +329,82 @@ async def test_a_refused_redirect_replaces_no_copy_and_never_permits(
     result.assert_clean()
 
 
+# -- names that change between the check and the connection ---------------------------------------
+
+
+class Inside(NamedTuple):
+    site: Site
+    """Has a private address. Those of all others count as public."""
+    starts: list[str]
+    """Of sites whose robots.txt and sitemaps lead there."""
+    moved: list[str]
+    """Pages that do."""
+
+
+@pytest.fixture
+def inside(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    """Some lead there at once. Others do by names of which the first look-up fails ("fails-1.test") or tells a
+    public address ("changes-1.test"), and all others tell the private one."""
+    site, public, asked = sites.add(), sites.add(name="public-0.test"), set()
+    is_private, resolve = targets_module.is_private_address, names.resolve
+
+    def changing(name: str) -> str | None:
+        first = {"fails": None, "changes": public.host}
+        if (kind := name.partition("-")[0]) not in first:
+            return resolve(name)
+        is_first = name not in asked
+        asked.add(name)
+        return first[kind] if is_first else site.host
+
+    monkeypatch.setattr(names, "resolve", changing)
+    monkeypatch.setattr(
+        targets_module,
+        "is_private_address",
+        lambda text: text == site.host if text.startswith("127.") else is_private(text),
+    )
+    one, two, three, *four = (sites.add(name=f"public-{number}.test") for number in range(1, 6))
+    fails, changes = (f"http://{kind}-{{}}.test:{site.port}{{}}" for kind in ("fails", "changes"))
+    one.set("/robots.txt", redirect(fails.format(1, "/latest/meta")))
+    two.set("/robots.txt", redirect(changes.format(1, "/latest/meta")))
+    maps = fails.format(2, "/map"), changes.format(2, "/map"), three.url("/map.txt")
+    three.set("/robots.txt", listing(*maps))
+    three.set("/map.txt", "\n".join((fails.format(3, "/page"), changes.format(3, "/page"))))
+    public.set("/robots.txt", redirect(changes.format(4, "/latest/meta")))
+    for public_site, target in zip(
+        four, (site.url("/page"), fails.format(5, "/page")), strict=True
+    ):
+        public_site.set("/page", redirect(target))
+    starts = [*map(Site.url, (one, two, three)), f"http://changes-4.test:{public.port}/"]
+    return Inside(site, starts, [one.url("/page") for one in four])
+
+
 @pytest.mark.loop
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_names_that_change_between_the_check_and_the_connection(
-    sites: Sites, proxy: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    inside = sites.add()
-    answers = {"fails.test": [None], "changes.test": ["8.8.8.8"]}
-    usual = names.resolve
-
-    def resolve(name: str) -> str | None:
-        if name in answers:
-            return answers[name].pop() if answers[name] else inside.host
-        return usual(name)
-
-    monkeypatch.setattr(names, "resolve", resolve)
-    monkeypatch.setenv("no_proxy", "fails.test,changes.test")
-    wanted = []
-    for name in answers:
-        site, target = f"http://{name[:-5]}.example", f"http://{name}:{inside.port}"
-        proxy.pages |= {
-            f"{site}/robots.txt": redirect(f"{target}/latest/meta"),
-            f"{site}/page": PAGE,
-        }
-        wanted.append(f"{site}/page")
-    settings = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05, "REP_DEFER_MAX_WAIT": 0.5}
-    result = await crawl(wanted, settings)
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_public_sites_never_lead_inside(inside: Inside, allowed: bool) -> None:
+    """They do if the user lets them, and so would all others, but for the rule. Only a check makes the other
+    names change in time."""
+    settings = {**ON, **ANY, "REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05}
+    settings |= {"REP_PRIVATE_HOSTS": allowed, "REP_DEFER_MAX_WAIT": 30 if allowed else 0.5}
+    result = await crawl(SeededSpider, settings, requests=inside.starts)
     result.assert_clean()
-    assert inside.requests == []
-    assert lines(result, "Not connecting to changes.test at")
+    led = {f"{hit.header('Host')}{hit.path}" for hit in inside.site.requests}
+    if allowed:
+        wanted = {"fails-1.test": "/latest/meta", "fails-2.test": "/map", "fails-3.test": "/page"}
+        wanted |= {"changes-4.test": "/latest/meta"}
+        assert led >= {f"{name}:{inside.site.port}{path}" for name, path in wanted.items()}
+    else:
+        assert led == set()
+        assert lines(result, "Not connecting to changes-1.test at")
+
+
+async def test_commands_do_not_lead_inside_either(inside: Inside, tmp_path: Path) -> None:
+    await robots_crawls(tmp_path, "--sitemaps", *inside.starts)
+    done = await robots_crawls(tmp_path, "--page", *inside.moved)
+    assert "/page: not read: its host has a private address" in done.out
+    assert "not read: fails-5.test can't be resolved" in done.out
+    assert inside.site.requests == []
 
 
 async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
@@ -412,7 +426,6 @@ async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
         site.set("/robots.txt", listing(shop.url("/map.xml")))
     shop.set("/map.xml", move)
     result = await crawl(SeededSpider, ON, requests=[moved.url("/start"), shop.url("/start")])
-    result.assert_clean()
     assert pages(result) == [shop.url("/a")]
 
 

@@ -3,6 +3,8 @@ the crawl delay that a group may hold (section 12). How lines are read is in `te
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from scrapy_rep.protocol import RobotsTxt
@@ -19,17 +21,13 @@ def disallowed(line: int) -> tuple[bool, int]:
 
 
 SITEMAPS = [
-    (b"Sitemap: https://a.example/s.xml", ["https://a.example/s.xml"], "without any group"),
     (b"sitemap:/s.xml", ["/s.xml"], "relative, as written"),
     (b"SITE-MAP : /s.xml # x", ["/s.xml"], "site-map, blanks, a comment"),
-    (b"Sitemap /s.xml", ["/s.xml"], "a missing colon"),
     (b"Sitemap https://a.example/s", ["//a.example/s"], "the first colon is the separator"),
     (b"Sitemaps: /s.xml", ["/s.xml"], "by prefix"),
     (b"Sitemap:", [], "an empty value"),
-    (b"Sitemap", [], "a field alone"),
     (b"Sitemap: /b\nSitemap: /a\nUser-agent: *\nSitemap: /b", ["/b", "/a", "/b"], "in order"),
     ("Sitemap: /\u00e9%e9?x=1&y".encode(), ["/\u00e9%e9?x=1&y"], "neither encoded nor decoded"),
-    (b"\xef\xbb\xbfSitemap: /s.xml", ["/s.xml"], "behind a BOM"),
 ]
 
 
@@ -37,25 +35,25 @@ def test_sitemap_lines_are_listed_in_order() -> None:
     check(SITEMAPS, lambda body: list(RobotsTxt.parse(body).sitemaps))
 
 
-def test_line_is_cut_after_so_many_bytes() -> None:
-    """After 16,663 bytes, a byte order mark not counted."""
-    start = b"Disallow: /"
-    fits = start + b"x" * (MAX_LINE - len(start))
-    path = fits.decode().removeprefix("Disallow: ")
-    for end, bom in ((b"\n", b""), (b"\r", b"\xef\xbb"), (b"\r\n", b"\xef\xbb\xbf")):
-        for line in (fits, fits + b"y", fits + b"y" * MAX_LINE):
-            body = bom + b"User-agent: *" + end + line + end + b"Disallow: /y" + end
-            assert verdict(body, path) == disallowed(2)
-            assert verdict(body, path[:-1]) == ALLOWED
-            assert verdict(body, "/y") == disallowed(3)
+def test_a_line_is_cut_after_so_many_bytes() -> None:
+    line = b"Disallow: /" + b"x" * (MAX_LINE - 11)
+    path = line.decode().removeprefix("Disallow: ")
+    for end, more in product((b"\n", b"\r", b"\r\n"), (b"", b"y", b"y" * MAX_LINE)):
+        body = ALL + line + more + end + b"Disallow: /y" + end
+        assert verdict(body, path) == disallowed(2)
+        assert verdict(body, path[:-1]) == ALLOWED
+        assert verdict(body, "/y") == disallowed(3)
+
+
+def test_a_byte_order_mark_does_not_count_as_part_of_its_line() -> None:
+    for mark in (b"", b"\xef\xbb", b"\xef\xbb\xbf"):
+        assert verdict(mark + b" " * (MAX_LINE - 14) + ALL + b"Disallow: /x", "/x") == disallowed(2)
 
 
 def test_what_stands_at_the_end_of_a_cut_line() -> None:
     line = b" " * (MAX_LINE - len(b"Disallow: /x$")) + b"Disallow: /x"
     assert verdict(ALL + line + b"$", "/xy") == ALLOWED  # the last byte that counts
     assert verdict(ALL + line + b" $", "/xy") == disallowed(2)
-    first = b"User-agent: *" + b" " * (MAX_LINE - 13) + b"Disallow: /\n"
-    assert verdict(first + b"Disallow: /x", "/x") == disallowed(2)
 
 
 def filled(head: bytes, size: int) -> bytes:
@@ -107,10 +105,8 @@ Disallow: /all
 CHAINS = [
     (["googlebot-image", "googlebot"], "googlebot-image", "the most specific"),
     (["googlebot-news", "googlebot"], "googlebot", "the next where it is missing"),
-    (["googlebot", "googlebot-image"], "googlebot", "the order is the crawler's"),
     (["Googlebot-Image"], "Googlebot-Image", "a token as the crawler writes it"),
     (["other", "another"], "*", "all, where none is there"),
-    ([], "*", "no token at all"),
     (["*"], "*", "a star is no token of a crawler"),
     (["", "googlebot"], "googlebot", "an empty one is passed over"),
 ]
@@ -153,19 +149,12 @@ DELAYS = [
     ("User-agent: FooBot\nCrawl-delay: 0.5", 0.5, "parts of a second"),
     ("User-agent: FooBot\nCrawl-delay: .5", 0.5, "no zero before the point"),
     ("User-agent: FooBot\nCrawl-delay: 5.", 5.0, "nothing behind the point"),
-    ("User-agent: FooBot\nCrawl-delay: 0", 0.0, "none"),
-    ("User-agent: FooBot\nDisallow: /\nCrawl-delay: 5", 5.0, "after a rule"),
     ("User-agent: FooBot\nCRAWL-DELAY : 5 # slow", 5.0, "in capitals, with a comment"),
     ("User-agent: FooBot\nCrawl-delay: 3\nCrawl-delay: 9\nCrawl-delay: 5", 9.0, "the largest"),
-    ("User-agent: FooBot\nCrawl-delay: 3\nAllow: /\n" * 2, 3.0, "of merged groups"),
-    (f"{SLOWER}\nDisallow: /a\n{SLOW}", 7.0, "whichever comes first"),
-    ("User-agent: FooBot\nCrawl-delay: 5\nUser-agent: b\nAllow: /", 5.0, "before other agents"),
     ("User-agent: b\nCrawl-delay: 60\nUser-agent: *\nDisallow: /x", None, "as in real files"),
-    ("User-agent: b\nCrawl-delay: soon\nUser-agent: FooBot\nCrawl-delay: 5", 5.0, "so does nonsense"),
     ("User-agent: b\nUser-agent: FooBot\n\nCrawl-delay: 5\nAllow: /", 5.0, "of two agents"),
     (f"{SLOW}\n{SLOWER}\nUser-agent: b\nCrawl-delay: 60", 7.0, "one group after the other"),
     ("Crawl-delay: 5\nUser-agent: FooBot\nDisallow: /", None, "before the first group"),
-    ("User-agent: FooBot\nCrawl-delay: 5\nCrawl-delay: soon", 5.0, "beside nonsense"),
     *((f"User-agent: FooBot\nCrawl-delay: {value}", None, f"nonsense: {value!r}") for value in NONSENSE),
     ("", None, "an empty file"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The smallest spider: it obeys robots.txt and doesn't mention it.
+"""The smallest spider: it obeys robots.txt without mentioning it.
 
 Run it: python3 example_project/run.py plain
 Look for "robotstxt/forbidden" in the statistics: one of the two links was not followed.

@@ -1,4 +1,4 @@
-"""Sitemaps that robots.txt announces: a signal for each.
+"""Sitemaps that a robots.txt lists: a signal for each.
 
 Run it: python3 example_project/run.py sitemaps
 To read them and fetch the pages they list, see s08_seeded.py.
@@ -21,7 +21,7 @@ class SitemapsSpider(scrapy.Spider):
         return spider
 
     def discovered(self, origin, url):
-        self.logger.info("The robots.txt of %s announces %s", origin, url)
+        self.logger.info("The robots.txt of %s lists %s", origin, url)
 
     def parse(self, response):
         self.logger.info("Fetched %s", response.url)

@@ -1,4 +1,4 @@
-"""A site whose robots.txt is down for a few seconds: its pages wait, neither fetched nor failed.
+"""A site whose robots.txt is down for a few seconds: its requests are held until there is an answer.
 
 Run it: python3 example_project/run.py deferral
 That needs no code; the signals only show it.

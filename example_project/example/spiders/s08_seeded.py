@@ -1,8 +1,8 @@
-"""A crawl seeded from sitemaps: robots.txt names them, and every page they list is fetched.
+"""A crawl seeded from sitemaps: robots.txt lists them, and every page that they list is fetched.
 
 Run it: python3 example_project/run.py seeded
-robots.txt forbids one sitemap and one page, and one page belongs to another site, which does not
-list the sitemap: these are not fetched.
+Three are not fetched: a sitemap and a page that robots.txt forbids, and a page on another host, whose
+robots.txt doesn't list the sitemap.
 """
 
 import scrapy
