@@ -344,9 +344,11 @@ def test_warnings_come_through(file: Path) -> None:
     misspelt = (
         "Unknown settings, which have no effect: REP_USER_AGNET (did you mean REP_USER_AGENT?)"
     )
-    rows = (({"USER_AGENT": "Mozilla/5.0"}, tokenless), ({"REP_USER_AGNET": "A"}, misspelt))
-    for settings, warning in rows:
-        done = robots_here(file, "--file", "robots.txt", "/", settings=settings)
+    for name, value, warning in (
+        ("USER_AGENT", "Mozilla/5.0", tokenless),
+        ("REP_USER_AGNET", "A", misspelt),
+    ):
+        done = robots_here(file, "--file", "robots.txt", "/", settings={name: value})
         assert (done.status, done.errors) == (1, [f"scrapy robots: {warning}"])
 
 
@@ -384,8 +386,8 @@ async def test_a_spider_of_the_project_names_the_agent(sites: Sites, tmp_path: P
     # What is asked for by name goes before it; a file is asked for it too.
     done = await robots_crawls(tmp_path, *asked, "--agent", "A", settings=SPIDERS)
     assert pick(done.json, "agent", "allowed") == [("A", True)]
-    (tmp_path / "robots.txt").write_text(BY_AGENT)
-    asked = ("--file", "robots.txt", "/x", "--spider", "milk", "--json")
+    (tmp_path / "r.txt").write_text(BY_AGENT)
+    asked = ("--file", "r.txt", "/x", "--spider", "milk", "--json")
     done = robots_here(tmp_path, *asked, settings=SPIDERS)
     assert pick(done.json, "agent", "line") == [("MilkBot-Image,MilkBot", 4)]
 
