@@ -1,8 +1,9 @@
 """What happens to a request.
 
 Requests from the scheduler come through the gate (:mod:`scrapy_rep.holding.gate`), where they wait
-until their robots.txt is known. So ``process_request`` lets pass what fresh rules plainly allow, and
-hands the others to the judge (:mod:`scrapy_rep.judge`), who applies the rules.
+until their robots.txt is known. ``process_request`` lets pass what fresh rules plainly allow, and looks
+closer at the others. Those that passed no gate (direct downloads), and requests whose origin was
+forgotten after the gate, wait for their robots.txt beside the download slots.
 """
 
 from __future__ import annotations
@@ -14,21 +15,28 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest, NotConfigured
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.lifecycle import StopAtStart, is_interactive
-from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.engine.lifecycle import StopAtStart, in_shell, is_interactive
+from scrapy_rep.engine.text import text_of
+from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
-from scrapy_rep.judge import Decided, Judge, settled
 from scrapy_rep.origins.choices import ChoiceListener
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.requests import SCHEME
-from scrapy_rep.protocol import Decision
+from scrapy_rep.origins.policy import Decide, Drop, Pass, Wait
+from scrapy_rep.origins.requests import FOREIGN, SCHEME, origin_of
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.protocol import Decision, Origin
+from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.reporting.announcements import Announcer, log_switched_off
+from scrapy_rep.protocol.origin import ROBOTS_PATH
+from scrapy_rep.reporting.record import IMPOLITE
 from scrapy_rep.reporting.recorder import Recorder
+from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 
@@ -59,14 +67,16 @@ class RepMiddleware:
         self._deferral = Deferral(context, origins, self.decisions)
         self._verdicts = self._deferral.releases.verdicts
         self._gate = Gate(context, origins, self._deferral)
-        self._judge = Judge(context, origins, self.decisions, self._gate, self.overrules)
         self._count = context.stats.inc_value
+        self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
         self._seeding: SitemapSeeding | None = None
-        if mode := seeding_mode(crawler, settings):
+        if seeding_mode(crawler, settings):
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
-            self._seeding = SitemapSeeding(context, origins, self._deferral, discovery, mode)
+            self._seeding = SitemapSeeding(
+                context, origins, self._deferral, discovery, self.decisions
+            )
             self._gate.look = self._seeding.look
         # Each new robots.txt is announced in this order: to the hold last, since requests that it
         # releases need all the others' results.
@@ -74,7 +84,7 @@ class RepMiddleware:
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
-        listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Announcer(context)]
+        listeners = [self.decisions, *beyond, *delays, discovery, *seeding]
         origins.listeners += [*listeners, self._deferral]
 
     @classmethod
@@ -94,13 +104,10 @@ class RepMiddleware:
             return StopAtStart(crawler, str(error))
         return middleware
 
-    def process_request(self, request: Request) -> Decided:
-        """Return None to let *request* pass, or a coroutine that does so later. With ``REP_DRY_RUN``
-        all pass.
-
-        :raises RobotsDisallowed: if robots.txt forbids it
-        :raises RobotsUnreachable: if robots.txt can't be fetched, and waiting won't help
-        """
+    def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        """Return None to let *request* pass at once, or a coroutine that lets it pass, or raises
+        ``RobotsDisallowed`` (robots.txt forbids it) or ``RobotsUnreachable`` (it can't be fetched, and
+        waiting won't help). With ``REP_DRY_RUN`` all pass."""
         # Fast path: every check here costs every request.
         url = request.url
         slash = url.find("/", SCHEME)
@@ -129,42 +136,207 @@ class RepMiddleware:
         """Whether *request* passes though *decision* forbids it. For subclasses."""
         return False
 
-    async def may_fetch(self, url: str) -> bool:
-        """Whether robots.txt allows *url*, see :func:`may_fetch`."""
-        return await self._judge.may_fetch(url)
-
     def held(self) -> list[dict[str, Any]]:
         """Return what is held of each origin now, with the fields of ``scrapy robots --held --json``. For
         consoles."""
         return self._deferral.listing()
 
-    def _look_closer(self, request: Request) -> Decided:
-        """Any request: see what it is, and what the gate says of it."""
+    async def may_fetch(self, url: str) -> bool:
+        """Whether robots.txt allows *url*, see :func:`may_fetch`."""
+        if FOREIGN.match(url) or self.decisions.dry_run:
+            return True
+        try:
+            request = Request(url)
+            found, path = self.origins.find(request)
+        except ValueError:
+            return False
+        if path == ROBOTS_PATH:
+            return True
+        state: OriginState | Drop | Origin | None = found
+        if isinstance(found, Origin):
+            state = await self._answer(self.origins.flights.to(found, request).wait())
+        if not isinstance(state, OriginState) or state.unreachable:
+            return self.origins.policy.unreachable == "allow"
+        chain = self.agents.chain_of(request)
+        decision = self.origins.decide(state, chain, path, always=True)
+        return decision is None or decision.allowed or self.overrules(request, decision)
+
+    async def _look_closer(self, request: Request) -> None:
+        """Any request: see what it is, what the gate says of it, and what its robots.txt does. This
+        suspends only if something has to be waited for."""
         if request.meta.get("dont_obey_robotstxt"):
-            return None
+            return
         drop = self._deferral.releases.verdict(request)
         if drop is not None:
-            self._judge.drop(request, drop)
-            return None
-        if self._seeding is not None:
+            origin = origin_of(request)
+            self._count("rep/cache/hit")
+            self._drop(request, origin, drop, self.origins.cache.get(origin))
+        elif self._seeding is not None:
             check = self._seeding.look_at(request, checked=request in self._gate)
             if check is not None:
-                return self._ask_after(check, request)
+                await check
+            await self._seeding.visit_after(request, self._judge(request))
         elif SITEMAP in request.meta:
             raise IgnoreRequest(
                 "another process requested this sitemap; this crawl reads no sitemaps"
             )
-        return self._ask(request)
+        else:
+            await self._judge(request)
 
-    def _ask(self, request: Request) -> Decided:
-        decided = self._judge.ask(request)
-        if self._seeding is not None and isinstance(decided, Coroutine):
-            return self._seeding.visit_after(request, decided)
-        return decided
+    async def _judge(self, request: Request) -> None:
+        """Find out what is known of the request's origin, and act on it."""
+        if FOREIGN.match(request.url):
+            return
+        try:
+            found, path = self.origins.find(request)
+        except ValueError as error:
+            self._count("rep/invalid_url")
+            why = f"the URL has no origin: {error}"
+            self._refuse(request, RobotsUnreachable(None, why, cause=error))
+            return
+        if isinstance(found, OriginState):
+            stale = found.standing is Standing.STALE
+            self._count("rep/cache/stale" if stale else "rep/cache/hit")
+            await self._act(request, found, path)
+        elif path != ROBOTS_PATH:
+            await self._wait(request, found, path)
 
-    async def _ask_after(self, check: Awaitable[None], request: Request) -> None:
-        await check
-        await settled(self._ask(request))
+    async def _wait(self, request: Request, origin: Origin, path: str) -> None:
+        """Nothing is known of *origin*: wait for its robots.txt."""
+        known = self.origins.table.get(origin)
+        replays = self.origins.http_cache.answers(request)
+        if known is not None and not known.unreachable and request in self._gate and not replays:
+            # The answer that let it pass the gate counts, though it has become due since.
+            self._count("rep/cache/hit")
+            await self._act(request, known, path)
+            return
+        self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
+        flight = self.origins.flights.to(origin, request)
+        if self.decisions.dry_run or replays:
+            grace = self.origins.policy.grace
+            answer = await self._answer(flight.wait(flight.left_of(grace)))
+        else:
+            with self.context.engine.extra_slot():  # it may wait long
+                answer = await self._answer(flight.wait())
+        if isinstance(answer, OriginState):
+            await self._act(request, answer, path)
+        elif self._replays(request, origin):
+            return
+        elif answer is None:
+            self.decisions.would_be_held(request, origin)
+        else:
+            self._drop(request, origin, answer)
+
+    async def _act(self, request: Request, state: OriginState, path: str) -> None:
+        """Act as the policy advises for *state*."""
+        if path == ROBOTS_PATH:
+            return
+        # First: it may take a while, in which the origin can become unreachable.
+        await self.origins.cache.read(state, self.agents.chain_of(request))
+        policy = self.origins.policy
+        advice = policy.in_the_middleware(state, self.clock())
+        if isinstance(advice, Decide):
+            self._decide(request, state, path)
+        elif isinstance(advice, Pass):
+            self._count("rep/unreachable/allowed")
+            reason = f"{IMPOLITE}; {state.entry.error}"
+            self.decisions.record(request, state.origin, "allowed", state, reason=reason)
+        elif self._replays(request, state.origin):
+            pass
+        elif self.decisions.dry_run and policy.is_worth_waiting(state):
+            self.decisions.would_be_held(request, state.origin)
+        elif isinstance(advice, Wait):
+            await self._wait_again(request, state, path, advice.seconds)
+        else:
+            self._drop(request, state.origin, advice, state)
+
+    def _decide(self, request: Request, state: OriginState, path: str) -> None:
+        """Let the rules decide.
+
+        :raises RobotsDisallowed: if they forbid the request
+        """
+        everything = self.decisions.everything or bool(state.by)
+        chain = self.agents.chain_of(request)
+        decision = self.origins.decide(state, chain, path, always=everything)
+        if decision is None or decision.allowed:
+            if everything or state.standing is Standing.UNRESTRICTED:
+                self.decisions.record(request, state.origin, "allowed", state, decision)
+            else:
+                state.allowed += 1
+        elif self.overrules(request, decision):
+            reason = "RepMiddleware.overrules()"
+            self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
+        else:
+            self._count("robotstxt/forbidden")
+            self._refuse(request, RobotsDisallowed(state.origin, decision, state.by), state)
+        self.origins.crawl_delay.choose_slot(request, state)
+
+    async def _wait_again(
+        self, request: Request, state: OriginState, path: str, seconds: float
+    ) -> None:
+        """Wait for the answer to the next attempt, which may start in so many *seconds*: this request
+        can't be held."""
+        origins, origin = self.origins, state.origin
+
+        async def next_answer() -> OriginState:
+            await origins.flights.rest(seconds)
+            left = self.context.settings.download_timeout - seconds
+            news = origins.cache.get(origin)
+            return news or await origins.flights.to(origin, request, again=True).wait(left)
+
+        with self.context.engine.extra_slot():
+            news = await self._answer(next_answer())
+        state = news if isinstance(news, OriginState) else state
+        if isinstance(news, Drop) or state.unreachable:
+            self._drop(request, origin, news if isinstance(news, Drop) else Drop.of(state), state)
+        else:
+            await self._act(request, state, path)
+
+    async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
+        """Return what is waited for, or why there will be none; None if it takes too long."""
+        try:
+            return await waiting
+        except StillWaiting:
+            return None
+        except CrawlEnding:
+            return Drop("the crawl is ending")
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # A wrong configuration, or a bug, which Flights logs. The request is innocent.
+            return Drop(text_of(error), cause=error)
+
+    def _replays(self, request: Request, origin: Origin) -> bool:
+        """Whether *request* passes because Scrapy's HTTP cache answers it."""
+        if not self.origins.http_cache.answers(request):
+            return False
+        self._count("rep/unreachable/replayed")
+        reason = f"the HTTP cache answers it; {self.decisions.why_held(origin)}"
+        self.decisions.record(request, origin, "allowed", reason=reason)
+        return True
+
+    def _drop(
+        self, request: Request, origin: Origin, drop: Drop, state: OriginState | None = None
+    ) -> None:
+        if drop.for_room or state is not None:
+            self._count("rep/unreachable/dropped")
+        error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)
+        self._refuse(request, error, state)
+
+    def _refuse(
+        self,
+        request: Request,
+        error: RobotsDisallowed | RobotsUnreachable,
+        state: OriginState | None = None,
+    ) -> None:
+        """Fail *request* with *error*, unless this is a dry run."""
+        self.decisions.dropped(request, error, state, direct=request not in self._gate)
+        if self.decisions.dry_run:
+            return
+        # Without a spider, the middleware is used alone, in somebody's test.
+        if self._in_shell and self.context.spider and isinstance(error, RobotsUnreachable):
+            raise NotFetched(str(error)) from error.__cause__
+        raise error from error.__cause__  # not from what is being handled here
 
 
 async def may_fetch(crawler: Crawler, url: str) -> bool:

@@ -1,10 +1,10 @@
-"""Page-level rules in a crawl (REP.md section 10): those of a response; which of its requests should not be
-followed, by these rules or by the link's ``rel``; and the middleware for ``REP_NOFOLLOW`` and
-``REP_NOINDEX``."""
+"""Page-level rules in a crawl (REP.md section 10): those of a response, which of its requests should not be
+followed, and the middleware for ``REP_NOFOLLOW`` and ``REP_NOINDEX``."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import urljoin
@@ -125,7 +125,6 @@ def refusal(
     request: Request,
     response: Response,
     chain: Sequence[str] | None = None,
-    *,
     page: bool = True,
     links: bool = True,
 ) -> tuple[str, str] | None:
@@ -152,13 +151,11 @@ def _marked_links(response: Response) -> frozenset[str]:
     found = _marked.get(response)
     if found is None:
         encoding = getattr(response, "encoding", None) or "utf-8"
-        base, *kinds = links_of(response.body, encoding)
-        nofollow, follow = found_kinds = set[str](), set[str]()
-        if kinds[0]:
-            resolve = _Resolver(response.url, base, encoding)
-            for urls, references in zip(found_kinds, kinds, strict=True):
-                urls.update(map(resolve, islice(references, _MAX_LINKS)))
-        found = _marked[response] = frozenset(nofollow - follow - {""})
+        base, nofollow, follow = links_of(response.body, encoding)
+        resolve = _Resolver(response.url, base, encoding)
+        marked = set(map(resolve, islice(nofollow, _MAX_LINKS)))
+        others = set(map(resolve, islice(follow if nofollow else (), _MAX_LINKS)))
+        found = _marked[response] = frozenset(marked - others - {""})
     return found
 
 
@@ -170,11 +167,11 @@ class _Resolver:
         self._encode = Encoder()
         self._encoding = encoding
         self._work = 0
-        try:
-            self._base = self._encode(urljoin(url, base), encoding)
-            self._root, self._folder = (urljoin(self._base, path)[:-1] for path in ("/x", "x"))
-        except ValueError:  # only absolute links can be resolved
-            self._base = self._root = self._folder = ""
+        self._base = self._root = self._folder = ""
+        with suppress(ValueError):  # else only absolute links can be resolved
+            base = self._encode(urljoin(url, base), encoding)
+            self._root, self._folder = (urljoin(base, path)[:-1] for path in ("/x", "x"))
+            self._base = base
 
     def __call__(self, reference: str) -> str:
         url = _without_fragment(reference)
@@ -227,41 +224,33 @@ class PageMiddleware(BaseSpiderMiddleware):
             )
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
-        refused = False
-        if response is not None and response.request is not None and (self._page or self._links):
+        obeyed, rep = False, self._rep
+        if rep and response and (page := response.request) and (self._page or self._links):
             with self._isolated("check of links (REP_NOFOLLOW)"):
-                if self._rep is not None and (found := self._refusal(self._rep, request, response)):
-                    refused = self._drops_requests
-                    self._say(self._rep, request, *found, obeyed=refused)
-        return None if refused else request
+                if not (is_exempt(request, response) or is_sitemap(response, self.crawler.spider)):
+                    chain, what = rep.agents.chain_sent(page), (self._page, self._links)
+                    if found := refusal(request, response, chain, *what):
+                        obeyed = self._drops_requests
+                        self._say(rep, request, *found, obeyed=obeyed)
+        return None if obeyed else request
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        refused = False
-        if response is not None and response.request is not None and self._items:
+        obeyed, rep = False, self._rep
+        if rep and response and (page := response.request) and self._items:
             with self._isolated("check of items (REP_NOINDEX)"):
-                if self._rep is not None and (found := self._unwanted(self._rep, response)):
-                    refused = self._drops_items
-                    self._say(self._rep, response.request, *found, obeyed=refused)
-        return None if refused else item
+                if found := self._unwanted(rep, response, page):
+                    obeyed = self._drops_items
+                    self._say(rep, page, *found, obeyed=obeyed)
+        return None if obeyed else item
 
-    def _refusal(
-        self, rep: RepMiddleware, request: Request, response: Response
+    def _unwanted(
+        self, rep: RepMiddleware, response: Response, request: Request
     ) -> tuple[str, str] | None:
-        """Return verdict and reason if *request* should not be followed."""
-        if is_exempt(request, response) or is_sitemap(response, self.crawler.spider):
-            return None
-        assert response.request is not None
-        chain = rep.agents.chain_sent(response.request)
-        return refusal(request, response, chain, page=self._page, links=self._links)
-
-    def _unwanted(self, rep: RepMiddleware, response: Response) -> tuple[str, str] | None:
         """Return verdict and reason if items of *response* should not be kept."""
-        assert response.request is not None
-        meta = response.request.meta
-        if meta.get("dont_obey_robotstxt"):
+        if request.meta.get("dont_obey_robotstxt"):
             return None
-        rules = page_rules(response, rep.agents.chain_sent(response.request))
-        if rules.indexifembedded and meta.get(EMBEDDED):
+        rules = page_rules(response, rep.agents.chain_sent(request))
+        if rules.indexifembedded and request.meta.get(EMBEDDED):
             return None
         verdict, rule = "noindex", rules.saying("noindex", "none")
         if rule is None and rules.expired(rep.clock()):
@@ -272,10 +261,9 @@ class PageMiddleware(BaseSpiderMiddleware):
     def _say(
         self, rep: RepMiddleware, request: Request, verdict: str, reason: str, *, obeyed: bool
     ) -> None:
-        try:
+        origin = None
+        with suppress(ValueError):  # a scheme without robots.txt
             origin = origin_of(request)
-        except ValueError:  # a scheme without robots.txt
-            origin = None
         rep.decisions.page_says(request, origin, verdict, reason, obeyed=obeyed)
         what = "item from" if verdict in ("noindex", "expired") else "request to"
         message = f"{'Dropping' if obeyed else 'Would drop'} {what} %(url)s: %(reason)s"

@@ -59,30 +59,20 @@ LADDER = "google-2026"
 """The value of ``REP_UNREACHABLE_RULES`` for Google's newer rules."""
 
 
-def _seconds(value: Any) -> float:
-    number = float(value)
-    if isinstance(value, bool) or not math.isfinite(number) or number < 0:
-        raise ValueError
-    return number
+def _number(kind: type, least: float) -> Callable[[Any], Any]:
+    """Return the check of a finite number, int or float as *kind* says."""
+
+    def check(value: Any) -> Any:
+        number = kind(value)
+        if isinstance(value, bool) or number != float(value) or not least <= number < math.inf:
+            raise ValueError
+        return number
+
+    return check
 
 
-def _positive_seconds(value: Any) -> float:
-    if (number := _seconds(value)) == 0:
-        raise ValueError
-    return number
-
-
-def _integer(value: Any) -> int:
-    number = int(value)
-    if isinstance(value, bool) or number != float(value):
-        raise ValueError
-    return number
-
-
-def _count(value: Any) -> int:
-    if (number := _integer(value)) < 1:
-        raise ValueError
-    return number
+_seconds, _positive_seconds = _number(float, 0.0), _number(float, math.nextafter(0.0, 1.0))
+_integer, _count = _number(int, -math.inf), _number(int, 1)
 
 
 def _flag(value: Any) -> bool:
@@ -116,7 +106,7 @@ def _crawl_delay(value: Any) -> float:
     """Return the longest delay in seconds; 0 for none."""
     if isinstance(value, bool) or str(value).lower() in ("true", "false"):
         return _CRAWL_DELAY if _flag(value) else False
-    return _seconds(value)
+    return float(_seconds(value))
 
 
 def _overrides(value: Any) -> dict[str, str | None] | None:

@@ -51,9 +51,14 @@ class Probe(ListSpider):
 
 def ask(middleware: Any, request: Request) -> Any:
     try:
-        return middleware.process_request(request)
+        answer = middleware.process_request(request)
+        if inspect.iscoroutine(answer):
+            answer.send(None)  # it ends here if it suspends nothing
+    except StopIteration as ended:
+        return ended.value
     except (RobotsDisallowed, RobotsUnreachable) as error:
         return type(error)
+    return answer
 
 
 class LongWay(Exception):

@@ -301,8 +301,7 @@ def _why(entry: Entry | None) -> str:
 
 def report(task: Task) -> None:
     """Print the page."""
-    from scrapy_rep.reporting.report import LIBRARIES, render
-    from scrapy_rep.reporting.report.contents import ReportData
+    from scrapy_rep.reporting.report import LIBRARIES, ReportData, render
 
     if not task.arguments:
         raise UsageError("--report needs a file that REP_DECISIONS has written")

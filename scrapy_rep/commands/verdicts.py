@@ -26,7 +26,7 @@ from scrapy_rep.engine.text import clean, counted, iso
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, in_words
 from scrapy_rep.inspection.lint import rows
-from scrapy_rep.origins.body import READ_BYTES
+from scrapy_rep.origins.answer import READ_BYTES
 from scrapy_rep.origins.requests import path_in
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of

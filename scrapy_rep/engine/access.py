@@ -37,8 +37,8 @@ _JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
 # Origins per slot; beyond that only those with the longest delays count.
 _MAX_ORIGINS = 1000
 
-# Scrapy removes slots a minute after their last request. Look for removed ones at this many slowed
-# slots, and whenever their number has doubled.
+# Scrapy removes slots a minute after their last request. More slowed ones than twice those that there
+# are, and this many, are cause to look for removed ones.
 _MANY = 64
 
 
@@ -90,7 +90,7 @@ class EngineAccess:
 
     def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
         """Await *step* once before the spider closes, in the order of :class:`Stage`."""
-        Closing.of(self._crawler.engine).add(stage, step)
+        Closing.of(self._crawler.engine).steps.append((stage, step))
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Call *request*'s errback and handle its output, even if the engine takes no more requests
@@ -185,7 +185,7 @@ class Listener:
         """:param handlers: by signal; signals keep only weak references"""
         self._signals = crawler.signals
         self._handlers = handlers
-        self._wanted = self._connected = self._leaving = False
+        self._wanted = self._connected = False
 
     def begin(self) -> None:
         """Start listening."""
@@ -198,14 +198,12 @@ class Listener:
     def end(self) -> None:
         """Stop listening on the loop's next turn: disconnecting while a signal is sent makes the next
         handler miss it."""
-        self._wanted = False
-        if self._connected and not self._leaving:
-            self._leaving = True
+        if self._wanted:
+            self._wanted = False
             call_later(0, self._leave)
 
     def _leave(self) -> None:
-        self._leaving = False
-        if not self._wanted:
+        if self._connected and not self._wanted:
             self._connected = False
             for signal, handler in self._handlers.items():
                 self._signals.disconnect(handler, signal)
@@ -213,7 +211,7 @@ class Listener:
 
 @dataclass(slots=True, eq=False)
 class _Slowed:
-    """A slot that is slowed down."""
+    """How a slot is slowed down."""
 
     slot: Any
     own: tuple[int, float, Any]
@@ -240,12 +238,11 @@ class _Slowed:
     def enforce(self) -> None:
         """Raise the slot's delay if needed. AutoThrottle may have lowered it."""
         slot, jitter = self.slot, getattr(self.slot, _JITTER)
-        if not self.least:
-            return
-        slot.concurrency = 1
-        if slot.delay * (1 - (0.5 if jitter is True else jitter)) < self.least:
-            slot.delay = max(slot.delay, self.least)
-            setattr(slot, _JITTER, type(jitter)(0))
+        if self.least:
+            slot.concurrency = 1
+            if slot.delay * (1 - (0.5 if jitter is True else jitter)) < self.least:
+                slot.delay = max(slot.delay, self.least)
+                setattr(slot, _JITTER, type(jitter)(0))
 
 
 class DownloadSlots:
@@ -254,7 +251,6 @@ class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._slowed: dict[str, _Slowed] = {}
-        self._sweep_at = _MANY
         self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
     def key_of(self, url: str) -> str:
@@ -287,16 +283,19 @@ class DownloadSlots:
 
         :returns: whether *seconds* exceed the project's own delay
         """
-        slot = self._crawler.engine.downloader.slots.get(key)
-        slowed = self._slowed.get(key)
+        slots = self._crawler.engine.downloader.slots
+        slot, slowed = slots.get(key), self._slowed.get(key)
         if slot is None or (slowed is None and not seconds):
             return False
         if slowed is None or slowed.slot is not slot:
             own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
             if not self._slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
+            elif len(self._slowed) > 2 * len(slots) + _MANY:
+                self._slowed = {
+                    key: one for key, one in self._slowed.items() if slots.get(key) is one.slot
+                }
             slowed = self._slowed[key] = _Slowed(slot, own)
-            self._sweep()
         slowed.want(origin, seconds)
         return seconds > slowed.own[1]
 
@@ -318,15 +317,6 @@ class DownloadSlots:
         if slowed is not None and own not in slots:
             slots[own] = scrapys.Slot(*slowed.own)
         return {META_KEY: own}
-
-    def _sweep(self) -> None:
-        """Forget slots that Scrapy has removed."""
-        if len(self._slowed) >= self._sweep_at:
-            slots = self._crawler.engine.downloader.slots
-            self._slowed = {
-                key: slowed for key, slowed in self._slowed.items() if slots.get(key) is slowed.slot
-            }
-            self._sweep_at = max(_MANY, 2 * len(self._slowed))
 
     def _downloaded(self, request: Request) -> None:
         """Count the delay from the end of a response: to the server, the time a connection takes would shorten it."""

@@ -31,8 +31,6 @@ REASON = "rep_settings_error"
 
 # Seconds between checks whether the engine runs.
 _START_SECONDS = 0.01
-
-
 # Someone waits there, so nothing is held, and no sitemaps are crawled. `scrapy robots`: nothing is
 # crawled at all.
 _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
@@ -64,11 +62,8 @@ class StopAtStart:
         raise IgnoreRequest(self._message)
 
     def _engine_started(self, **_: Any) -> None:
-        logger.error(
-            "%(message)s The crawl ends.",
-            {"message": self._message},
-            extra={"spider": self._crawler.spider},
-        )
+        extra = {"spider": self._crawler.spider}
+        logger.error("%(message)s The crawl ends.", {"message": self._message}, extra=extra)
         # Nothing leaves the scheduler meanwhile: with a JOBDIR, requests wait for the next run.
         self._crawler.engine.pause()
         call_later(0, self._close)
@@ -110,7 +105,8 @@ class Closing:
         self._close = engine.close_spider_async
         self._lock = DeferredLock()
         self._wishes: list[dict[str, Any]] = []
-        self._steps: list[tuple[Stage, Callable[[], Awaitable[None]]]] = []
+        self.steps: list[tuple[Stage, Callable[[], Awaitable[None]]]] = []
+        """Each is awaited once, in the order of their stages."""
 
     @classmethod
     def of(cls, engine: Any) -> Closing:
@@ -119,10 +115,6 @@ class Closing:
             engine.close_spider_async = cls(engine)
         closing: Closing = engine.close_spider_async
         return closing
-
-    def add(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
-        """Await *step* once, in its *stage*."""
-        self._steps.append((stage, step))
 
     async def __call__(self, **wish: Any) -> None:
         """Close the spider after all steps. Further calls wait: the engine, not yet closing, may find
@@ -138,9 +130,9 @@ class Closing:
         await maybe_deferred_to_future(self._lock.acquire())
         isolated = Isolation(self._engine.crawler)
         try:
-            while self._steps:
-                next_one = min(self._steps, key=lambda step: step[0])
-                self._steps.remove(next_one)
+            while self.steps:
+                next_one = min(self.steps, key=lambda step: step[0])
+                self.steps.remove(next_one)
                 with isolated("work before closing"):  # or the spider would stay open, paused
                     await next_one[1]()
         finally:

@@ -6,11 +6,10 @@ from __future__ import annotations
 import logging
 import traceback
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from twisted.internet.defer import CancelledError
 
@@ -18,19 +17,11 @@ from scrapy_rep.engine.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
-    from types import TracebackType
 
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-    _Raised = (
-        tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
-    )
-
 _REMEMBERED = 100_000
-
-# Sorting takes some milliseconds.
-_UNSORTED = 5000
 
 
 class BoundedSet:
@@ -40,30 +31,25 @@ class BoundedSet:
     """
 
     def __init__(self) -> None:
-        self._latest: set[int] = set()
-        self._new = array("q")
-        self._old = array("q")
+        self._new, self._old = array("q"), array("q")
 
     def __len__(self) -> int:
-        return len(self._latest) + len(self._new) + len(self._old)
+        return len(self._new) + len(self._old)
 
     def add(self, one: Hashable) -> bool:
         """Remember *one*. Return whether it is new."""
-        is_new = one not in self
         number = hash(one)
-        if number not in self._latest and not _has(self._new, number):
-            full = len(self._latest) + len(self._new) >= _REMEMBERED
-            if full or len(self._latest) >= _UNSORTED:
-                self._new = array("q", sorted([*self._new, *sorted(self._latest)]))
-                self._latest = set()
-            if full:
-                self._old, self._new = self._new, array("q")
-            self._latest.add(number)
+        if _has(self._new, number):
+            return False
+        is_new = not _has(self._old, number)
+        if len(self._new) >= _REMEMBERED:
+            self._old, self._new = self._new, array("q")
+        insort(self._new, number)
         return is_new
 
     def __contains__(self, one: Hashable) -> bool:
         number = hash(one)
-        return number in self._latest or _has(self._new, number) or _has(self._old, number)
+        return _has(self._new, number) or _has(self._old, number)
 
 
 def _has(numbers: array[int], number: int) -> bool:
@@ -95,7 +81,10 @@ def _clean(record: logging.LogRecord) -> bool:
     else:
         record.msg = clean(str(record.msg))
     if record.exc_info and record.exc_text is None:
-        record.exc_text = _traceback(record.exc_info)  # formatters use it if set
+        # Indented, so that its lines can't pass for log lines. Formatters use it if set.
+        text = "".join(traceback.format_exception(*record.exc_info)).removesuffix("\n")
+        first, *others = text.split("\n")
+        record.exc_text = "\n".join([clean(first), *("  " + clean(line) for line in others)])
     return True
 
 
@@ -107,13 +96,6 @@ def _text(value: Any) -> Any:
         return clean(str(value))
     except Exception:  # noqa: BLE001 (of a user's class, say)
         return f"<{type(value).__name__}>"
-
-
-def _traceback(raised: _Raised) -> str:
-    """Return a traceback, indented so that its lines can't pass for log lines."""
-    text = "".join(traceback.format_exception(*raised)).removesuffix("\n")
-    first, *others = text.split("\n")
-    return "\n".join([clean(first), *("  " + clean(line) for line in others)])
 
 
 class Limiter:
@@ -158,32 +140,15 @@ class Limiter:
             return
         level = logging.INFO if self.one_more() else logging.DEBUG
         self._logger.log(level, message + more, values, extra=extra)
+        told = ""
         if self._count == self._first + 1:
-            self._tell(
-                "Further lines like the last %(first)s (%(what)s) are logged at DEBUG level", extra
-            )
+            told = "Further lines like the last %(first)s (%(what)s) are logged at DEBUG level"
         elif self._count == self._tell_at:
             self._tell_at *= 10
-            self._tell("%(count)s %(what)s so far", extra)
-
-    def _tell(self, message: str, extra: dict[str, Any]) -> None:
-        values = {"what": self._what, "first": self._first, "count": f"{self._count:,}"}
-        self._logger.info(message, values, extra=extra)
-
-
-class Channel:
-    """Passes records of decisions to the handlers of one crawl. The records bypass the log, whose levels
-    and filters must not decide what is on record."""
-
-    def __init__(self) -> None:
-        self.handlers: list[logging.Handler] = []
-        self.crawl = uuid4().hex[:12]
-        """What tells its records from those of other crawls."""
-
-    def tell(self, record: logging.LogRecord) -> None:
-        """Hand *record* to all handlers."""
-        for handler in self.handlers:
-            handler.handle(record)
+            told = "%(count)s %(what)s so far"
+        if told:
+            counts = {"what": self._what, "first": self._first, "count": f"{self._count:,}"}
+            self._logger.info(told, counts, extra=extra)
 
 
 logger = get_logger(__name__)

@@ -15,6 +15,7 @@ import asyncio
 import socket
 from contextlib import suppress
 from functools import cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
@@ -22,7 +23,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.reactor import is_reactor_installed
 from tldextract import TLDExtract
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IHostnameResolver, IResolutionReceiver
+from twisted.internet.interfaces import IHostnameResolver
 from zope.interface import implementer
 
 if TYPE_CHECKING:
@@ -45,10 +46,12 @@ class _Watched:
         self.inner = inner
         self.watchers: WeakSet[Watcher] = WeakSet()  # a crawl may end without saying so
 
-    def _lets(self, host: str, address: str) -> bool:
+    def lets(self, host: str, address: str) -> bool:
         """Whether all let connections be made. Each is asked: it may keep a record."""
-        answers = [one.may_connect(host.lower(), address) for one in self.watchers]
-        return all(answers)
+        may = True
+        for one in self.watchers:
+            may = one.may_connect(host.lower(), address) and may
+        return may
 
 
 @implementer(IHostnameResolver)
@@ -58,22 +61,17 @@ class _Resolver(_Watched):
     def resolveHostName(
         self, resolutionReceiver: Any, hostName: str, *args: Any, **kwargs: Any
     ) -> IHostResolution:
-        receiver = _Filter(resolutionReceiver, lambda address: self._lets(hostName, address))
-        found: IHostResolution = self.inner.resolveHostName(receiver, hostName, *args, **kwargs)
+        def resolved(address: IAddress) -> None:
+            if self.lets(hostName, str(getattr(address, "host", ""))):
+                resolutionReceiver.addressResolved(address)
+
+        ours = SimpleNamespace(
+            resolutionBegan=resolutionReceiver.resolutionBegan,
+            addressResolved=resolved,
+            resolutionComplete=resolutionReceiver.resolutionComplete,
+        )
+        found: IHostResolution = self.inner.resolveHostName(ours, hostName, *args, **kwargs)
         return found
-
-
-@implementer(IResolutionReceiver)
-class _Filter:
-    def __init__(self, receiver: Any, lets: Any) -> None:
-        self._lets = lets
-        self.resolutionBegan = receiver.resolutionBegan
-        self.resolutionComplete = receiver.resolutionComplete
-        self._resolved = receiver.addressResolved
-
-    def addressResolved(self, address: IAddress) -> None:
-        if self._lets(str(getattr(address, "host", ""))):
-            self._resolved(address)
 
 
 class _Getaddrinfo(_Watched):
@@ -82,7 +80,7 @@ class _Getaddrinfo(_Watched):
     async def __call__(self, host: Any, port: Any, **kwargs: Any) -> list[Any]:
         found: list[Any] = await self.inner(host, port, **kwargs)
         name = host.decode("latin-1") if isinstance(host, bytes) else str(host or "")
-        left = [place for place in found if self._lets(name, str(place[4][0]))]
+        left = [place for place in found if self.lets(name, str(place[4][0]))]
         if found and not left:
             raise socket.gaierror(
                 socket.EAI_NONAME, "another host leads to it, and its address is private"
@@ -101,7 +99,12 @@ def unwatch(watcher: Watcher) -> None:
     for one in _places(install=False):
         one.watchers.discard(watcher)
         if not one.watchers:
-            _remove(one)
+            if isinstance(one, _Resolver):
+                from twisted.internet import reactor
+
+                reactor.installNameResolver(one.inner)
+            elif loop := _loop():
+                loop.getaddrinfo = one.inner
 
 
 def _places(*, install: bool) -> Iterator[_Watched]:
@@ -125,58 +128,34 @@ def _places(*, install: bool) -> Iterator[_Watched]:
             yield asks
 
 
-def _remove(one: _Watched) -> None:
-    if isinstance(one, _Resolver):
-        from twisted.internet import reactor
-
-        reactor.installNameResolver(one.inner)
-    elif loop := _loop():
-        loop.getaddrinfo = one.inner
-
-
 def _loop() -> Any:
     """Return the running event loop of asyncio; None with another reactor."""
-    try:
+    with suppress(RuntimeError):
         return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+    return None
 
 
 async def look_up(host: str) -> Sequence[str]:
     """Return the addresses that a connection to *host* would use: with a reactor, from Scrapy's DNS
     cache; none if they can't be found out now."""
-    if not is_reactor_installed():
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(
+    found: list[str] = []
+    with suppress(OSError, ValueError):  # no valid name, say
+        if not is_reactor_installed():
+            places = await asyncio.get_running_loop().getaddrinfo(
                 host, None, type=socket.SOCK_STREAM
             )
-        except (OSError, UnicodeError):
-            return []
-        return [str(place[4][0]) for place in found]
-    from twisted.internet import reactor
+            return [str(place[4][0]) for place in places]
+        from twisted.internet import reactor
 
-    receiver = _Receiver()
-    try:
+        done: Deferred[None] = Deferred()
+        receiver = SimpleNamespace(
+            resolutionBegan=lambda _: None,
+            addressResolved=lambda address: found.append(str(getattr(address, "host", ""))),
+            resolutionComplete=lambda: done.callback(None),
+        )
         reactor.nameResolver.resolveHostName(receiver, host)
-    except (OSError, ValueError):  # no valid name
-        return []
-    return await maybe_deferred_to_future(receiver.done)
-
-
-@implementer(IResolutionReceiver)
-class _Receiver:
-    def __init__(self) -> None:
-        self._addresses: list[str] = []
-        self.done: Deferred[list[str]] = Deferred()
-
-    def resolutionBegan(self, resolution: Any) -> None:
-        pass
-
-    def addressResolved(self, address: IAddress) -> None:
-        self._addresses.append(str(getattr(address, "host", "")))
-
-    def resolutionComplete(self) -> None:
-        self.done.callback(self._addresses)
+        await maybe_deferred_to_future(done)
+    return found
 
 
 def registrable_domain(host: str) -> str | None:

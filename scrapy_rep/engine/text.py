@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -56,26 +57,21 @@ class Encoder:
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
             found = _HOST.match(text.translate(_DROPPED))
             host = found[1].rpartition("@")[2].partition(":")[0].lower() if found else ""
-            name = host if host.isascii() else self._punycode(host)
+            name = host
+            if not host.isascii():
+                if host not in self._hosts:
+                    self._left -= len(host)
+                    if self._left < 0:
+                        raise ValueError("too many hosts that aren't ASCII")
+                    self._hosts[host] = ""
+                    with suppress(ValueError):
+                        self._hosts[host] = punycode(host)
+                if not (name := self._hosts[host]):
+                    raise ValueError("not a valid host")
             # Once it is known, w3lib need not encode it again.
             if (clear := _CLEAR.match(text)) and clear[2].lower() == host and url is text:
                 url = f"{clear[1]}{name}{text[clear.end() :]}" if _ASCII.fullmatch(name) else url
         return safe_url_string(url, encoding)
-
-    def _punycode(self, host: str) -> str:
-        name = self._hosts.get(host)
-        if name is None:
-            self._left -= len(host)
-            if self._left < 0:
-                raise ValueError("too many hosts that aren't ASCII")
-            try:
-                name = punycode(host)
-            except ValueError:
-                name = ""
-            self._hosts[host] = name
-        if not name:
-            raise ValueError("not a valid host")
-        return name
 
 
 def encoded(url: str | bytes) -> str:
@@ -111,7 +107,9 @@ def resolve_sitemap(
     try:
         if len(value) > MAX_SITEMAP_URL:
             raise ValueError
-        relative = base is not None and _is_relative(value)
+        relative = False
+        with suppress(ValueError):  # a bracket after a backslash, which Scrapy turns into a slash
+            relative = base is not None and not urlsplit(value).scheme
         url = encode(urljoin(base or "", value) if relative else value)
         origin = Origin.from_url(url)
     except ValueError:
@@ -142,13 +140,6 @@ class PageURLs:
         if origin.scheme not in ("http", "https"):
             raise ValueError
         return url, str(origin)
-
-
-def _is_relative(url: str) -> bool:
-    try:
-        return not urlsplit(url).scheme
-    except ValueError:  # a bracket after a backslash, say, which Scrapy turns into a slash
-        return False
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -207,10 +198,8 @@ def clean(text: str) -> str:
 def _shown(one: str) -> str:
     if one.isprintable():
         return one
-    code = ord(one)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    form = "\\x{:02x}" if one < "\x80" else "\\u{:04x}" if one < "\U00010000" else "\\U{:08x}"
+    return form.format(ord(one))
 
 
 def date(seconds: float, form: str) -> str:
@@ -223,13 +212,11 @@ def date(seconds: float, form: str) -> str:
 
 def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
     """Return seconds since the epoch as ISO 8601, UTC; None for None, or if out of range."""
-    if seconds is None:
-        return None
-    try:
-        time = datetime.fromtimestamp(seconds, timezone.utc)
-    except (ValueError, OverflowError, OSError):  # a clock may be set to anything
-        return None
-    return time.isoformat(timespec=timespec).replace("+00:00", "Z")
+    if seconds is not None:
+        with suppress(ValueError, OverflowError, OSError):  # a clock may be set to anything
+            time = datetime.fromtimestamp(seconds, timezone.utc)
+            return time.isoformat(timespec=timespec).replace("+00:00", "Z")
+    return None
 
 
 def json_line(record: dict[str, Any]) -> str:
@@ -246,6 +233,4 @@ def _json_escape(match: re.Match[str]) -> str:
     one = match[0]
     if one.isprintable():
         return one
-    if "\ud800" <= one <= "\udfff":
-        return "\\" + clean(one)
-    return json.dumps(one)[1:-1]
+    return "\\" + clean(one) if "\ud800" <= one <= "\udfff" else json.dumps(one)[1:-1]

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, DeferredLock
 from scrapy_rep.engine.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from scrapy.utils.asyncio import CallLaterResult
 
@@ -39,32 +39,25 @@ _OUTDATED = 1000
 class Alarm:
     """Calls back for each key when it is due: 100,000 unreachable origins need a heap, not a task each."""
 
-    def __init__(
-        self,
-        now: Callable[[], float],
-        on_due: Callable[[str], None],
-        paused: Callable[[], bool],
-    ) -> None:
-        """:param now: the clock, in seconds
-        :param on_due: called with a key when it is due; may set the key again
+    def __init__(self, on_due: Callable[[str], None], paused: Callable[[], bool]) -> None:
+        """:param on_due: called with a key when it is due; may set the key again
         :param paused: whether nothing is due for now
         """
-        self._now = now
         self._on_due = on_due
         self._paused = paused
         self._times: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
         self._timer: CallLaterResult | None = None
         self._timer_at = math.inf
-        self._stopped = False
-        self._told = False
+        self._stopped = self._told = False
 
     def __contains__(self, key: str) -> bool:
         return key in self._times
 
-    def set(self, key: str, when: float) -> None:
-        """Make *key* due at *when*."""
-        if self._times.get(key) == when:
+    def set(self, key: str, seconds: float, *, sooner: bool = False) -> None:
+        """Make *key* due in so many *seconds*; with *sooner*, unless it is due before."""
+        when = time.monotonic() + seconds
+        if sooner and when >= self._times.get(key, math.inf):
             return
         self._times[key] = when
         heapq.heappush(self._heap, (when, key))
@@ -77,15 +70,10 @@ class Alarm:
         """Cancel *key*: it won't be due."""
         self._times.pop(key, None)
 
-    def set_sooner(self, key: str, when: float) -> None:
-        """Make *key* due at *when*, unless it is due earlier."""
-        if when < self._times.get(key, math.inf):
-            self.set(key, when)
-
     @property
     def soonest(self) -> float:
-        """When the next key is due; infinity if none is."""
-        return min(self._times.values(), default=math.inf)
+        """Seconds until the next key is due; infinity if none is."""
+        return min(self._times.values(), default=math.inf) - time.monotonic()
 
     def stop(self) -> None:
         """Call back no more."""
@@ -99,11 +87,11 @@ class Alarm:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = self._heap[0][0]
-        self._timer = call_later(max(0.0, self._timer_at - self._now()), self._ring)
+        self._timer = call_later(max(0.0, self._timer_at - time.monotonic()), self._ring)
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, math.inf
-        now = self._now()
+        now = time.monotonic()
         if self._paused():
             self._timer_at = now + _PAUSE_SECONDS
             self._timer = call_later(_PAUSE_SECONDS, self._ring)
@@ -112,24 +100,22 @@ class Alarm:
             if self._stopped or not self._heap or self._heap[0][0] > now:
                 break
             when, key = heapq.heappop(self._heap)
-            if self._times.get(key) == when:  # not set again since
-                del self._times[key]
-                self._call(key)
+            if self._times.get(key) != when:
+                continue  # set again since
+            del self._times[key]
+            try:
+                self._on_due(key)
+            except Exception:
+                # A bug, ours or another extension's: the key must not wait for ever.
+                if not self._told:
+                    self._told = True
+                    message = (
+                        "Processing held requests (%(key)s) failed and will be retried. Further "
+                        "failures like this are not logged."
+                    )
+                    logger.exception(message, {"key": key})
+                self.set(key, _RETRY_SECONDS)
         self._arm()
-
-    def _call(self, key: str) -> None:
-        try:
-            self._on_due(key)
-        except Exception:
-            # A bug, ours or another extension's: the key must not wait for ever.
-            if not self._told:
-                self._told = True
-                message = (
-                    "Processing held requests (%(key)s) failed and will be retried. Further failures "
-                    "like this are not logged."
-                )
-                logger.exception(message, {"key": key})
-            self.set(key, self._now() + _RETRY_SECONDS)
 
 
 class PeriodicTask:
@@ -166,12 +152,6 @@ class PeriodicTask:
         await self.now(last=True)
         if self._timer is not None:
             self._timer.cancel()
-
-
-def work(steps: Iterator[object]) -> bool:
-    """Take steps for one slice of time. Return whether none are left."""
-    slices = Slices()
-    return not any(slices.over for _ in steps)
 
 
 async def pause(seconds: float = 0) -> None:

@@ -18,7 +18,7 @@ The life of a held request:
 from __future__ import annotations
 
 import math
-import time
+from heapq import heappush
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals as scrapy_signals
@@ -33,8 +33,7 @@ from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.handing_back import HandingBack
-from scrapy_rep.holding.held_origins import HeldOrigins
-from scrapy_rep.holding.hold import held_fields
+from scrapy_rep.holding.hold import HeldOrigins, entry_of, held_fields
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.policy import Drop, LastAttempts
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.holding.hold import HeldOrigin
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Flight, Resolution
+    from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
@@ -58,6 +57,8 @@ _LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
 _EXPIRY_SECONDS = 1.0
 # Seconds. Sums of times may differ in their last digits.
 _ROUNDING = 0.001
+# At most this many are held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
+_MOST_SHARED = 1000
 # Held URLs whose verdict is looked at when a robots.txt changes.
 _SOME = 20
 # Seconds between log lines about held requests.
@@ -71,27 +72,27 @@ class Deferral(ResolutionListener):
 
     def __init__(self, context: CrawlContext, origins: Origins, recorder: Recorder) -> None:
         self._context = context
-        recorder.waiting = self._some_urls
+        self._settings = context.settings
         self._policy = origins.policy
         self._cache = origins.cache
         self._table = origins.table
         self._flights = origins.flights
         self._max_wait = context.settings.defer_max_wait
-        self._held_for = f"held for {self._max_wait:g} s"
+        self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
         self.held = HeldOrigins(context, origins)
         self.releases = Releases(context, self.held, self)
         self.handing_back = HandingBack(context, self.held)
-        self._retries = self._alarm(self._ask_again)
         self._last = LastAttempts(context.settings)
+        self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
-        self._reports = Alarm(time.monotonic, self._report, lambda: context.engine.paused)
-        self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
+        self._reports = Alarm(self._report, lambda: context.engine.paused)
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None
         """None without a JOBDIR."""
         self.closing = False
         """Whether the spider closes: nothing leaves the gate any more."""
+        recorder.waiting = self._some_urls
         connect = context.crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
@@ -102,7 +103,7 @@ class Deferral(ResolutionListener):
             if (held_origin := self.held.get(key)) is not None:
                 act(held_origin)
 
-        return Alarm(time.monotonic, on_due, lambda: self._context.engine.paused)
+        return Alarm(on_due, lambda: self._context.engine.paused)
 
     @property
     def holding(self) -> bool:
@@ -123,11 +124,10 @@ class Deferral(ResolutionListener):
         """Return what is held of each origin, see :func:`held_fields`."""
         found = []
         for held_origin in self.held.all():
-            since = held_origin.oldest(ready=True)
+            since = held_origin.oldest(everything=True)
             if held_origin.count and since is not None:
                 known = self._table.get(held_origin.origin)
-                entry = known.entry if known is not None else None
-                seconds = self.held.now() - since
+                entry, seconds = known.entry if known else None, self.held.now() - since
                 found.append(held_fields(held_origin.key, held_origin.count, seconds, entry))
         return found
 
@@ -143,17 +143,17 @@ class Deferral(ResolutionListener):
         held_origin = self.held.wait(origin, request, since)
         if asked_before:
             self._table.pin(origin)
-        if not held_origin.jobs:
+        if not held_origin.leaves:
             held_origin.answered = False
-        # Without asyncio, the answer may be there at once.
-        flight = self._flights.to(origin, request)
-        if flight.result is None and not held_origin.jobs:
-            self._wait_for(held_origin, flight)
+        self._wait_for_answer(held_origin, request)
 
-    def _wait_for(self, held_origin: HeldOrigin, flight: Flight) -> None:
+    def _wait_for_answer(self, held_origin: HeldOrigin, request: Request | None) -> None:
+        flight = self._flights.to(held_origin.origin, request)
+        if flight.result is not None or held_origin.leaves:
+            return  # without asyncio, the answer may be there at once
         seconds = flight.left_of(min(self._policy.grace, _LATE_SECONDS))
         if seconds > 0:
-            self._first_answers.set_sooner(held_origin.key, time.monotonic() + seconds)
+            self._first_answers.set(held_origin.key, seconds, sooner=True)
         else:
             self._first_answer_is_late(held_origin)
 
@@ -166,29 +166,27 @@ class Deferral(ResolutionListener):
         self._hold_waiting(held_origin, state)
         if state.name not in self._retries:
             self._retry_later(state)
-        since = self.held.now() if since is None else since
-        if since + self._max_wait - self.held.now() < self._last.hopeless(
-            state.entry, self._context.clock()
-        ):
+        left = self._max_wait if since is None else since + self._max_wait - self.held.now()
+        if left < self._last.hopeless(state.entry, self._context.clock()):
             self._give_up_hopeless(held_origin, state)
 
     def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays all the same, behind others of its origin that
         are about to leave. The order of the many would let it wait long: it goes on then."""
         held_origin = self.held.get(name)
-        if held_origin is None or not held_origin.jobs or held_origin.jobs[-1].given_up:
+        if held_origin is None or not held_origin.ready or held_origin.count:
             return False
-        if held_origin.unheld >= self._most_joined or held_origin.count:
+        if held_origin.unheld >= self._most_joined:
             return False
         self.held.wait(held_origin.origin, request, since)
-        held_origin.jobs[-1].add(held_origin.waiting.pop())
+        heappush(held_origin.ready, entry_of(held_origin.waiting.pop()))
         return True
 
     def _first_answer_is_late(self, held_origin: HeldOrigin) -> None:
         flight = self._flights.get(held_origin.origin)
-        if flight is None or held_origin.jobs:
+        if flight is None or held_origin.leaves:
             return
-        if self._context.settings.dry_run:
+        if self._settings.dry_run:
             self.releases.add(held_origin)
             return
         age, grace, slow = -flight.left_of(0), self._policy.grace, self._policy.slow
@@ -202,14 +200,13 @@ class Deferral(ResolutionListener):
                 self.releases.add(held_origin)
                 return
         if age >= slow:
-            self.held.log.slow(held_origin)
+            self.held.log.held(held_origin, "slow")
             if held_origin.waiting:  # no room
                 self._expect(held_origin.key, self.held.now())
         self.held.changed(held_origin)
-        for seconds in sorted((grace, slow, _LATE_SECONDS, _SLOW_SECONDS)):
-            if seconds > age:
-                self._first_answers.set_sooner(held_origin.key, time.monotonic() + seconds - age)
-                break
+        later = [one for one in (grace, slow, _LATE_SECONDS, _SLOW_SECONDS) if one > age]
+        if later:
+            self._first_answers.set(held_origin.key, min(later) - age, sooner=True)
         self._context.engine.wake()
 
     def _settle(self, held_origin: HeldOrigin) -> None:
@@ -227,7 +224,7 @@ class Deferral(ResolutionListener):
             return
         held_origin.answered, held_origin.late, held_origin.slow = True, False, False
         self.held.changed(held_origin)
-        if not state.unreachable or self._context.settings.dry_run:
+        if not state.unreachable or self._settings.dry_run:
             self.releases.add(held_origin)
             return
         self._recall(held_origin)
@@ -244,9 +241,17 @@ class Deferral(ResolutionListener):
         else:
             self.releases.add(held_origin)  # there is nothing left: forget it
 
+    def failed(self, origin: Origin, error: Exception) -> None:
+        """Give up: after a misconfiguration or a bug, retrying can't help."""
+        held_origin = self.held.get(origin)
+        if held_origin is not None and not isinstance(error, CancelledError):
+            held_origin.answered = True
+            self.held.changed(held_origin)
+            self.releases.add(held_origin, (text_of(error), 0))
+
     def _recall(self, held_origin: HeldOrigin) -> None:
         """Keep the requests that were to be released."""
-        if held_origin.jobs:
+        if held_origin.ready:
             held_origin.recall()
             self._expect_oldest(held_origin)
 
@@ -256,19 +261,11 @@ class Deferral(ResolutionListener):
         self._is_unreachable(held_origin)
         if held_origin.count:
             self._table.pin(state.origin)
-            self.held.log.unreachable(held_origin)
+            self.held.log.held(held_origin, "unreachable")
         for held in self.held.take_waiting(held_origin):
             if not self.handing_back.one(held.request, held.since):
-                self.held.warn_full(held_origin.origin)
+                self.held.log.full(held_origin.origin)
                 self.releases.let_out(held.request, Drop.of(state)._replace(for_room=True))
-
-    def failed(self, origin: Origin, error: Exception) -> None:
-        """Give up: after a misconfiguration or a bug, retrying can't help."""
-        held_origin = self.held.get(origin)
-        if held_origin is not None and not isinstance(error, CancelledError):
-            held_origin.answered = True
-            self.held.changed(held_origin)
-            self.releases.add(held_origin, (text_of(error), 0))
 
     def _is_unreachable(self, held_origin: HeldOrigin) -> None:
         """Count requests that no longer wait for a first answer but for a better one."""
@@ -278,91 +275,11 @@ class Deferral(ResolutionListener):
 
     def is_due(self, held_origin: HeldOrigin) -> bool:
         """Whether the origin's robots.txt has to be fetched again before requests leave. Then it is."""
-        if self._context.settings.dry_run or self._cache.get(held_origin.origin) is not None:
+        if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         self._recall(held_origin)
-        flight = self._flights.to(held_origin.origin, self.held.peek(held_origin))
-        if flight.result is None:
-            self._wait_for(held_origin, flight)
+        self._wait_for_answer(held_origin, self.held.peek(held_origin))
         return True
-
-    # Waiting
-
-    def _retry_later(self, state: OriginState) -> None:
-        seconds = state.entry.next_attempt_at - self._context.clock()
-        self._retries.set(state.name, time.monotonic() + seconds)
-
-    def _ask_again(self, held_origin: HeldOrigin) -> None:
-        known = self._table.get(held_origin.origin)
-        # After a proxy's failure, by the way that another request goes.
-        number = known.entry.proxy_attempts if known else 0
-        self._flights.to(held_origin.origin, self.held.peek(held_origin, number), again=True)
-
-    def _expect(self, key: str, since: float) -> None:
-        """Set the deadline of requests held *since* then, and schedule the log's reports."""
-        now = time.monotonic()
-        self._deadlines.set_sooner(key, now + since + self._max_wait - self.held.now())
-        self._reports.set_sooner("report", now + _TELL_SECONDS)
-
-    def _time_is_over(self, held_origin: HeldOrigin) -> None:
-        """Make a last attempt if the one before was long ago; give requests up if it takes too long."""
-        origin, key = held_origin.origin, held_origin.key
-        oldest = held_origin.oldest()
-        if oldest is None:
-            return  # all are about to leave
-        if self.held.now() < oldest + self._max_wait - _ROUNDING:
-            self._expect(key, oldest)
-            return
-        known = self._table.get(origin)
-        entry = known.entry if known else None
-        if origin not in self._flights and self._last.is_due(entry, self._context.clock()):
-            self._last.made(key, entry)
-            self._cache.ask_early(origin)
-            self._ask_again(held_origin)
-        flight = self._flights.get(origin)
-        if flight is not None:
-            left = flight.left_of(self._last.seconds)
-            if left > 0 or self._flights.expire(origin):
-                self._deadlines.set(key, time.monotonic() + max(left, _EXPIRY_SECONDS))
-                return
-        self._give_up_oldest(held_origin, self.held.why(held_origin, self._held_for))
-
-    def _give_up_oldest(
-        self, held_origin: HeldOrigin, why: tuple[str, int], seconds: float = 0.0
-    ) -> None:
-        """:param seconds: give up those, too, whose time is over within so many seconds"""
-        before = self.held.now() + seconds - self._max_wait + _ROUNDING
-        oldest = held_origin.oldest()
-        if oldest is not None and oldest <= before:
-            self.releases.add(held_origin, why, before=before)
-
-    def _give_up_hopeless(self, held_origin: HeldOrigin, state: OriginState) -> None:
-        """After a failure, give up those for which no further attempt will come."""
-        entry, late = state.entry, self._last.late
-        why = f"{entry.error}; {self._held_for}", entry.attempts
-        self._give_up_oldest(held_origin, why, late)
-        seconds = self._last.hopeless(entry, self._context.clock())
-        if seconds > late:
-            due = f"no further attempt at robots.txt is due before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
-            reason = f"{entry.error}; {due}"
-            self._give_up_oldest(held_origin, (reason, entry.attempts), seconds)
-
-    def _report(self, _: str) -> None:
-        if self.held:
-            self.tell()
-            self._reports.set("report", time.monotonic() + _TELL_SECONDS)
-
-    def tell(self, *, idle: bool = False) -> None:
-        """Log what is held; or that the crawl can only wait, if that is news."""
-        now, given_up, attempt = time.monotonic(), self._deadlines.soonest, self._retries.soonest
-        if attempt < math.inf:  # else all are being asked
-            attempt = min(attempt, given_up)  # then, a last one is made
-        self.held.tell(attempt - now, given_up - now, idle=idle)
-
-    def _expect_oldest(self, held_origin: HeldOrigin) -> None:
-        oldest = held_origin.oldest()
-        if oldest is not None:
-            self._expect(held_origin.key, oldest)
 
     def finished(self, held_origin: HeldOrigin) -> None:
         """All have left that may: set the next deadline, or forget the origin."""
@@ -373,24 +290,111 @@ class Deferral(ResolutionListener):
                 alarm.forget(held_origin.key)
             self.held.end(held_origin)
 
+    # Waiting
+
+    def _retry_later(self, state: OriginState) -> None:
+        self._retries.set(state.name, state.entry.next_attempt_at - self._context.clock())
+
+    def _ask_again(self, held_origin: HeldOrigin) -> None:
+        known = self._table.get(held_origin.origin)
+        # After a proxy's failure, by the way that another request goes.
+        number = known.entry.proxy_attempts if known else 0
+        self._flights.to(held_origin.origin, self.held.peek(held_origin, number), again=True)
+
+    def _expect(self, key: str, since: float) -> None:
+        """Set the deadline of requests held *since* then, and schedule the log's reports."""
+        self._deadlines.set(key, since + self._max_wait - self.held.now(), sooner=True)
+        self._reports.set("report", _TELL_SECONDS, sooner=True)
+
+    def _expect_oldest(self, held_origin: HeldOrigin) -> None:
+        oldest = held_origin.oldest()
+        if oldest is not None:
+            self._expect(held_origin.key, oldest)
+
+    def _time_is_over(self, held_origin: HeldOrigin) -> None:
+        """Make a last attempt if the one before was long ago; give requests up if it takes too long."""
+        origin, oldest = held_origin.origin, held_origin.oldest()
+        if oldest is None:
+            return  # all are about to leave
+        if self.held.now() < oldest + self._max_wait - _ROUNDING:
+            self._expect(held_origin.key, oldest)
+            return
+        known = self._table.get(origin)
+        entry = known.entry if known else None
+        if origin not in self._flights and self._last.is_due(entry, self._context.clock()):
+            self._last.made(held_origin.key, entry)
+            self._cache.ask_early(origin)
+            self._ask_again(held_origin)
+        flight = self._flights.get(origin)
+        if flight is not None:
+            left = flight.left_of(self._last.seconds)
+            if left > 0 or self._flights.expire(origin):
+                self._deadlines.set(held_origin.key, max(left, _EXPIRY_SECONDS))
+                return
+        self._give_up(held_origin, self.held.why(held_origin))
+
+    def _give_up(
+        self,
+        held_origin: HeldOrigin,
+        why: tuple[str, int],
+        within: float = 0.0,
+        reason: str | None = None,
+    ) -> None:
+        """Give up those whose time is over *within* so many seconds.
+
+        :param why: there is no robots.txt, and the number of attempts
+        :param reason: why they are given up, if not because of how long they were held
+        """
+        now, oldest = self.held.now(), held_origin.oldest()
+        before = now + within - self._max_wait + _ROUNDING
+        if oldest is not None and oldest <= before:
+            seconds = now - oldest
+            reason = reason or f"held for {seconds:.{int(seconds < 1)}f} s"
+            self.releases.add(held_origin, (f"{why[0]}; {reason}", why[1]), before)
+
+    def _give_up_hopeless(self, held_origin: HeldOrigin, state: OriginState) -> None:
+        """After a failure, give up those for which no further attempt will come."""
+        why = str(state.entry.error), state.entry.attempts
+        self._give_up(held_origin, why, self._last.late)
+        seconds = self._last.hopeless(state.entry, self._context.clock())
+        if seconds > self._last.late:
+            end = f"before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
+            reason = f"no further attempt at robots.txt is due {end}"
+            self._give_up(held_origin, why, seconds, reason)
+
+    def _report(self, _: str) -> None:
+        if self.held:
+            self.tell()
+            self._reports.set("report", _TELL_SECONDS)
+
+    def tell(self, *, idle: bool = False) -> None:
+        """Log what is held; or that the crawl can only wait, if that is news."""
+        attempt, given_up = self._retries.soonest, self._deadlines.soonest
+        if attempt < math.inf:  # else all are being asked
+            attempt = min(attempt, given_up)  # then, a last one is made
+        self.held.log.state(self.held.all(), attempt, given_up, idle=idle)
+
     # The crawl's beginning and end
 
     def _spider_opened(self, spider: Spider) -> Coroutine[Any, Any, None] | None:
         self._context.engine.before_closing(Stage.HOLDING, self._before_closing)
         directory = job_dir(self._context.crawler.settings)
-        if not directory:
-            if self._context.engine.scheduler_is_foreign:
-                self.held.limit_memory()
-            return None
-        self._disk = DiskHold(directory, spider)
-        return self._upkeep.begin()
+        if directory:
+            self._disk = DiskHold(directory, spider)
+            return self._upkeep.begin()
+        if self._context.engine.scheduler_is_foreign:
+            # The scheduler can have the others back, and a kill should lose little.
+            self.held.most = min(self.held.most, _MOST_SHARED)
+        return None
 
     async def _look(self) -> None:
         """Maintain the hold on disk; open it if that hasn't worked so far."""
-        if self.held.hold.durable or self._disk is None:
+        if self._disk is None:
+            return
+        if self.held.disk is not None:
             # Record the running time: a killed run has used some of REP_DEFER_MAX_WAIT.
             counts = self.held or self.closing
-            await self.held.hold.upkeep(self.held.now() if counts else None)
+            await self._disk.upkeep(self.held.now() if counts else None)
         elif not self.closing and not self.releases:
             if not await run_in_thread(self._disk.open):
                 return
@@ -399,8 +403,8 @@ class Deferral(ResolutionListener):
                 return
             async for held_origin in self.held.move_to(self._disk):
                 self._expect_oldest(held_origin)
-                self._retries.set(held_origin.key, time.monotonic())
-                if self._context.settings.dry_run:
+                self._retries.set(held_origin.key, 0.0)
+                if self._settings.dry_run:
                     self.releases.add(held_origin)
 
     def _spider_idle(self) -> None:
@@ -416,7 +420,8 @@ class Deferral(ResolutionListener):
         slices = Slices()
         for held_origin in self.held.all():
             # While the fetches under way still count as attempts.
-            held_origin.why = self.held.why(held_origin, "the crawl ended")
+            error, attempts = self.held.why(held_origin)
+            held_origin.why = f"{error}; the crawl ended", attempts
             held_origin.recall(everything=True)
             if slices.over:
                 await pause()
@@ -425,6 +430,8 @@ class Deferral(ResolutionListener):
         await self.handing_back.empty(self.releases.take_loose())
 
     async def _spider_closed(self) -> None:
-        self.releases.close()
+        if self.held.disk is not None:
+            self.held.disk.forget_left()
         await self._upkeep.end()
-        await run_in_thread(self.held.hold.close)
+        if self.held.disk is not None:
+            await run_in_thread(self.held.disk.close)

@@ -2,25 +2,30 @@
 
 Scrapy's own disk queues write their index only on a clean shutdown, so a kill would lose requests
 (docs/DESIGN.md). The order is in memory too, so that a failing disk doesn't stop the queues.
+
+Requests are pickles, as in Scrapy's own queues: who can write to a JOBDIR can run code anyway.
 """
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 from collections import Counter
 from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
-from heapq import heapify
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
+
+from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import counted
-from scrapy_rep.holding.hold import Entry, Held, Hold, dumps, loads
+from scrapy_rep.holding.hold import Entry, Held
 from scrapy_rep.storages.journal import Journal, is_damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from scrapy import Request, Spider
 
@@ -28,7 +33,7 @@ logger = get_logger(__name__)
 
 FILE_NAME = "rep-held.sqlite"
 
-# State of a row: HELD; GIVEN_UP in this run, kept for the next. Earlier versions had a third state.
+# State of a row: HELD; GIVEN_UP in this run, kept for the next.
 HELD, GIVEN_UP = 0, 2
 
 SCHEMA = """
@@ -45,8 +50,8 @@ CREATE TABLE IF NOT EXISTS held (
 CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 """
+# Column of the request.
 _REQUEST = 5
-"""Column of the request."""
 
 # SQLite keeps anything in any column. Numbers are increased further, within its range.
 _SOUND = """
@@ -61,22 +66,17 @@ SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 
        (SELECT count(*) FROM held)
 """
 
-_SELECT = "SELECT request FROM held WHERE id = ?"
-
 # Failed reads in a row before unreadable requests are left to the next run: this one has to end.
 _READS = 60
+# Rows deleted at a time.
+_ROWS = 20
 # Beyond that, the file has this one in place of a priority: SQLite's integers end.
 _MAX_PRIORITY = 1 << 62
 
 
-class DiskHold(Hold):
-    """Held requests in a SQLite file. Requests that can't be serialised are kept in memory.
-
-    A row stays until its request has been dealt with: a kill loses none, and at worst one is fetched
-    twice.
-    """
-
-    durable = True
+class DiskHold:
+    """Held requests in a SQLite file. A row stays until its request has been dealt with: a kill loses
+    none, and at worst one is fetched twice."""
 
     def __init__(self, directory: str, spider: Spider) -> None:
         self._spider = spider
@@ -92,12 +92,18 @@ class DiskHold(Hold):
         self._recovered: dict[str, list[Entry]] = {}
         self._earlier: dict[str, Counter[int]] = {}
         """Fingerprints of requests that an earlier run held, by origin."""
-        self._number = 0
-        self._ran = 0.0
+        self.number = 0
+        """The highest number of an earlier run."""
+        self.ran = 0.0
+        """Seconds for which earlier runs have run."""
         self._warned = False
         self._failed_reads = 0
         self._unreadable = 0
         self._why_unreadable: object = None
+        self._left: set[int] = set()
+        """Rows of requests that have left the gate."""
+        self._gone: list[int] = []
+        """Those of them that are garbage."""
 
     def open(self) -> bool:
         """Open the file, and take over what an earlier run left. Return whether it can be used now.
@@ -105,7 +111,7 @@ class DiskHold(Hold):
         if not self._looked:
             self._looked = True
             self._warn_of_kill()
-        return self._journal.open(self._recover, _upgrade) is not None
+        return self._journal.open(self._recover) is not None
 
     def _recover(self, db: sqlite3.Connection) -> bool:
         """Take over what an earlier run left, without the requests themselves."""
@@ -113,19 +119,17 @@ class DiskHold(Hold):
         rows = db.execute(_SOUND).fetchall()
         ran, all_rows = db.execute(_REST).fetchone()
         # A killed run has taken at least until its last request was held.
-        self._ran = max(ran or 0.0, *(row[3] for row in rows), 0.0)
-        self._number = max((row[2] for row in rows), default=0)
+        self.ran = max(ran or 0.0, *(row[3] for row in rows), 0.0)
+        self.number = max((row[2] for row in rows), default=0)
         for row, origin, number, since, state, priority, fingerprint in rows:
             # Requests that were given up wait again.
-            since = self._ran if state == GIVEN_UP else since
+            since = self.ran if state == GIVEN_UP else since
             self._recovered.setdefault(origin, []).append((-priority, number, since, row))
             if fingerprint:
                 self._earlier.setdefault(origin, Counter())[fingerprint] += 1
-        for heap in self._recovered.values():
-            heapify(heap)
         with suppress(sqlite3.Error):  # it counts all the same
             query = "UPDATE held SET state = ?, since = ? WHERE state = ?"
-            db.execute(query, (HELD, self._ran, GIVEN_UP))
+            db.execute(query, (HELD, self.ran, GIVEN_UP))
         if all_rows > len(rows):
             self.skip(all_rows - len(rows), "damaged")
         return True
@@ -151,42 +155,19 @@ class DiskHold(Hold):
                 extra={"spider": self._spider},
             )
 
-    def recover(self) -> Iterator[tuple[str, list[Entry]]]:
-        """Yield each origin that an earlier run left, and a heap of its requests."""
-        yield from self._recovered.items()
-        self._recovered = {}
+    def recover(self) -> Iterable[tuple[str, list[Entry]]]:
+        """Return each origin that an earlier run left, with its requests, once."""
+        recovered, self._recovered = self._recovered, {}
+        return recovered.items()
 
-    def last(self) -> tuple[int, float]:
-        """Return the highest number of an earlier run, and the running time of earlier runs."""
-        return self._number, self._ran
-
-    def is_held_already(self, origin: str, request: Request) -> bool:
-        """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded again.
-        For each that is held since then, one is recognised."""
-        earlier = self._earlier.get(origin)
-        if earlier is None or not earlier[fingerprint := self._fingerprint(request)]:
-            return False
-        earlier[fingerprint] -= 1
-        return True
-
-    def left(self, origin: str, held: Held) -> None:
-        if held.number <= self._number:
-            self.is_held_already(origin, held.request)  # a retry of it isn't
-
-    def _fingerprint(self, request: Request) -> int:
-        """Return what tells *request* from others, 0 if nothing does."""
-        try:
-            fingerprinter: Any = self._spider.crawler.request_fingerprinter
-            # A project's own need not be a hash: its first bytes may be those of any URL.
-            short = blake2b(fingerprinter.fingerprint(request), digest_size=8).digest()
-        except Exception:  # noqa: BLE001 (of a project's class)
-            return 0
-        return int.from_bytes(short, "big") >> 1 or 1
+    # Requests come and go
 
     def together(self) -> AbstractContextManager[None]:
+        """Return a context for several calls of :meth:`hold`, which are written at once."""
         return self._journal.together()
 
-    def hold(self, origin: str, held: Held, state: int = HELD) -> Entry:
+    def hold(self, origin: str, held: Held, state: int = HELD) -> int | None:
+        """Write *held*. Return its row; None if it can't be serialised, and has to stay in memory."""
         try:
             data = dumps(held.request, self._spider)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
@@ -198,17 +179,22 @@ class DiskHold(Hold):
                     {"request": held.request, "error": error},
                     extra={"spider": self._spider},
                 )
-            return super().hold(origin, held)
+            return None
         row = held.row or self._journal.new_id("held")
         values = row, origin, held.number, held.since, state, data
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         self._journal.put("held", (*values, priority, self._fingerprint(held.request)))
-        return (-held.request.priority, held.number, held.since, row)
+        return row
 
-    def read(self, entry: Entry) -> Held | None:
-        _, number, since, row = entry
-        if not isinstance(row, int):
-            return super().read(entry)
+    def has(self, row: int) -> bool:
+        """Whether the file has *row*, which it can't write sometimes."""
+        return self._journal.unwritten("held", row) is None
+
+    def read(self, number: int, since: float, row: int) -> Held | None:
+        """Return the request of *row*, None if it can't be read.
+
+        :raises sqlite3.Error: if the file can't be read now
+        """
         try:
             request = self._load(row)
         except Exception as error:  # the spider's callback may be gone, say
@@ -218,26 +204,72 @@ class DiskHold(Hold):
                     raise
             self.skip(1, error)
             return None
-        if self._journal.unwritten("held", row):
+        if not self.has(row):
             self._journal.delete("held", row)
             return Held(number, since, request, counts=True)
         return Held(number, since, request, row, counts=True)
 
+    def peek(self, row: int) -> Request | None:
+        """Return the request of *row* if it can be read."""
+        with suppress(Exception):  # read() will say so
+            return self._load(row)
+        return None
+
     def _load(self, row: int) -> Request:
         unwritten = self._journal.unwritten("held", row)
-        found = [unwritten[_REQUEST:]] if unwritten else self._journal.read(_SELECT, row)
+        query = "SELECT request FROM held WHERE id = ?"
+        found = [unwritten[_REQUEST:]] if unwritten else self._journal.read(query, row)
         self._failed_reads = 0
         if not found:
             raise ValueError("damaged")
         return loads(found[0][0], self._spider)
 
-    def peek(self, entry: Entry) -> Request | None:
-        row = entry[3]
-        if not isinstance(row, int):
-            return super().peek(entry)
-        with suppress(Exception):  # read() will say so
-            return self._load(row)
-        return None
+    def left(self, origin: str, held: Held) -> None:
+        """Note that *held* has left the gate. Its row is deleted when the request is garbage: its callback
+        has been called then."""
+        if held.number <= self.number:
+            self.is_held_already(origin, held.request)  # a retry of it isn't
+        if held.row is not None:
+            self._left.add(held.row)
+            finalize(held.request, self._gone.append, held.row).atexit = False
+            if len(self._gone) >= _ROWS:
+                self._forget(self._gone)
+
+    def give_up(self, origin: str, held: Held) -> None:
+        """Keep *held*, which leaves the gate to fail, for the next run with this JOBDIR."""
+        self._left.discard(held.row or 0)
+        self.hold(origin, held, GIVEN_UP)
+
+    def forget_left(self) -> None:
+        """End a run: what has left is done, the rest is for the next run."""
+        self._forget(list(self._left))
+
+    def _forget(self, rows: list[int]) -> None:
+        done = [row for row in rows if row in self._left]
+        self._gone.clear()
+        self._left.difference_update(done)
+        self._journal.delete("held", *done)
+
+    def is_held_already(self, origin: str, request: Request) -> bool:
+        """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded again.
+        For each that is held since then, one is recognised."""
+        earlier = self._earlier.get(origin)
+        if earlier is None or not earlier[fingerprint := self._fingerprint(request)]:
+            return False
+        earlier[fingerprint] -= 1
+        return True
+
+    def _fingerprint(self, request: Request) -> int:
+        """Return what tells *request* from others, 0 if nothing does."""
+        try:
+            fingerprinter: Any = self._spider.crawler.request_fingerprinter
+            # A project's own need not be a hash: its first bytes may be those of any URL.
+            short = blake2b(fingerprinter.fingerprint(request), digest_size=8).digest()
+        except Exception:  # noqa: BLE001 (of a project's class)
+            return 0
+        return int.from_bytes(short, "big") >> 1 or 1
+
+    # The file
 
     def skip(self, count: int, why: object) -> None:
         """Leave *count* requests to the next run."""
@@ -245,6 +277,7 @@ class DiskHold(Hold):
         self._why_unreadable = self._why_unreadable or why
 
     def tell_unreadable(self) -> None:
+        """Warn of requests that could not be read since the last warning."""
         if self._unreadable:
             values = {
                 "count": counted(self._unreadable, "held request"),
@@ -257,29 +290,32 @@ class DiskHold(Hold):
             logger.warning(message, values, extra={"spider": self._spider})
         self._unreadable, self._why_unreadable = 0, None
 
-    def is_mortal(self, entry: Entry) -> bool:
-        row = entry[3]
-        return not isinstance(row, int) or self._journal.unwritten("held", row) is not None
-
-    def give_up(self, origin: str, held: Held) -> None:
-        self.hold(origin, held, GIVEN_UP)
-
-    def done(self, rows: list[int]) -> None:
-        self._journal.delete("held", *rows)
-
     async def upkeep(self, ran: float | None) -> None:
+        """Maintain the file. Called every second.
+
+        :param ran: seconds that the crawl has run, if they are to be recorded
+        """
         if ran is not None:
             self._journal.put("clock", (1, ran))
         await self._journal.flush()
 
     def close(self) -> None:
+        """Close the file at the end of the crawl. Blocks."""
         self.tell_unreadable()
         self._journal.close()
 
 
-def _upgrade(db: sqlite3.Connection) -> None:
-    """Add the columns that files of earlier versions lack: one, if a kill came in between."""
-    columns = [row[1] for row in db.execute("PRAGMA table_info(held)")]
-    if columns[:6] == ["id", "origin", "number", "since", "state", "request"]:
-        for name in ("priority", "fingerprint")[len(columns) - 6 :]:
-            db.execute(f"ALTER TABLE held ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0")
+def dumps(request: Request, spider: Spider) -> bytes:
+    """Return *request* as bytes.
+
+    :raises Exception: from pickling a user's meta
+    """
+    return pickle.dumps(request.to_dict(spider=spider), pickle.HIGHEST_PROTOCOL)
+
+
+def loads(data: bytes, spider: Spider) -> Request:
+    """Return the request in *data*.
+
+    :raises Exception: if it can't be read, or the spider no longer has its callback
+    """
+    return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301 (see above)

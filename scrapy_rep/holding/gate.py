@@ -14,7 +14,7 @@ import time
 from collections import deque
 from heapq import heappop
 from typing import TYPE_CHECKING, Any, TypeAlias
-from weakref import WeakKeyDictionary, WeakSet, finalize
+from weakref import WeakKeyDictionary, WeakSet
 
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
@@ -22,7 +22,7 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.timers import Slices
+from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
 from scrapy_rep.holding.hold import announce
@@ -36,11 +36,9 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.holding.deferral import Deferral
-    from scrapy_rep.holding.held_origins import HeldOrigins
-    from scrapy_rep.holding.hold import Held, HeldOrigin
+    from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.state import OriginState
 
 logger = get_logger(__name__)
 
@@ -53,8 +51,6 @@ _REST_SECONDS = 1.0
 _LOOKS = 50
 # Seconds until an unreadable file is tried again.
 _RETRY_SECONDS = 1.0
-# Rows deleted at a time.
-_ROWS = 20
 
 Verdict: TypeAlias = "Drop | Exception"
 
@@ -121,7 +117,7 @@ class Gate:
 
     def _next_scheduled(self) -> Request | None:
         self._nothing_else = False
-        slices = Slices()
+        until = time.perf_counter() + SLICE_SECONDS
         for _ in range(self._step):
             # An answer wakes the engine, and so does the end of the wait for it.
             if not self._held.may_wait or self._nothing_else:
@@ -135,19 +131,10 @@ class Gate:
                 deferred_from_coro(self._stays_or_leaves(request, check))
             elif not self._is_kept(request):
                 return request
-            if slices.over and not self._nothing_else:
+            if time.perf_counter() >= until and not self._nothing_else:
                 break  # a server may have taken its time for some that went back
         self._context.engine.wake()
         return None
-
-    def _rest(self) -> None:
-        if not self._rests:
-            self._rests = True
-            call_later(_REST_SECONDS, self._rested)
-
-    def _rested(self) -> None:
-        self._rests = False
-        self._context.engine.wake()
 
     def has_pending_requests(self) -> bool:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
@@ -192,8 +179,9 @@ class Gate:
             and not self._releases
         ):
             return False
-        since = self._deferral.handing_back.restore(request) if HANDED_BACK in meta else None
-        if meta.get("dont_obey_robotstxt") or FOREIGN.match(request.url):
+        deferral, hold = self._deferral, self._held
+        since = deferral.handing_back.restore(request) if HANDED_BACK in meta else None
+        if meta.get("dont_obey_robotstxt") or FOREIGN.match(url):
             return False
         try:
             found, path = self._origins.find(request)
@@ -202,36 +190,36 @@ class Gate:
         if path == ROBOTS_PATH:
             return False
         if isinstance(found, Origin):
-            return self._is_kept_for(found, None, request, since)
-        if found.unreachable and not self._context.settings.dry_run:
-            return self._is_kept_for(found.origin, found, request, since)
-        return bool(self._releases) and self._deferral.joins(found.name, request, since)
-
-    def _is_kept_for(
-        self, origin: Origin, state: OriginState | None, request: Request, since: float | None
-    ) -> bool:
-        """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
-        advice = self._origins.policy.at_the_gate(state, self._held.room(origin))
-        http_cache, hold = self._origins.http_cache, self._held.hold
+            origin, state = found, None
+        elif found.unreachable and not self._context.settings.dry_run:
+            origin, state = found.origin, found
+        else:
+            return bool(self._releases) and deferral.joins(found.name, request, since)
+        advice = self._origins.policy.at_the_gate(state, hold.room(origin))
+        http_cache, disk = self._origins.http_cache, hold.disk
         if isinstance(advice, Leave) or (http_cache.enabled and http_cache.answers(request)):
             return False
-        if hold.durable and hold.is_held_already(str(origin), request):
+        if disk is not None and disk.is_held_already(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
-            return True
-        if isinstance(advice, Wait):
-            self._deferral.wait(origin, request, since)
+        elif isinstance(advice, Wait):
+            deferral.wait(origin, request, since)
         elif isinstance(advice, Hold):
             assert state is not None
-            self._deferral.hold(state, request, since)
-        elif self._deferral.handing_back.one(request, since):
-            if self._deferral.handing_back.came_last(request):
-                self._nothing_else = True
-                self._rest()
-        else:
-            self._held.warn_full(origin)
+            deferral.hold(state, request, since)
+        elif not deferral.handing_back.one(request, since):
+            hold.log.full(origin)
             self._releases.verdicts[request] = advice
             return False
+        elif deferral.handing_back.came_last(request):
+            self._nothing_else = True
+            if not self._rests:
+                self._rests = True
+                call_later(_REST_SECONDS, self._rested)
         return True
+
+    def _rested(self) -> None:
+        self._rests = False
+        self._context.engine.wake()
 
 
 class Releases:
@@ -250,8 +238,6 @@ class Releases:
         """Requests that needn't wait for anything, but couldn't leave at once."""
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
         """What was decided about requests that have left, or are about to."""
-        self._rows: set[int] = set()
-        self._gone: list[int] = []
 
     def __bool__(self) -> bool:
         """Whether any requests may leave, now or soon."""
@@ -269,8 +255,8 @@ class Releases:
         """
         if self._ended:
             return
-        held_origin.begin(given_up, before)
-        if len(held_origin.jobs) == 1:
+        held_origin.let_leave(given_up, before)
+        if not held_origin.in_turn:
             self._queue(held_origin)
             self._context.engine.wake()
 
@@ -302,7 +288,7 @@ class Releases:
             for _ in range(min(looks, len(origins))):
                 looks -= 1
                 held_origin = origins.popleft()
-                request = self._step(held_origin)
+                request = self._leave(held_origin)
                 if not origins:
                     self._turns.pop(priority, None)
                 if request is not None:
@@ -313,96 +299,81 @@ class Releases:
             self._context.engine.wake()  # there may be more behind them
         return None
 
-    def _step(self, held_origin: HeldOrigin) -> Request | None:
+    def _leave(self, held_origin: HeldOrigin) -> Request | None:
         """Give the origin its turn. Return the request that leaves, if any."""
-        if not held_origin.jobs:
-            return None  # its robots.txt became unreachable meanwhile
-        job = held_origin.jobs[0]
+        held_origin.in_turn = False
+        fails = bool(held_origin.failing)
+        heap = held_origin.failing or held_origin.ready
         try:
-            held = self._held.first(held_origin)
+            held = self._held.first(held_origin, heap)
         except sqlite3.Error as error:
-            self._rest(held_origin, error)
+            if not self._told:
+                self._told = True
+                message = "Can't release held requests, retrying: %(error)s"
+                logger.error(message, {"error": error}, extra=self._context.extra)
+            held_origin.in_turn = True
+            self._resting += 1
+            call_later(_RETRY_SECONDS, self._rested, held_origin)
             return None
         if held is None:
-            self._go_on(held_origin)
-            return None
-        if job.given_up is None:
-            if time.monotonic() >= job.good_until and self._deferral.is_due(held_origin):
-                return None
-            if self._context.engine.slots.is_full(held.request, held_origin.leaving):
-                self._queue(held_origin)
-                return None
-        heappop(job.heap)
-        self._told = False
-        self._held.left(held_origin, held)
-        if job.given_up is None:
-            self._release(held_origin, held)
-        else:
-            self._give_up(held_origin, held, job.given_up)
-        self._go_on(held_origin)
-        return held.request
-
-    def _go_on(self, held_origin: HeldOrigin) -> None:
-        if not held_origin.jobs[0].heap:
-            held_origin.jobs.popleft()
             self._moved = True
-        if held_origin.jobs:
-            self._queue(held_origin)
         else:
+            if not fails:
+                if time.monotonic() >= held_origin.good_until and self._deferral.is_due(
+                    held_origin
+                ):
+                    return None
+                if self._context.engine.slots.is_full(held.request, held_origin.leaving):
+                    self._queue(held_origin)
+                    return None
+            heappop(heap)
+            self._told = False
+            self._held.left(held_origin, held)
+            if fails:
+                self._give_up(held_origin, held)
+            else:
+                held_origin.leaving.append(held.request)
+                if held.counts:
+                    held_origin.released += 1
+                    self._context.stats.inc_value("rep/released")
+                    told = {"held_for": self._held.now() - held.since}
+                    kind = signals.request_released
+                    announce(self._context, kind, held.request, held_origin.origin, **told)
+        if not held_origin.leaves:
             self._deferral.finished(held_origin)
+        elif not held_origin.in_turn:
+            self._queue(held_origin)
+        return held.request if held is not None else None
 
     def _queue(self, held_origin: HeldOrigin) -> None:
         """Let the origin have its turn after the others."""
-        heap = held_origin.jobs[0].heap
+        heap = held_origin.failing or held_origin.ready
+        held_origin.in_turn = True
         self._turns.setdefault(-heap[0][0] if heap else 0, deque()).append(held_origin)
-
-    def _rest(self, held_origin: HeldOrigin, error: Exception) -> None:
-        """Try again later: the file can't be read."""
-        if not self._told:
-            self._told = True
-            message = "Can't release held requests, retrying: %(error)s"
-            logger.error(message, {"error": error}, extra=self._context.extra)
-        self._resting += 1
-        call_later(_RETRY_SECONDS, self._rested, held_origin)
 
     def _rested(self, held_origin: HeldOrigin) -> None:
         self._resting -= 1
-        if held_origin.jobs and not self._ended:
+        held_origin.in_turn = False
+        if not self._ended:
             self._queue(held_origin)
             self._context.engine.wake()
 
-    def _give_up(self, held_origin: HeldOrigin, held: Held, why: tuple[str, int]) -> None:
+    def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
         """Make *held* fail in the middleware."""
         origin, cause = held_origin.origin, self._held.failure(held_origin.origin)
         if not held.counts:
             if for_room := self._held.room_for(held_origin) <= 0:
-                self._held.warn_full(origin)
-            self.verdicts[held.request] = Drop(*why, for_room=for_room, cause=cause)
+                self._held.log.full(origin)
+            drop = Drop(*held_origin.why, for_room=for_room, cause=cause)
+            self.verdicts[held.request] = drop
             return
         held_origin.given_up += 1
-        held_origin.why = why
-        self._held.hold.give_up(held_origin.key, held)
+        if self._held.disk is not None:
+            self._held.disk.give_up(held_origin.key, held)
         # The origin may be forgotten before it arrives.
-        error = RobotsUnreachable(origin, *why, cause)
+        error = RobotsUnreachable(origin, *held_origin.why, cause)
         error.held_for = self._held.now() - held.since
         self.verdicts[held.request] = error
-
-    def _release(self, held_origin: HeldOrigin, held: Held) -> None:
-        """Count, announce and remember *held*, which leaves."""
-        request, row = held.request, held.row
-        held_origin.leaving.append(request)
-        if row is not None:
-            self._rows.add(row)
-            # When the request is garbage, its callback has been called.
-            finalize(request, self._gone.append, row).atexit = False
-            if len(self._gone) >= _ROWS:
-                self._forget(self._gone)
-        if held.counts:
-            held_origin.released += 1
-            self._context.stats.inc_value("rep/released")
-            seconds = self._held.now() - held.since
-            released = signals.request_released
-            announce(self._context, released, request, held_origin.origin, held_for=seconds)
 
     def verdict(self, request: Request) -> Drop | None:
         """Return what was decided at the gate about *request*, which the middleware has now.
@@ -417,13 +388,3 @@ class Releases:
         if isinstance(verdict, RobotsUnreachable):
             tell_given_up(self._context, request, verdict)
         raise verdict from verdict.__cause__
-
-    def close(self) -> None:
-        """End a run: what has left is done, the rest is for the next run."""
-        self._forget(list(self._rows))
-
-    def _forget(self, rows: list[int]) -> None:
-        done = [row for row in rows if row in self._rows]
-        self._gone.clear()
-        self._rows.difference_update(done)
-        self._held.hold.done(done)

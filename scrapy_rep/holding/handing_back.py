@@ -21,28 +21,26 @@ from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.hold import Held, announce, dumps
+from scrapy_rep.holding.disk import dumps
+from scrapy_rep.holding.hold import Held, announce
 from scrapy_rep.origins.requests import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy import Request
     from twisted.internet.defer import Deferred
 
-    from scrapy_rep.holding.held_origins import HeldOrigins
-    from scrapy_rep.holding.hold import HeldOrigin
+    from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
     from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
 
-# Seconds: what is older comes from a clock that was wrong.
-_MAX_WAITED = 365 * 86400.0
-
 HANDED_BACK = "_rep_held"
 """Meta key of a request while the scheduler has it again."""
 
-
+# Seconds: what is older comes from a clock that was wrong.
+_MAX_WAITED = 365 * 86400.0
 # Errbacks called before the event loop gets a turn.
 _SLICE = 20
 # A request that is handed back for want of room comes after all others of its priority; if there is no room
@@ -70,30 +68,15 @@ class HandingBack:
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 
-    def _keeps(self, request: Request) -> bool:
-        """Whether the scheduler would keep *request* when the process ends."""
-        engine = self._context.engine
-        if engine.scheduler_is_foreign:
-            return engine.scheduler_outlives
-        spider = self._context.spider
-        if spider is None or not job_dir(self._context.crawler.settings):
-            return False
-        try:
-            dumps(request, spider)
-        except Exception:  # noqa: BLE001 (from pickling a user's meta)
-            return False
-        return True
-
     def one(self, request: Request, since: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others of its priority. Return
         whether the scheduler took it: Scrapy's own would return it at once."""
-        if self._held.hold.durable or not self._context.engine.scheduler_is_foreign:
+        if self._held.disk is not None or not self._context.engine.scheduler_is_foreign:
             return False
-        priority = request.priority - 1
-        if self._times.get(request, 0) > 0:
-            priority = min(priority, _LAST)
+        times = min(self._times.get(request, 0) + 1, 2)
+        priority = request.priority - 1 if times == 1 else min(request.priority - 1, _LAST)
         since = self._held.now() if since is None else since
-        handed_back = self._hand_back(request, since, priority)
+        handed_back = self._hand_back(request, since, priority, times)
         self.waiting += handed_back
         return handed_back
 
@@ -101,20 +84,19 @@ class HandingBack:
         """Whether *request* came behind all others that the scheduler had."""
         return self._times.get(request, 0) > 1
 
-    def _hand_back(self, request: Request, since: float, priority: int | None = None) -> bool:
+    def _hand_back(self, request: Request, since: float, priority: int, times: int = 0) -> bool:
         """Give *request*, here since then, to the scheduler. Return whether that worked.
 
-        :param priority: until it comes again; there is no room for it
+        :param priority: until it comes again
+        :param times: how often there was no room for it
         """
-        no_room = priority is not None
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
             "since": time.time() - (self._held.now() - since),
-            "times": min(self._times.get(request, 0) + 1, 2) if no_room else 0,
+            "times": times,
         }
-        request.dont_filter = True
-        request.priority = request.priority if priority is None else priority
+        request.dont_filter, request.priority = True, priority
         try:
             if self._context.engine.scheduler.enqueue_request(request):
                 self.on_handed_back(request)
@@ -132,15 +114,16 @@ class HandingBack:
         crawl's running time; None if that isn't credible."""
         mark = request.meta.pop(HANDED_BACK)
         try:
-            since = float(mark["since"])
+            waited = time.time() - float(mark["since"])
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
             self._times[request] = times = int(mark.get("times", 0))
             self.waiting = max(0, self.waiting - (times > 0))
         except (KeyError, TypeError, ValueError, OverflowError):
             return None  # somebody else's, or damaged
-        waited = time.time() - since
         return self._held.now() - waited if 0 <= waited < _MAX_WAITED else None
+
+    # The crawl's end
 
     async def empty(self, loose: list[Request]) -> None:
         """Leave nothing that would end with the process: write it to disk, hand it back, or call its
@@ -150,30 +133,32 @@ class HandingBack:
         """
         slices = Slices()
         settled: list[Deferred[None]] = []
+        for held, held_origin in self._mortal(loose):
+            if held is not None:
+                settled.append(self._end(held, held_origin))
+            if settled and (len(settled) >= _SLICE or held is None):
+                # Before the engine closes: an errback may still use it.
+                await maybe_deferred_to_future(DeferredList(settled))
+                settled.clear()
+            if not settled and slices.over:
+                await pause()
+
+    def _mortal(self, loose: list[Request]) -> Iterator[tuple[Held | None, HeldOrigin | None]]:
+        """Yield what would end with the process, and None after each origin."""
         for request in loose:
-            settled.append(self._end(Held(0, self._held.now(), request)))
-            await self._finish(settled, slices)
+            yield Held(0, self._held.now(), request), None
+        yield None, None
         for held_origin in self._held.all():
-            if self._held.hold.durable:
+            if self._held.disk is not None:
                 self._held.settle(held_origin, everything=True)
             for held in self._held.take_mortal(held_origin):
-                settled.append(self._end(held, held_origin))
-                if len(settled) >= _SLICE:
-                    await self._finish(settled, slices)
-            await self._finish(settled, slices)
+                yield held, held_origin
+            yield None, held_origin
 
-    async def _finish(self, settled: list[Deferred[None]], slices: Slices) -> None:
-        if settled:
-            # Before the engine closes: an errback may still use it.
-            await maybe_deferred_to_future(DeferredList(settled))
-            settled.clear()
-        if slices.over:
-            await pause()
-
-    def _end(self, held: Held, held_origin: HeldOrigin | None = None) -> Deferred[None]:
+    def _end(self, held: Held, held_origin: HeldOrigin | None) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
         request = held.request
-        if self._keeps(request) and self._hand_back(request, held.since):
+        if self._outlives(request) and self._hand_back(request, held.since, request.priority):
             if held.counts:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
@@ -184,3 +169,16 @@ class HandingBack:
             error.held_for = self._held.now() - held.since
             tell_given_up(self._context, request, error)
         return self._context.engine.fail(request, error)
+
+    def _outlives(self, request: Request) -> bool:
+        """Whether the scheduler would keep *request* when the process ends."""
+        engine, spider = self._context.engine, self._context.spider
+        if engine.scheduler_is_foreign:
+            return engine.scheduler_outlives
+        if spider is None or not job_dir(self._context.crawler.settings):
+            return False
+        try:
+            dumps(request, spider)
+        except Exception:  # noqa: BLE001 (from pickling a user's meta)
+            return False
+        return True

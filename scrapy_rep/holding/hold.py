@@ -1,112 +1,63 @@
-"""The requests that stay at the gate, in memory. With a JOBDIR, disk.py adds a file.
+"""The requests at the gate, by origin: how many there may be, and where they are kept.
 
-On disk, requests are bytes: JSON if that preserves them exactly, else pickle, as in Scrapy's own queues.
-Reading a pickle can run code, reading JSON can't. But JSON turns tuples into lists and numeric keys
-into strings, and has no bytes: such requests are pickled. Headers and body, always bytes, are written
-as Latin-1.
+Those that *wait* for a first answer are in memory. Those that are *held* are too or, with a JOBDIR, on disk
+(disk.py). Once there is an answer, or they are given up, they are *ready* to leave.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import pickle
 import time
-from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field
-from heapq import heapify, heappush
-from operator import attrgetter, itemgetter
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from scrapy.utils.request import request_from_dict
-
+from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import iso
+from scrapy_rep.engine.text import counted, iso
+from scrapy_rep.engine.timers import Slices, pause
+from scrapy_rep.holding.log import HoldLog
+from scrapy_rep.origins.policy import Room
+from scrapy_rep.protocol import Origin
 
 if TYPE_CHECKING:
-    from scrapy import Request, Spider
+    from collections.abc import AsyncIterator, Iterator
+
+    from scrapy import Request
 
     from scrapy_rep import storages
+    from scrapy_rep.holding.disk import DiskHold
     from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.protocol import Origin
+    from scrapy_rep.origins.origins import Origins
 
 logger = get_logger(__name__)
 
-_PLAIN = {str, int, float, bool, type(None)}
-
 # Seconds for which an answer releases requests, however short it may be kept.
 _GOOD_SECONDS = 5.0
-
-
-def dumps(request: Request, spider: Spider) -> bytes:
-    """Return *request* as bytes.
-
-    :raises Exception: from pickling a user's meta
-    """
-    fields = request.to_dict(spider=spider)
-    data = _as_json(dict(fields))
-    return pickle.dumps(fields, pickle.HIGHEST_PROTOCOL) if data is None else data
-
-
-def loads(data: bytes, spider: Spider) -> Request:
-    """Return the request in *data*.
-
-    :raises Exception: if it can't be read, or the spider no longer has its callback
-    """
-    # How all pickles of this and earlier versions begin.
-    if data[:1] == b"\x80":
-        # Write access to JOBDIR allows running code anyway: Scrapy's own queues are pickles.
-        return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301
-    fields = json.loads(data)
-    headers = {}
-    for name, values in fields["headers"]:
-        headers[name.encode("latin-1")] = [value.encode("latin-1") for value in values]
-    fields |= {"headers": headers, "body": fields["body"].encode("latin-1")}
-    return request_from_dict(fields, spider=spider)
-
-
-def _as_json(fields: dict[str, Any]) -> bytes | None:
-    """Return *fields* as JSON, None if JSON would change them."""
-    headers, body = fields.pop("headers", None), fields.pop("body", None)
-    try:
-        if type(headers) is not dict or not _is_exact(fields):
-            return None
-        fields["headers"] = pairs = []
-        for name, values in headers.items():
-            pairs.append([str(name, "latin-1"), [str(value, "latin-1") for value in values]])
-        fields["body"] = str(body, "latin-1")
-        # Half a surrogate pair can't be encoded: two of them would come back as one character.
-        return json.dumps(fields, ensure_ascii=False).encode()
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _is_exact(value: Any) -> bool:
-    kind = type(value)
-    if kind is dict:
-        return set(map(type, value)) <= {str} and all(map(_is_exact, value.values()))
-    return kind in _PLAIN or (kind is list and all(map(_is_exact, value)))
+# An origin may hold this many times the room that is left: there is always room for one more origin
+# ("dynamic thresholds", as in network switches).
+_SHARE = 10
+# An origin that holds this many or fewer is not greedy, however small the hold.
+_FEW = 3
+# Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
+# (flights.py), and as many that are next. Of an origin whose answer takes long, this many count.
+_WAITING, _WEIGHTY = 8, 4
+# A greedy origin has one in this many of those that wait, at least.
+_MANY = 2
+# In place of CONCURRENT_REQUESTS = 0 (unlimited).
+_UNLIMITED = 100
 
 
 class Held(NamedTuple):
     """A request at the gate."""
 
-    number: int
-    """Increases in the order in which requests came to the gate."""
-    since: float
-    """When it came, in seconds of the crawl's running time."""
+    number: int  # increases in the order in which requests came to the gate
+    since: float  # when it came, in seconds of the crawl's running time
     request: Request
-    row: int | None = None
-    """Its row on disk, if any."""
-    counts: bool = False
-    """Whether it counts as held. Otherwise it only waits for a first answer."""
-
-    @property
-    def as_read(self) -> Entry:
-        """The entry of a heap for it."""
-        return (-self.request.priority, self.number, self.since, self)
+    row: int | None = None  # on disk
+    counts: bool = False  # as held; otherwise it only waits for a first answer
 
 
 Entry: TypeAlias = "tuple[int, int, float, Request | int | Held]"
@@ -115,126 +66,232 @@ or has been read. A plain tuple of numbers is not tracked by the garbage collect
 yields urgent requests first, then early ones."""
 
 
-class Job:
-    """Requests of an origin that may leave the gate."""
-
-    __slots__ = ("given_up", "good_until", "heap")
-
-    def __init__(self, heap: list[Entry], given_up: tuple[str, int] | None) -> None:
-        self.heap = heap
-        self.given_up = given_up
-        """Why they are given up, and after how many attempts; None to release them."""
-        self.good_until = time.monotonic() + _GOOD_SECONDS
-        """Until when the answer that releases them counts, even if it may not be kept that long."""
-
-    def add(self, held: Held) -> None:
-        """Let *held*, which only waits, leave too."""
-        heappush(self.heap, held.as_read)
+def entry_of(held: Held, what: Request | int | None = None) -> Entry:
+    """Return the entry of a heap for *held*."""
+    return (-held.request.priority, held.number, held.since, held if what is None else what)
 
 
 @dataclass(eq=False, slots=True)
 class HeldOrigin:
-    """An origin with requests at the gate, until none is left.
-
-    Its requests *wait* for a first answer, in memory, until ``REP_DEFER_GRACE`` is over; then they are
-    *held*: counted, announced, and on disk with a JOBDIR. Once there is an answer, or they are given
-    up, they are *ready* to leave.
-    """
+    """An origin with requests at the gate, until none is left."""
 
     origin: Origin
-    key: str
-    """The same as text."""
-    waiting: list[Held] = field(default_factory=list)
-    """Those that wait for a first answer, as they came."""
-    heap: list[Entry] = field(default_factory=list)
-    """Those that are held."""
-    jobs: deque[Job] = field(default_factory=deque)
-    """Those that are ready, waiting or held before, in order."""
-    unheld: int = 0
-    """How many are not held: they wait, or are ready to leave."""
-    count: int = 0
-    """How many are held, including those that are ready."""
-    unanswered: int = 0
-    """How many of the held ones never had an answer."""
-    answered: bool = False
-    """Whether there was an answer, if only a failure."""
-    late: bool = False
-    slow: bool = False
-    """Whether a first answer takes long, or very long."""
-    weight: int = 0
-    """Its part of the limit for first answers, see :meth:`HeldOrigins.changed`."""
-    leaving: list[Request] = field(default_factory=list)
-    """Those that left last, and may not have reached their download slot."""
+    key: str  # the same as text
+    waiting: list[Held] = field(default_factory=list)  # for a first answer, as they came
+    heap: list[Entry] = field(default_factory=list)  # those that are held
+    ready: list[Entry] = field(default_factory=list)  # those that may leave, waiting or held before
+    failing: list[Entry] = field(default_factory=list)  # those that leave to fail, before others
+    good_until: float = 0.0  # the answer that releases them, even if it may not be kept that long
+    in_turn: bool = False  # will have a turn to let some leave
+    unheld: int = 0  # how many wait, or are ready to leave without having been held
+    count: int = 0  # how many are held, including those that are ready
+    unanswered: int = 0  # how many of the held ones never had an answer
+    answered: bool = False  # if only by a failure
+    late: bool = False  # a first answer takes long
+    slow: bool = False  # it takes very long
+    weight: int = 0  # its part of the limit for first answers, see HeldOrigins.changed()
+    leaving: list[Request] = field(default_factory=list)  # may not have reached their download slot
     released: int = 0
-    longest: float = 0.0
-    """Seconds for which one that left was held, in earlier runs too."""
+    longest: float = 0.0  # seconds for which one that left was held, in earlier runs too
     given_up: int = 0
-    why: tuple[str, int] = ("", 0)
-    """Why the last ones were given up, and after how many robots.txt attempts."""
-    told_unreachable: bool = False
-    """Whether the log says that its robots.txt is unreachable."""
-    told_slow: bool = False
+    why: tuple[str, int] = ("", 0)  # some are given up, and after how many robots.txt attempts
+    told: str = ""  # what the log says of it: that it is "slow", or "unreachable"
 
-    def oldest(self, *, ready: bool = False) -> float | None:
+    @property
+    def leaves(self) -> bool:
+        """Whether some may leave."""
+        return bool(self.ready or self.failing)
+
+    def oldest(self, *, everything: bool = False) -> float | None:
         """Return the ``since`` of the request that has been here longest.
 
-        :param ready: look at those that may leave, too
+        :param everything: look at those that may leave, too
         """
-        times = [*map(attrgetter("since"), self.waiting), *map(itemgetter(2), self.heap)]
-        for job in self.jobs if ready else ():
-            times += map(itemgetter(2), job.heap)
+        heaps = (self.heap, self.ready, self.failing) if everything else (self.heap,)
+        times = [held.since for held in self.waiting]
+        for heap in heaps:
+            times += map(itemgetter(2), heap)
         return min(times, default=None)
 
-    def begin(self, given_up: tuple[str, int] | None, before: float) -> None:
-        """Let those that came *before* then leave; with a reason, give them up."""
+    def let_leave(self, why: tuple[str, int] | None, before: float) -> None:
+        """Let those that came *before* then leave; if there is a reason *why*, to fail."""
+        if why is None:
+            going, self.good_until = self.ready, time.monotonic() + _GOOD_SECONDS
+        else:
+            going, self.why = self.failing, why
         heap, self.heap = self.heap, []
-        if before < math.inf:
-            self.heap = [entry for entry in heap if entry[2] > before]
-            heap = [entry for entry in heap if entry[2] <= before]
-            heapify(self.heap)
-            heapify(heap)
-        self.jobs.append(job := Job(heap, given_up))
+        for entry in heap:
+            (going if entry[2] <= before else self.heap).append(entry)
         waiting, self.waiting = self.waiting, []
         for held in waiting:
             if held.since <= before:
-                job.add(held)
+                going.append(entry_of(held))
             else:
                 self.waiting.append(held)
+        heapify(going)
+        heapify(self.heap)
 
     def recall(self, *, everything: bool = False) -> None:
         """Keep the requests that were to be released; with *everything*, those given up too."""
-        jobs = [job for job in self.jobs if everything or job.given_up is None]
-        for job in jobs:
-            self.jobs.remove(job)
-            self.heap += [entry for entry in job.heap if not isinstance(entry[3], Held)]
-            for held in [what for _, _, _, what in job.heap if isinstance(what, Held)]:
-                if held.counts:
-                    unread = held.request if held.row is None else held.row
-                    self.heap.append((*held.as_read[:3], unread))
-                else:
-                    self.waiting.append(held)
-        if jobs:
-            heapify(self.heap)
-            self.waiting.sort()
+        going, self.ready = self.ready, []
+        if everything:
+            going, self.failing = going + self.failing, []
+        for entry in going:
+            held = entry[3]
+            if not isinstance(held, Held):
+                self.heap.append(entry)
+            elif held.counts:
+                self.heap.append(entry_of(held, held.request if held.row is None else held.row))
+            else:
+                self.waiting.append(held)
+        heapify(self.heap)
+        self.waiting.sort()
 
 
-class Hold:
-    """Keeps held requests in memory; they are lost when the process ends."""
+class HeldOrigins:
+    """The origins with requests at the gate. The origin table keeps them in memory."""
 
-    durable = False
-    """Whether held requests outlive the process."""
+    def __init__(self, context: CrawlContext, origins: Origins) -> None:
+        self._context = context
+        self._table = origins.table
+        self.failure = origins.cache.failure
+        """What the last attempt for an origin raised, see :meth:`RobotsCache.failure`."""
+        self._flights = origins.flights
+        self.log = HoldLog(context, origins.table)
+        self.disk: DiskHold | None = None
+        """Where requests are held that outlive the process."""
+        self._origins: dict[str, HeldOrigin] = {}
+        self._total = self._most_held = self._unheld = self._weight = 0
+        concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED
+        self.most = context.settings.defer_max_requests
+        self._most_waiting = _WAITING * concurrency
+        self._started = time.monotonic()
+        self._number = 0
+        """The number of the request that came last."""
 
-    def hold(self, origin: str, held: Held) -> Entry:
-        """Keep *held*. Return its place in a heap."""
-        return (-held.request.priority, held.number, held.since, lean(held.request))
+    def now(self) -> float:
+        """Seconds that the crawl has run, including earlier runs with its JOBDIR."""
+        return time.monotonic() - self._started
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context for several calls of :meth:`hold`, which are written at once."""
-        return nullcontext()
+    def __len__(self) -> int:
+        return len(self._origins)
 
-    def is_held_already(self, origin: str, request: Request) -> bool:
-        """Whether an earlier run held *request*, which comes a second time now."""
-        return False
+    def all(self) -> list[HeldOrigin]:
+        """All of them."""
+        return list(self._origins.values())
+
+    def get(self, origin: Origin | str) -> HeldOrigin | None:
+        """Return *origin* if it has requests at the gate."""
+        return self._origins.get(str(origin))
+
+    # How many may be held, or wait
+
+    @property
+    def full(self) -> bool:
+        """Whether as many are held as may be."""
+        return self._total >= self.most
+
+    def room_for(self, held_origin: HeldOrigin | None) -> int:
+        """Return how many more the origin may hold: others need some room."""
+        room = self.most - self._total
+        count = held_origin.count if held_origin is not None else 0
+        # One more while it has less than _SHARE times what is left.
+        return min(room, -((count - _SHARE * room) // (_SHARE + 1)))
+
+    def full_for(self, origin: Origin | str) -> bool:
+        """Whether *origin* must not hold more."""
+        return self.room_for(self.get(origin)) <= 0
+
+    def room(self, origin: Origin) -> Room:
+        """Return whether *origin* may hold more requests."""
+        held_origin = self.get(origin)
+        if self.room_for(held_origin) > 0:
+            return Room.FREE
+        greedy = (
+            held_origin is not None
+            and held_origin.unheld >= self._most_waiting // _MANY
+            and held_origin.count > max(self.most // _SHARE, _FEW)
+        )
+        return Room.GREEDY if greedy else Room.FULL
+
+    @property
+    def awaits_first_answers(self) -> bool:
+        """Whether any requests wait for an answer that may come soon."""
+        return self._weight > 0
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether another request may come to the gate to wait for a first answer."""
+        limit = self.most + self._most_waiting
+        return self._weight < self._most_waiting and self._unheld + self._total < limit
+
+    # They come and go
+
+    def wait(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
+        """Keep *request*, which came to the gate at *since* (None: now), until there is an answer."""
+        key = str(origin)
+        held_origin = self._origins.get(key)
+        if held_origin is None:
+            held_origin = self._origins[key] = HeldOrigin(origin, key)
+        self._number += 1
+        since = self.now() if since is None else since
+        held_origin.waiting.append(Held(self._number, since, request))
+        self.changed(held_origin, unheld=1)
+        return held_origin
+
+    def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
+        """Hold, count and announce as many of the origin's waiting requests as there is room for, or
+        all. Return these."""
+        room = len(held_origin.waiting) if everything else max(0, self.room_for(held_origin))
+        found, held_origin.waiting = held_origin.waiting[:room], held_origin.waiting[room:]
+        if not found:
+            return []
+        with self.disk.together() if self.disk is not None else nullcontext():
+            for held in found:
+                row = self.disk.hold(held_origin.key, held) if self.disk is not None else None
+                what = lean(held.request) if row is None else row
+                heappush(held_origin.heap, entry_of(held, what))
+        held_origin.unanswered += len(found)
+        self.changed(held_origin, unheld=-len(found), held=len(found))
+        for held in found:
+            self._context.stats.inc_value("rep/deferred")
+            announce(self._context, signals.request_deferred, held.request, held_origin.origin)
+        return found
+
+    def changed(self, held_origin: HeldOrigin, *, unheld: int = 0, held: int = 0) -> None:
+        """Count requests that came, left or were held, and what waits for the origin's first answer: all
+        of its requests, a few if that takes long, none if it takes very long. One silent origin must
+        not stop the others."""
+        held_origin.unheld += unheld
+        self._unheld += unheld
+        held_origin.count += held
+        self._total += held
+        weight = held_origin.unheld
+        if not held_origin.answered:
+            weight += held_origin.count
+            if held_origin.late:
+                weight = 0 if held_origin.slow else min(weight, _WEIGHTY)
+        self._weight += weight - held_origin.weight
+        held_origin.weight = weight
+        if held:
+            self._context.stats.set_value("rep/held", self._total)
+        if self._total > self._most_held:
+            self._most_held = self._total
+            self._context.stats.max_value("rep/held/max", self._total)
+
+    def first(self, held_origin: HeldOrigin, heap: list[Entry]) -> Held | None:
+        """Return the request of the origin's *heap* that is next to leave, if any is left.
+
+        :raises sqlite3.Error: if it can't be read now
+        """
+        while heap:
+            held = self.read(heap[0])
+            if held is not None:
+                heap[0] = (*heap[0][:3], held)
+                return held
+            heappop(heap)
+            self.changed(held_origin, held=-1)
+        return None
 
     def read(self, entry: Entry) -> Held | None:
         """Return the request of *entry*, None if it can't be read.
@@ -242,49 +299,118 @@ class Hold:
         :raises sqlite3.Error: if the file can't be read now
         """
         _, number, since, what = entry
-        assert not isinstance(what, int)
+        if isinstance(what, int):
+            assert self.disk is not None
+            return self.disk.read(number, since, what)
         return what if isinstance(what, Held) else Held(number, since, what, counts=True)
 
-    def peek(self, entry: Entry) -> Request | None:
-        """Return the request of *entry* if it can be read."""
-        held = self.read(entry)
-        return held.request if held is not None else None
+    def left(self, held_origin: HeldOrigin, held: Held) -> None:
+        """A request has left the gate."""
+        held_origin.longest = max(held_origin.longest, self.now() - held.since)
+        if held.counts:
+            self.log.told_idle = False
+            if self.disk is not None:
+                self.disk.left(held_origin.key, held)
+            self.changed(held_origin, held=-1)
+        else:
+            self.changed(held_origin, unheld=-1)
 
-    def is_mortal(self, entry: Entry) -> bool:
-        """Whether the request of *entry* would end with the process."""
-        return True
+    def take_waiting(self, held_origin: HeldOrigin) -> list[Held]:
+        """Remove and return the requests that wait."""
+        found, held_origin.waiting = held_origin.waiting, []
+        self.changed(held_origin, unheld=-len(found))
+        return found
 
-    def left(self, origin: str, held: Held) -> None:
-        """*held* has left the gate."""
+    def take_mortal(self, held_origin: HeldOrigin) -> Iterator[Held]:
+        """Yield the requests that would end with the process, as they leave."""
+        yield from self.take_waiting(held_origin)
+        for entry in sorted(held_origin.heap):
+            if isinstance(entry[3], int) and self.disk is not None and self.disk.has(entry[3]):
+                continue
+            held = self.read(entry)
+            if held is not None:
+                self.left(held_origin, held)
+                yield held
 
-    def give_up(self, origin: str, held: Held) -> None:
-        """Keep *held*, taken out to fail, for the next run with this JOBDIR."""
+    def peek(self, held_origin: HeldOrigin, number: int = 0) -> Request | None:
+        """Return the most urgent held request, or another with this *number*, from 0 and round and
+        round; if there is none, one that waits."""
+        found, heap = None, held_origin.heap
+        if heap:
+            what = heap[number % len(heap)][3]
+            if isinstance(what, int):
+                found = self.disk.peek(what) if self.disk is not None else None
+            else:
+                found = what.request if isinstance(what, Held) else what
+        waiting = held_origin.waiting
+        return found or (waiting[0].request if waiting else None)
 
-    def done(self, rows: list[int]) -> None:
-        """Delete *rows*: their requests have been dealt with."""
+    def end(self, held_origin: HeldOrigin) -> None:
+        """Forget the origin: it has no requests here."""
+        del self._origins[held_origin.key]
+        if held_origin.given_up or held_origin.released:
+            self.log.end(held_origin, kept=self.disk is not None)
+        self._table.unpin(held_origin.origin)
+        # No waiters left: don't keep the crawl open.
+        self._flights.abandon(held_origin.origin)
+        if not self._origins and self.disk is not None:
+            self.disk.tell_unreadable()
 
-    def tell_unreadable(self) -> None:
-        """Warn of requests that could not be read since the last warning."""
+    def why(self, held_origin: HeldOrigin) -> tuple[str, int]:
+        """Return why there is no robots.txt, and the number of attempts."""
+        known = self._table.get(held_origin.origin)
+        error = known.entry.error if known else None
+        attempts = (known.entry.attempts if known else 0) + (held_origin.origin in self._flights)
+        return error or "no answer yet", attempts
 
-    async def upkeep(self, ran: float | None) -> None:
-        """Maintain the file. Called every second.
-
-        :param ran: seconds that the crawl has run, if they are to be recorded
-        """
-
-    def close(self) -> None:
-        """Close the hold at the end of the crawl. Blocks."""
+    async def move_to(self, disk: DiskHold) -> AsyncIterator[HeldOrigin]:
+        """Use *disk* from now on. Requests of an earlier run come before those held so far, which
+        stay in memory. Yield each origin of that run."""
+        self.disk = disk
+        number, ran = disk.number, disk.ran
+        self._number += number
+        self._started -= ran
+        for one in self._origins.values():
+            one.waiting = [
+                held._replace(number=held.number + number, since=held.since + ran)
+                for held in one.waiting
+            ]
+            one.heap = [
+                (urgency, own + number, since + ran, what) for urgency, own, since, what in one.heap
+            ]
+        slices, requests = Slices(), 0
+        for key, heap in disk.recover():
+            try:
+                origin = Origin.from_url(key)
+            except ValueError as error:
+                disk.skip(len(heap), error)
+                continue
+            held_origin = self._origins.setdefault(str(origin), HeldOrigin(origin, str(origin)))
+            held_origin.told = "unreachable"  # by that run
+            self._table.pin(origin)
+            requests += len(heap)
+            self.changed(held_origin, held=len(heap))
+            held_origin.heap += heap
+            heapify(held_origin.heap)
+            yield held_origin
+            if slices.over:
+                await pause()
+        disk.tell_unreadable()
+        if requests:
+            values = {
+                "requests": counted(requests, "request"),
+                "origins": counted(len(self), "origin"),
+            }
+            message = "Still holding %(requests)s to %(origins)s from an earlier run"
+            logger.info(message, values, extra=self._context.extra)
 
 
 def lean(request: Request) -> Request:
     """Return a copy of *request*: for each request object it has seen, Scrapy keeps a kilobyte (the
     parsed URL, the fingerprint) as long as that object lives."""
-    try:
+    with suppress(Exception):  # of a user's class
         return copy(request)
-    except Exception as error:  # noqa: BLE001 (of a user's class)
-        values = {"request": request, "error": error}
-        logger.debug("Can't copy %(request)s, so it is held as it is: %(error)s", values)
-        return request
+    return request
 
 
 def announce(

@@ -52,8 +52,8 @@ class RuleLine(NamedTuple):
     """As it is compared: percent-encoded."""
 
     def length_for(self, path: str) -> int | None:
-        """Return how many octets of this rule match *path*, None if it doesn't match: the length
-        of the pattern, or of the directory that an ``index.htm`` stands for."""
+        """Return how many octets of this rule match *path*, None if it doesn't match: those of the
+        pattern, or of the directory that an ``index.htm`` stands for."""
         # For the matcher to judge, alone. Any number but 0 is one of a rule.
         key = Rules([self.pattern], [(self.rule.allow << ALLOW_BIT) + 1]).find(path)
         return key >> LENGTH_BIT if key else None
@@ -190,13 +190,12 @@ class Explanation:
     @property
     def why(self) -> str:
         """The reason, with the group, and with the file's name if there is one."""
-        rule, file = self.decision.rule, self.robots.facts.file
+        rule, file, why = self.decision.rule, self.robots.facts.file, self.reason
+        if rule is not None:
+            place = f"{STDIN if file == '-' else file}:{rule.line}" if file else f"line {rule.line}"
+            why = f"{place}{why.removeprefix(f'line {rule.line}')} (group {self.decision.agent})"
         raw = "" if self.path.isascii() else "; compared as it stands, but a crawl encodes it"
-        if rule is None:
-            return self.reason + raw
-        line = f"line {rule.line}"
-        place = f"{STDIN if file == '-' else file}:{rule.line}" if file else line
-        return f"{place}{self.reason.removeprefix(line)} (group {self.decision.agent}){raw}"
+        return why + raw
 
     @property
     def pace(self) -> Pace:
@@ -281,20 +280,18 @@ class RobotsFile:
         :param path: the part of it that is compared
         :param chain: the crawler's tokens, most specific first
         :param obey_global: False for a crawler that obeys only groups that name it
-        :param steps: see :attr:`Explanation.steps`
         """
-        tokens = tuple(chain)
-        decision, reason = self._decide(path, tokens, obey_global)
-        return Explanation(url, tokens, path, decision, reason, self, tuple(steps))
+        decision, reason = self._decide(path, tuple(chain), obey_global)
+        return Explanation(url, tuple(chain), path, decision, reason, self, tuple(steps))
 
     def _decide(self, path: str, chain: tuple[str, ...], obey_global: bool) -> tuple[Decision, str]:
         free = Decision(True, None, None)
         if path == ROBOTS_PATH and self.facts.file is None:
             return free, "robots.txt itself may always be fetched"
-        if self.outcome is Outcome.MISSING and (setting := self.facts.setting):
-            meant = "nothing may be fetched" if self.forbids else "no restrictions"
-            return Decision(not self.forbids, None, None), f"{setting}: {meant}"
         if self.outcome is Outcome.MISSING:
+            if setting := self.facts.setting:
+                meant = "nothing may be fetched" if self.forbids else "no restrictions"
+                return Decision(not self.forbids, None, None), f"{setting}: {meant}"
             return free, f"no robots.txt ({self.answer}): no restrictions"
         if self.outcome is Outcome.UNREACHABLE:
             why = f"robots.txt unreachable ({noted(str(self.facts.error), self.note)})"
@@ -321,10 +318,9 @@ class RobotsFile:
     def answer(self) -> str:
         """The HTTP status, and what is strange about the answer."""
         status, hops = self.facts.status, self.facts.hops
-        answer = f"HTTP {status}"
         if self.outcome is not Outcome.MISSING:
-            page = ", an HTML page" if self.is_page else ""
-            return "" if status is None else answer + page
+            return "" if status is None else f"HTTP {status}{', an HTML page' * self.is_page}"
+        answer = f"HTTP {status}"
         if status is not None and 300 <= status < 400:
             after = f", after {hops} redirects" if hops else ""
             answer += f" without a usable target{after}"
@@ -338,19 +334,15 @@ _INDEX = "; allowing the index page of a directory allows the directory"
 
 def _why(found: list[Matched], at: int) -> str:
     """Return why the rule in that place decided, or lost to the first. They are in order."""
-    one, rival = found[at], found[0 if at else 1] if found[1:] else None
-    if rival is None:
-        return f"decides: the only match{one.why}"
+    if not found[1:]:
+        return f"decides: the only match{found[0].why}"
+    one, rival = found[at], found[0 if at else 1]
     first = "Allow" if rival.rule.allow != one.rule.allow else "the first"
-    if at:
-        return (
-            f"lost: same length, and {first} wins"
-            if one.length == rival.length
-            else "lost: shorter"
-        )
-    if rival.length < one.length:
-        return f"decides: the longest match{one.why}"
-    return f"decides: of the longest matches, {first} wins{one.why}"
+    if rival.length == one.length:
+        if at:
+            return f"lost: same length, and {first} wins"
+        return f"decides: of the longest matches, {first} wins{one.why}"
+    return "lost: shorter" if at else f"decides: the longest match{one.why}"
 
 
 def noted(answer: str, note: str) -> str:

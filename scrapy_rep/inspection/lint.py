@@ -35,7 +35,7 @@ from scrapy_rep.protocol.syntax import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scrapy_rep.inspection.explanation import AgentLine, Group, RuleLine
+    from scrapy_rep.inspection.explanation import AgentLine, RuleLine
     from scrapy_rep.protocol.matching import Rules
 
 ERROR, WARNING, NOTE = SEVERITIES = ("error", "warning", "note")
@@ -294,21 +294,17 @@ def _groups(outline: Outline) -> Iterator[Finding]:
                 why = f"{value} already has a group on line {first[token]}: merged with it here, but not by all crawlers"
                 yield Finding(line, "split-group", why)
         first |= {one.token: one.line for one in reversed(group.agents) if one.token not in first}
-        yield from _odd_patterns(group)
+        spelt: dict[str, RuleLine] = {}
+        for rule in group.rules:
+            number, pattern = rule.rule.line, rule.pattern
+            other = spelt.setdefault(pattern.lower(), rule)
+            if other.pattern != pattern:
+                why = f"differs from line {other.rule.line} ({other.rule}) only in case; paths are case-sensitive, so these are two rules"
+                yield Finding(number, "case", why)
+            if len(pattern) > 1 and pattern.endswith("*"):
+                why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
+                yield Finding(number, "trailing-star", why)
     yield from _never_decide(outline)
-
-
-def _odd_patterns(group: Group) -> Iterator[Finding]:
-    """Yield patterns that differ from others by case alone, or end with a needless wildcard."""
-    spelt: dict[str, RuleLine] = {}
-    for line in group.rules:
-        other = spelt.setdefault(line.pattern.lower(), line)
-        if other.pattern != line.pattern:
-            why = f"differs from line {other.rule.line} ({other.rule}) only in case; paths are case-sensitive, so these are two rules"
-            yield Finding(line.rule.line, "case", why)
-        if len(line.pattern) > 1 and line.pattern.endswith("*"):
-            why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
-            yield Finding(line.rule.line, "trailing-star", why)
 
 
 def _never_decide(outline: Outline) -> Iterator[Finding]:
@@ -329,22 +325,30 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
     best: dict[tuple[str, str], RuleLine] = {}
     for rule, keys in rules:
         for key in keys:
-            best[key] = max(best.get(key, rule), rule, key=_rank)
-    for rule, keys in rules:
+            # As the matcher compares rules: the longest, then an allow, then the first.
+            best[key] = max(
+                best.get(key, rule),
+                rule,
+                key=lambda one: (len(one.pattern), one.rule.allow, -one.rule.line),
+            )
+    for line, keys in rules:
         rivals = [best[key] for key in keys]
-        if all(_beats(rival, rule) for rival in rivals):
-            yield _shadowed(rule, rivals[0])
-
-
-def _rank(line: RuleLine) -> tuple[int, bool, int]:
-    """As the matcher compares rules: the longest, then an allow, then the first."""
-    return len(line.pattern), line.rule.allow, -line.rule.line
-
-
-def _beats(winner: RuleLine, rule: RuleLine) -> bool:
-    # An allow of an index page also speaks for its directory; a disallow does not.
-    speaks = rule.rule.allow and "/index.htm" in rule.pattern
-    return winner is not rule and (winner.rule.allow or not speaks)
+        here, winner = line.rule, rivals[0].rule
+        # An allow of an index page also speaks for its directory; a disallow does not.
+        speaks = here.allow and "/index.htm" in line.pattern
+        if any(one is line or (speaks and not one.rule.allow) for one in rivals):
+            continue
+        if rivals[0].pattern == line.pattern and winner.allow == here.allow:
+            yield Finding(here.line, "duplicate", f"same rule as on line {winner.line}")
+            continue
+        if len(rivals[0].pattern) > len(line.pattern):
+            why = "is longer"
+        elif winner.allow != here.allow:
+            why = "wins: Allow beats a Disallow of the same length"
+        else:
+            why = "comes first"
+        message = f"never decides: line {winner.line} ({winner}) matches the same URLs and {why}"
+        yield Finding(here.line, "shadowed", message)
 
 
 def _same_paths(line: RuleLine) -> str | None:
@@ -354,20 +358,6 @@ def _same_paths(line: RuleLine) -> str | None:
         return None
     pattern = re.sub(r"\*+", "*", line.pattern)
     return re.sub(r"\*\$?$", "", pattern) or "/"
-
-
-def _shadowed(rule: RuleLine, winner: RuleLine) -> Finding:
-    line, other = rule.rule.line, winner.rule
-    if winner.pattern == rule.pattern and other.allow == rule.rule.allow:
-        return Finding(line, "duplicate", f"same rule as on line {other.line}")
-    if len(winner.pattern) > len(rule.pattern):
-        why = "is longer"
-    elif other.allow != rule.rule.allow:
-        why = "wins: Allow beats a Disallow of the same length"
-    else:
-        why = "comes first"
-    message = f"never decides: line {other.line} ({other}) matches the same URLs and {why}"
-    return Finding(line, "shadowed", message)
 
 
 # Agents that are asked about; things that are named in a finding, and characters of a rule there.
@@ -449,29 +439,21 @@ def _example_of(pattern: str) -> str:
 
 def _assets(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) -> Iterator[Finding]:
     """Yield rules that keep crawlers from style sheets and scripts."""
-    hiding = [
-        (rule, token, paths)
-        for group in outline.groups
-        if (token := next((one.token for one in group.agents if one.token in rules), None))
-        for rule in group.rules
-        if (paths := _files_behind(rule))
-    ]
-    if sum(len(paths) * costs[token] for _, token, paths in hiding) > _MAX_TRIALS:
+    hiding: list[tuple[int, str, list[str]]] = []  # each rule's line, an agent, files behind it
+    for group in outline.groups:
+        token = next((one.token for one in group.agents if one.token in rules), None)
+        for line in group.rules if token else ():
+            found = None if line.rule.allow else _ASSETS.search(line.pattern)
+            path = _example_of(line.pattern[: found.end()]) if found else ""
+            if token and path and found:
+                files = [path] if found[0][0] == "." else [f"{path}/site.css", f"{path}/site.js"]
+                hiding.append((line.rule.line, token, files))
+    if sum(len(files) * costs[token] for _, token, files in hiding) > _MAX_TRIALS:
         return
-    for rule, token, paths in hiding:
-        if not all(map(rules[token].allows, paths)):
+    for number, token, files in hiding:
+        if not all(map(rules[token].allows, files)):
             why = "a search engine may then see a page differently from people"
-            message = f"hides style sheets or scripts: {why}"
-            yield Finding(rule.rule.line, "blocked-assets", message)
-
-
-def _files_behind(line: RuleLine) -> list[str]:
-    """Return style sheets and scripts that a rule seems to forbid."""
-    found = _ASSETS.search(line.pattern)
-    path = _example_of(line.pattern[: found.end()]) if found else ""
-    if line.rule.allow or not path or not found:
-        return []
-    return [path] if found[0][0] == "." else [f"{path}/site.css", f"{path}/site.js"]
+            yield Finding(number, "blocked-assets", f"hides style sheets or scripts: {why}")
 
 
 def _sitemaps(outline: Outline, rules: dict[str, Rules], place: str | None) -> Iterator[Finding]:

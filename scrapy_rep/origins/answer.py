@@ -1,46 +1,54 @@
-"""The result of one fetch of a robots.txt, and who caused a failure: the origin, a proxy or the project
-itself. Only the first says anything about the origin (REP.md section 3)."""
+"""What came of one fetch of a robots.txt (REP.md sections 2 and 3), its body decoded within a limit.
+
+HttpCompressionMiddleware fails a response that is too large; the protocol wants its beginning.
+"""
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Iterator
-from dataclasses import dataclass
-from traceback import walk_tb
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
-from scrapy import exceptions
-from scrapy.exceptions import (
-    CannotResolveHostError,
-    DownloadCancelledError,
-    DownloadConnectionRefusedError,
-    DownloadFailedError,
-    DownloadTimeoutError,
-    IgnoreRequest,
-    NotConfigured,
-    NotSupported,
-    ResponseDataLossError,
-    StopDownload,
-    UnsupportedURLSchemeError,
-)
-from scrapy.http import Headers
-from twisted.internet.error import ConnectionClosed
-from twisted.python.failure import Failure
+from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
+from scrapy.exceptions import ResponseDataLossError
+from scrapy.http import Headers, Response
 
 from scrapy_rep.engine.text import text_of
-from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.syntax import cut
+from scrapy_rep.protocol.availability import Outcome, outcome_of
+from scrapy_rep.protocol.syntax import MAX_BYTES, cut
 from scrapy_rep.storages.entry import Entry, pack_body
 
 # Characters. The reasons for refused redirects fit beside the target.
 _MAX_REASON = 250
-_MAX_TARGET = 120
 
-# Of the errors that led to an error: far more than there ever are.
-_MAX_CAUSES = 20
+# One byte more than counts: it tells the parser whether the limit cuts a line in two.
+READ_BYTES = MAX_BYTES + 1
 
-PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)
-"""How the project's middlewares and missing download handlers refuse a request."""
+OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
+"""Limit for HttpCompressionMiddleware, which decodes those of sitemaps, in one go."""
+
+_GZIP = ("gzip", "x-gzip")
+
+# Newer Scrapy requires the first or the second of each.
+_LIBRARIES = {
+    "br": ("brotli", "brotlicffi"),
+    "zstd": ("compression.zstd", "backports.zstd"),
+}
+# As in RFC 9659, 8 MiB: a frame may ask for gigabytes.
+_ZSTD_WINDOW = 23
+
+_MAX_MEMBERS = 100
+"""Of a gzip file. An empty one costs as much as a kilobyte of rules."""
+
+MAX_HEADER = 16 * 1024
+"""Bytes of all headers of one name. Twisted lets a folded header be megabytes long."""
+
+MAX_ENCODINGS = 5
+"""Of one body. Each may unpack to much more than the one around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +68,8 @@ class Answer:
     """What is strange about it, in words for people."""
     by: str = ""
     """The setting that makes it what it is (REP.md section 13), in words for people."""
-
-    @property
-    def asked(self) -> bool:
-        """Whether anything was requested."""
-        return self.status is not None or self.error is not None
+    asked: bool = True
+    """Whether anything was requested."""
 
     @property
     def reason(self) -> str:
@@ -77,183 +82,174 @@ class Answer:
         """Return an answer that counts as an entry, with its *times*."""
         has_rules = self.outcome is Outcome.RULES
         packed, sha256 = pack_body(cut(self.body)) if has_rules else (b"", None)
-        names = ("outcome", "status", "url", "hops")
-        found: dict[str, Any] = {name: getattr(self, name) for name in names}
-        return Entry(origin, packed=packed, sha256=sha256, **found, **times)
+        about: dict[str, Any] = {"outcome": self.outcome, "status": self.status}
+        about |= {"url": self.url, "hops": self.hops, "packed": packed, "sha256": sha256}
+        return Entry(origin, **about, **times)
 
 
-DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
-    name: kind
-    for name, kind in vars(exceptions).items()
-    if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
-}
-"""Scrapy's exceptions for failed downloads, by which its stats count them."""
+@dataclass(slots=True)
+class Transfer:
+    """One response while it arrives. Kept in the request's meta."""
+
+    slots: int = 0
+    """Download slots that were added for it."""
+    received: int = 0
+    """Bytes."""
+    cut: bool = False
+    """Whether the transfer was stopped, since enough had arrived."""
+    encodings: list[bytes] = field(default_factory=list)
+    """The headers that say how the body is encoded, once they are removed from the response."""
 
 
-def failure_in(reason: str | None) -> Exception | None:
-    """Return a new exception like the one whose :attr:`Answer.reason` that was, if it was Scrapy's."""
-    name, _, text = (reason or "").partition(": ")
-    return DOWNLOAD_ERRORS[name](text) if name in DOWNLOAD_ERRORS else None
+class NotCredible(ValueError):
+    """A header is unreasonably long."""
 
 
-def without_frames(error: Exception) -> Exception:
-    """Return *error*, whose tracebacks are removed with those of its causes: their frames would keep
-    requests and responses in memory for as long as *error* is kept."""
-    for one in _causes(error):
-        one.__traceback__ = None
-        for failure in _reasons(one):
-            failure.cleanFailure()  # type: ignore[no-untyped-call]
-    return error
+def answer_of(
+    response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
+) -> Answer:
+    """Return what a response means: its status and headers count whatever its body is. Of an error page,
+    any part of the body will do."""
+    status, note, problem = response.status, "", ""
+    lost = "dataloss" in response.flags and not transfer.cut
+    body, complete, encodings = response.body[:READ_BYTES], True, list[str]()
+    try:
+        if sent := transfer.encodings or response.headers.getlist("Content-Encoding"):
+            encodings = content_encodings(Headers({"Content-Encoding": sent}))
+            body, complete = undo(response.body, encodings, cut=lost or transfer.cut)
+        if lost or not complete:
+            by = "transfer" if lost else f"{', '.join(encodings)} body"
+            problem, note = f"the {by} ends too early", "its body ends too early"
+    except (NotCredible, ResponseDataLossError) as error:
+        body, problem, note = b"", str(error), "its body can't be decoded"
+    if problem and 200 <= status < 300:
+        return Answer(Outcome.UNREACHABLE, url, hops, error=ResponseDataLossError(problem))
+    soft_404 = soft_404 and "Retry-After" not in response.headers
+    outcome = outcome_of(status, body, soft_404=soft_404)
+    note = note and f"{note}, which changes nothing"
+    return Answer(outcome, url, hops, status, response.headers, body, note=note)
 
 
-class ProjectError(Exception):
-    """The project's own code prevented the fetch: retrying can't help."""
+def accept_encoding() -> dict[str, str]:
+    """Return the header that a request for robots.txt needs: none if :func:`decode` undoes all that Scrapy
+    asks for, since download handlers may take our header for the project's. Older Scrapy can ask for zstd
+    because of a library that we don't use."""
+    ours = {*_GZIP, "deflate"} | {name for name in _LIBRARIES if _library(name) is not None}
+    known = ours.issuperset(one.decode() for one in ACCEPTED_ENCODINGS)
+    return {} if known else {"Accept-Encoding": "gzip, deflate"}
 
 
-class ProxyError(Exception):
-    """A proxy failed, which says nothing about the origin behind it."""
+def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes, bool]:
+    """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether that is all that
+    counts. If it is *cut*, the missing end doesn't matter.
+
+    :raises ResponseDataLossError: if *body* isn't what *encodings* say
+    """
+    for encoding in reversed(encodings):
+        try:
+            body, complete = decode(body, encoding)
+        except ResponseDataLossError as error:
+            names = ", ".join(encodings)[:200]
+            raise ResponseDataLossError(f"the body is encoded as {names}, but {error}") from error
+        cut = cut or len(body) >= READ_BYTES
+        if not (complete or cut):
+            return body, False
+    return body[:READ_BYTES], True
 
 
-class RedirectRefused(Exception):
-    """robots.txt redirects to where we, or the project, don't go. The decision is not the
-    origin's, so it says nothing about what the origin allows."""
+def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
+    """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached.
 
-    def __init__(self, target: str, why: str) -> None:
-        super().__init__(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
-
-
-NOT_ABOUT_SITE = (ProxyError, RedirectRefused)
-"""Failures that don't show that the origin is down, however long they last."""
-
-CONFIGURATION_ERRORS = (ProjectError, NotSupported, NotConfigured, ImportError, NotImplementedError)
-"""Misconfiguration: retrying can't help."""
-
-_DEAD_HOST_ERRORS = (
-    CannotResolveHostError,
-    DownloadConnectionRefusedError,
-    # What Scrapy's aiohttp handler raises for a host such as 1.2.3.
-    UnsupportedURLSchemeError,
-)
-
-_NETWORK_ERRORS = (
-    *_DEAD_HOST_ERRORS,
-    DownloadCancelledError,
-    DownloadFailedError,
-    DownloadTimeoutError,
-    ResponseDataLossError,
-    TimeoutError,
-    OSError,
-)
-_NETWORK_MODULES = frozenset({"twisted", "aiohttp", "httpx", "httpcore", "h2", "OpenSSL"})
-
-# Of libraries that may not be installed, by the names of their classes.
-_TLS_NAMES = frozenset({"VerificationError"})
-_LOST_NAMES = frozenset({"ServerDisconnectedError", "RemoteProtocolError", "ReadError"})
-_TUNNEL_NAMES = frozenset({"TunnelError", "ClientHttpProxyError"})
-
-# No ValueError: it may be about what a server sent.
-_BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
-
-_MIDDLEWARE = frozenset({"process_request", "process_response", "process_exception"})
-_HANDLER = frozenset({"download_request"})
-
-_ADVICE = "make it ignore URLs that end in /robots.txt"
+    :raises ResponseDataLossError: if *data* isn't what *encoding* says, or nothing here decodes that
+    """
+    if not data:
+        return b"", True
+    new, errors = _decoders(data, encoding)
+    output = b""
+    try:
+        for _ in range(_MAX_MEMBERS):
+            if not data or len(output) >= READ_BYTES:
+                break
+            decoder = new()
+            output += decoder.decompress(data, READ_BYTES - len(output))
+            if not decoder.eof:
+                return output, False
+            data = decoder.unused_data.lstrip(b"\0")  # the next member of a gzip file
+    except errors as error:
+        if output:  # garbage after the stream
+            return output, True
+        raise ResponseDataLossError(f"the body is not {encoding}: {error}") from error
+    return output, True
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield *error* and what led to it: handlers wrap the errors of their libraries."""
-    queue, seen = [error], 0
-    while queue and seen < _MAX_CAUSES:
-        if (one := queue.pop()) is not None:
-            seen += 1
-            yield one
-            queue += [reason.value for reason in _reasons(one)]
-            queue.append(one.__cause__ or one.__context__)
+def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Exception]]:
+    """Return what makes a decoder with the methods of zlib's, and what that raises."""
+    if encoding in _GZIP or encoding == "deflate":
+        wbits = 47  # gzip or zlib, as zlib detects
+        # In RFC 9110 "deflate" means zlib; some servers send it raw.
+        if encoding == "deflate" and (data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31):
+            wbits = -15
+        return partial(zlib.decompressobj, wbits), zlib.error
+    library = _library(encoding) if encoding in _LIBRARIES else None
+    if library is None:
+        raise ResponseDataLossError(f"nothing here decodes {encoding}")
+    if encoding == "br":
+        return partial(_Brotli, library.Decompressor), library.error
+    limit = {library.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
+    return partial(library.ZstdDecompressor, options=limit), library.ZstdError
 
 
-def _reasons(error: BaseException) -> list[Failure]:
-    """Return what broke a connection, as Twisted reports it."""
-    reasons = getattr(error, "reasons", None)
-    found = reasons if isinstance(reasons, list) else ()
-    return [one for one in found if isinstance(one, Failure)]
-
-
-def _any(error: Exception | None, kinds: tuple[type, ...], names: frozenset[str]) -> bool:
-    return any(isinstance(one, kinds) or type(one).__name__ in names for one in _causes(error))
-
-
-def is_tls_failure(error: Exception | None) -> bool:
-    """Whether no TLS connection came about."""
-    from OpenSSL.SSL import Error  # slow to import, and few fetches fail
-
-    return _any(error, (ssl.SSLError, Error), _TLS_NAMES)
-
-
-def is_lost_connection(error: Exception | None) -> bool:
-    """Whether the connection ended before there was an answer."""
-    kinds = (ConnectionClosed, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
-    return not isinstance(error, ResponseDataLossError) and _any(error, kinds, _LOST_NAMES)
-
-
-def is_dead_host(error: Exception | None) -> bool:
-    """Whether the host is unknown, or can't be connected to (REP.md section 4)."""
-    return isinstance(error, _DEAD_HOST_ERRORS) or is_tls_failure(error)
-
-
-def blamed_on_proxy(error: Exception) -> ProxyError | None:
-    """Return a proxy's failure, if *error* is one; it occurred on a request through a proxy."""
-    if _any(error, (), _TUNNEL_NAMES):
-        return ProxyError(f"the proxy refused to connect ({text_of(error)})")
-    if isinstance(error, _DEAD_HOST_ERRORS) and not is_tls_failure(error):
-        return ProxyError(f"the proxy can't be reached ({text_of(error)})")
+@cache
+def _library(encoding: str) -> Any:
+    """Return the module that decodes *encoding*; None if none is installed."""
+    for name in _LIBRARIES[encoding]:
+        with suppress(ImportError):
+            return import_module(name)
     return None
 
 
-def refused_by_project(error: Exception) -> ProjectError | None:
-    """Return what to tell the user if the project's own code caused *error*; None if the origin or the
-    network did."""
-    if isinstance(error, IgnoreRequest):
-        who = _component(error, _MIDDLEWARE, own=False) or "a component of the project"
-        text = f"{who} refused the request for robots.txt ({text_of(error)}): {_ADVICE}"
-    elif isinstance(error, StopDownload):
-        text = stopped()
-    elif name := _component(error, _MIDDLEWARE, own=True):
-        modules = {one.__module__.partition(".")[0] for one in type(error).__mro__}
-        if isinstance(error, _NETWORK_ERRORS) or modules & _NETWORK_MODULES:
-            return None
-        text = f"{name} failed on the request for robots.txt ({text_of(error)})"
-    elif isinstance(error, _BUGS) and (name := _component(error, _HANDLER, own=True)):
-        text = f"the download handler {name} failed ({text_of(error)})"
-    else:
+class _Brotli:
+    """Brotli's decoder, with the methods of zlib's."""
+
+    unused_data = b""
+
+    def __init__(self, new: Callable[[], Any]) -> None:
+        self._decoder = new()
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._decoder.is_finished())
+
+    def decompress(self, data: bytes, most: int) -> bytes:
+        output: bytes = self._decoder.process(data, output_buffer_limit=most)
+        return output[:most]
+
+
+def header_text(headers: Headers | None, name: str) -> str | None:
+    """Return the values of all headers with that name, joined by commas; None without one, or if that
+    is longer than :data:`MAX_HEADER`."""
+    values = headers.getlist(name) if headers is not None else []
+    if sum(map(len, values)) + len(values) > MAX_HEADER:
         return None
-    found = ProjectError(text)
-    found.__cause__ = error
-    return found
+    return b",".join(values).decode("latin-1") or None
 
 
-def stopped() -> str:
-    """Return what to tell the user if the project's signal handler stopped a download."""
-    return (
-        "a handler of headers_received or bytes_received stopped the download of robots.txt: "
-        f"{_ADVICE}"
-    )
+def content_encodings(headers: Headers) -> list[str]:
+    """Return the content encodings, lower case, in the order applied, without ``identity``.
 
-
-def _component(error: Exception, names: frozenset[str], *, own: bool) -> str | None:
-    """Return the last class (else function) in the traceback with a method in *names*.
-
-    :param own: whether to skip Scrapy's classes
+    :raises NotCredible: if the header is too long, or there are more than :data:`MAX_ENCODINGS`
     """
-    found = None
-    ignored = {"scrapy_rep", "scrapy"} if own else {"scrapy_rep"}
-    for frame, _ in walk_tb(error.__traceback__):
-        name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
-        # Scrapy's middleware manager calls all the others.
-        manager = module == "scrapy.core.downloader.middleware"
-        if name in names and module.partition(".")[0] not in ignored and not manager:
-            component = frame.f_locals.get("self")
-            kind = type(component)
-            found = f"{module}.{name}"
-            if component is not None:
-                found = f"{kind.__module__}.{kind.__qualname__}"
+    text = header_text(headers, "Content-Encoding")
+    if text is None and any(headers.getlist("Content-Encoding")):
+        raise NotCredible(f"the Content-Encoding header is longer than {MAX_HEADER} bytes")
+    names = map(str.strip, (text or "").lower().split(","))
+    found = [name for name in names if name not in ("", "identity")]
+    if len(found) > MAX_ENCODINGS:
+        raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
     return found
+
+
+def last_header(headers: Headers, name: str) -> bytes:
+    """Return the last header's value; empty without one, or if it is too long."""
+    value = headers.get(name) or b""
+    return value if len(value) <= MAX_HEADER else b""

@@ -17,10 +17,11 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
-from scrapy_rep.origins.answer import (
+from scrapy_rep.origins.answer import Answer, header_text
+from scrapy_rep.origins.choices import Choices
+from scrapy_rep.origins.faults import (
     CONFIGURATION_ERRORS,
     NOT_ABOUT_SITE,
-    Answer,
     ProjectError,
     ProxyError,
     is_dead_host,
@@ -28,8 +29,6 @@ from scrapy_rep.origins.answer import (
     is_tls_failure,
     without_frames,
 )
-from scrapy_rep.origins.body import header_text
-from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.http_cache import HttpCache
@@ -51,8 +50,7 @@ from scrapy_rep.storages.client import StorageClient
 from scrapy_rep.storages.entry import MAX_TIME
 
 # How often to look for another process's answer: at first, and at last.
-_POLL_SECONDS = 0.05
-_MAX_POLL_SECONDS = 1.0
+_POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
 
 # Until a lost connection is tried again.
 _AT_ONCE_SECONDS = 0.5
@@ -117,6 +115,14 @@ class RobotsCache:
             self._judge(state, now)
         return None if state.standing is Standing.ASK else state
 
+    def failure(self, origin: Origin) -> Exception | None:
+        """Return what the last attempt to fetch *origin*'s robots.txt raised, without a
+        traceback, as far as that is known."""
+        if origin in self._broken:
+            return self._broken[origin][1]
+        state = self._table.get(origin)
+        return None if state is None else state.failure
+
     def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
         """Whether :meth:`read` has to prepare the rules for *agent*, in a thread."""
         robots = state.robots
@@ -137,8 +143,12 @@ class RobotsCache:
         how = body, agent, settings.obey_global_group, settings.crawl_delay > 0
         in_turn = len(body) > LARGE or self._reading.locked or self._read_seconds > SLICE_SECONDS
         if in_turn:
-            await self._turn_to_read()
+            await maybe_deferred_to_future(self._reading.acquire())
         try:
+            if in_turn and self._read_seconds > SLICE_SECONDS:
+                # A storage may have answered for hundreds of origins at once.
+                self._read_seconds = 0.0
+                await pause()
             if in_turn and (state.robots or robots).is_read(agent, settings.obey_global_group):
                 return  # for another request, meanwhile
             if len(body) > LARGE:
@@ -155,14 +165,6 @@ class RobotsCache:
             if in_turn:
                 self._reading.release()
 
-    async def _turn_to_read(self) -> None:
-        """Wait for others, and not in the same turn of the event loop: a storage may have answered
-        for hundreds of origins at once."""
-        await maybe_deferred_to_future(self._reading.acquire())
-        if self._read_seconds > SLICE_SECONDS:
-            self._read_seconds = 0.0
-            await pause()
-
     def ask_early(self, origin: Origin) -> None:
         """Make the next :meth:`ask` fetch, though the next attempt isn't due."""
         if state := self._table.get(origin):
@@ -173,7 +175,7 @@ class RobotsCache:
         what is known.
 
         :returns: what is known now, and the answer; None if it came from the storage
-        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`
         """
         origin, storage, choices = flight.origin, self._storage, self.choices
         if choices is not None and (answer := choices.own_answer(origin)) is not None:
@@ -197,61 +199,17 @@ class RobotsCache:
             if storage:
                 storage.give_back(str(origin))
             if isinstance(error, CONFIGURATION_ERRORS):
-                self._remember_broken(origin, error)
+                if len(self._broken) >= _MAX_BROKEN:
+                    self._broken.clear()
+                own = isinstance(error, ProjectError)
+                until = self._clock() + self._settings.retry_max_delay if own else -math.inf
+                # A copy has no traceback, whose frames would stay in memory.
+                listed = type(error) in CONFIGURATION_ERRORS
+                self._broken[origin] = until, copy(error) if listed else ProjectError(str(error))
             raise
         if storage:
             storage.publish(state.entry)
         return state, answer
-
-    def page_answered(self, origin: Origin) -> None:
-        """A page of *origin* has answered. If robots.txt doesn't, remember that for a later run, too."""
-        state, now = self._table.get(origin), self._clock()
-        if state is None or state.entry.unreachable_since is None or now >= state.usable_until:
-            return
-        if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
-            state.entry = replace(state.entry, page_answered_at=min(max(now, 0.0), MAX_TIME))
-            if self._storage:
-                self._storage.publish(state.entry)
-
-    def failure(self, origin: Origin) -> Exception | None:
-        """Return what the last attempt to fetch *origin*'s robots.txt raised, without a
-        traceback, as far as that is known."""
-        if origin in self._broken:
-            return self._broken[origin][1]
-        state = self._table.get(origin)
-        return None if state is None else state.failure
-
-    def _remember_broken(self, origin: Origin, error: Exception) -> None:
-        if len(self._broken) >= _MAX_BROKEN:
-            self._broken.clear()
-        # A copy has no traceback, whose frames would stay in memory.
-        kept = copy(error) if type(error) in CONFIGURATION_ERRORS else ProjectError(str(error))
-        own = isinstance(error, ProjectError)
-        until = self._clock() + self._settings.retry_max_delay if own else -math.inf
-        self._broken[origin] = until, kept
-
-    async def _fetch(self, flight: Flight) -> Answer:
-        """Fetch robots.txt: twice if the connection is lost that has worked so far."""
-        origin, known = flight.origin, self._table.get(flight.origin)
-        flight.fetching, flight.fetches = True, 1
-        flight.asked_at, flight.before = self._clock(), known.entry if known else None
-        try:
-            answer = await self._fetcher.fetch(origin, flight.request)
-            error, entry = answer.error, flight.before
-            if error is None or (entry is not None and entry.attempts > entry.proxy_attempts):
-                return answer
-            if is_lost_connection(error) or is_tls_failure(error):
-                await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
-                flight.fetches += 1
-                answer = await self._fetcher.fetch(origin, flight.request)
-            return answer
-        except (CancelledError, asyncio.CancelledError):
-            if not flight.expired:
-                raise
-            late = DownloadTimeoutError("no answer before the requests for it were given up")
-            return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=late)
-        finally:
-            flight.fetching = False
 
     async def _recall(
         self, origin: Origin, storage: StorageClient | HttpCache
@@ -278,7 +236,40 @@ class RobotsCache:
             await pause(seconds)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
+    async def _fetch(self, flight: Flight) -> Answer:
+        """Fetch robots.txt: twice if the connection is lost that has worked so far."""
+        origin, known = flight.origin, self._table.get(flight.origin)
+        flight.fetching, flight.fetches = True, 1
+        flight.asked_at, flight.before = self._clock(), known.entry if known else None
+        try:
+            answer = await self._fetcher.fetch(origin, flight.request)
+            error, entry = answer.error, flight.before
+            works = entry is None or entry.attempts <= entry.proxy_attempts
+            if works and error and (is_lost_connection(error) or is_tls_failure(error)):
+                await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
+                flight.fetches += 1
+                answer = await self._fetcher.fetch(origin, flight.request)
+            return answer
+        except (CancelledError, asyncio.CancelledError):
+            if not flight.expired:
+                raise
+            late = DownloadTimeoutError("no answer before the requests for it were given up")
+            return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=late)
+        finally:
+            flight.fetching = False
+
+    def page_answered(self, origin: Origin) -> None:
+        """A page of *origin* has answered. If robots.txt doesn't, remember that for a later run, too."""
+        state, now = self._table.get(origin), self._clock()
+        if state is None or state.entry.unreachable_since is None or now >= state.usable_until:
+            return
+        if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
+            state.entry = replace(state.entry, page_answered_at=min(max(now, 0.0), MAX_TIME))
+            if self._storage:
+                self._storage.publish(state.entry)
+
     def _learn(self, origin: Origin, answer: Answer) -> OriginState:
+        """Update what is known by *answer*."""
         settings, now = self._settings, min(max(self._clock(), 0.0), MAX_TIME)
         if answer.outcome is Outcome.UNREACHABLE:
             previous = self._table.get(origin)
@@ -299,34 +290,28 @@ class RobotsCache:
         entry = answer.entry(str(origin), updated_at=now, fetched_at=now, fresh_until=until)
         return self._take(origin, entry)
 
-    def _take(self, origin: Origin, entry: Entry) -> OriginState:
-        if self.choices is not None and self.choices.refuses(entry):
-            entry = Entry(entry.origin)
-        state = self._table.put(origin, entry)
-        self._judge(state, self._clock())
-        return state
-
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
-        settings = self._settings
-        attempts, proxy_attempts = entry.attempts + 1, entry.proxy_attempts
-        unreachable_for = entry.unreachable_for
-        about_site = not isinstance(answer.error, NOT_ABOUT_SITE)
-        if about_site:
+        """Return *entry* after one more failure."""
+        settings, unreachable_for = self._settings, entry.unreachable_for
+        if not isinstance(answer.error, NOT_ABOUT_SITE):
             ladder = self.choices is not None and self.choices.ladder
             unreachable_for = unreachable_seconds(
                 unreachable_for,
-                entry.attempts - proxy_attempts,
+                entry.attempts - entry.proxy_attempts,
                 now - entry.updated_at,
                 # Twelve hours, too, are attempts that were made, spread over that time.
                 BLACKOUT if ladder and unreachable_for < BLACKOUT else settings.unreachable_limit,
             )
-        is_proxys = isinstance(answer.error, ProxyError)
-        proxy_attempts += is_proxys
-        dead = is_dead_host(answer.error)
+        is_proxys, dead = isinstance(answer.error, ProxyError), is_dead_host(answer.error)
+        attempts, proxy_attempts = entry.attempts + 1, entry.proxy_attempts + is_proxys
+        step, base = attempts - proxy_attempts, settings.retry_delay
+        if is_proxys:
+            step = max(min(proxy_attempts, _PROXY_STEPS), proxy_attempts - _PROXIES + _PROXY_STEPS)
+            base = min(_PROXY_SECONDS, base)
         wait = retry_after(header_text(answer.headers, "Retry-After"), now)
         delay = backoff(
-            _proxy_step(proxy_attempts) if is_proxys else attempts - proxy_attempts,
-            base=min(_PROXY_SECONDS, settings.retry_delay) if is_proxys else settings.retry_delay,
+            step,
+            base=base,
             maximum=settings.retry_max_delay,
             jitter=random.random(),  # noqa: S311 (nobody gains by guessing it)
             retry_after=wait,
@@ -344,39 +329,40 @@ class RobotsCache:
             error=answer.reason,
         )
 
+    def _take(self, origin: Origin, entry: Entry) -> OriginState:
+        if self.choices is not None and self.choices.refuses(entry):
+            entry = Entry(entry.origin)
+        state = self._table.put(origin, entry)
+        self._judge(state, self._clock())
+        return state
+
     def _judge(self, state: OriginState, now: float) -> None:
         """Set what *state* is good for from *now* on."""
         state.rules = None
-        state.standing, state.usable_until = self._standing(state.entry, now)
+        state.standing, state.usable_until = standing_of(state.entry, now, self._settings)
         if self.choices is not None:
             self.choices.mark(state, now)
 
     def _is_usable(self, entry: Entry) -> bool:
-        if entry.unreachable_since is not None and entry.updated_at <= self._early.get(
-            entry.origin, -math.inf
-        ):
+        early = entry.updated_at <= self._early.get(entry.origin, -math.inf)
+        if early and entry.unreachable_since is not None:
             return False
         if self.choices is not None and self.choices.refuses(entry):
             return False
-        return self._standing(entry, self._clock())[0] is not Standing.ASK
-
-    def _standing(self, entry: Entry, now: float) -> tuple[Standing, float]:
-        # Another user of the storage may have a clock that is years ahead: no time is farther off than
-        # it can be.
-        settings, fresh, again = self._settings, entry.fresh_until, entry.next_attempt_at
-        return standing(
-            now,
-            fresh_until=fresh
-            if fresh - now <= max(settings.cache_ttl, settings.cache_max_ttl)
-            else 0.0,
-            has_copy=entry.has_copy,
-            unreachable_since=entry.unreachable_since,
-            unreachable_for=entry.unreachable_for,
-            next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
-            limit=settings.unreachable_limit,
-        )
+        return standing_of(entry, self._clock(), self._settings)[0] is not Standing.ASK
 
 
-def _proxy_step(failures: int) -> int:
-    """Return which of the growing pauses comes after so many failures of proxies."""
-    return max(min(failures, _PROXY_STEPS), failures - _PROXIES + _PROXY_STEPS)
+def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
+    """Return how *entry* can be used *now*, and until when, by the protocol alone. Another user of the
+    storage may have a clock that is years ahead: no time is farther off than it can be."""
+    fresh, again = entry.fresh_until, entry.next_attempt_at
+    most = max(settings.cache_ttl, settings.cache_max_ttl)
+    return standing(
+        now,
+        fresh_until=fresh if fresh - now <= most else 0.0,
+        has_copy=entry.has_copy,
+        unreachable_since=entry.unreachable_since,
+        unreachable_for=entry.unreachable_for,
+        next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
+        limit=settings.unreachable_limit,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
 from scrapy.http import Response
@@ -43,15 +43,6 @@ _SETTING = re.compile(r"REP_([A-Z_]+)")
 _WARNINGS = 3
 
 
-class Override(NamedTuple):
-    """A robots.txt of the project's own."""
-
-    body: bytes | None
-    """None: whatever the origin says is ignored."""
-    by: str
-    """In words for people."""
-
-
 class Choices:
     """The settings of REP.md section 13, applied."""
 
@@ -69,21 +60,18 @@ class Choices:
         """Return those of *settings*; None if all have their defaults."""
         return cls(settings) if chosen(settings) else None
 
-    def override(self, host: str) -> Override | None:
+    def override(self, host: str) -> Answer | None:
         """Return what the project says of *host*: by its name, or else by its closest domain."""
         found, domain = self.overrides.get(host), host
-        while found is None and "." in domain:
+        while self.overrides and found is None and "." in domain:
             domain = domain.partition(".")[2]
             found = self.overrides.get(f"*.{domain}")
         return found
 
     def own_answer(self, origin: Origin) -> Answer | None:
         """Return the project's answer in place of *origin*'s, if it has one."""
-        override = self.override(origin.host) if self.overrides else None
-        if override is None:
-            return None
-        outcome = Outcome.MISSING if override.body is None else Outcome.RULES
-        return Answer(outcome, origin.robots_url, 0, body=override.body or b"", by=override.by)
+        answer = self.override(origin.host)
+        return None if answer is None else replace(answer, url=origin.robots_url)
 
     def judged(self, answer: Answer) -> Answer:
         """Return *answer* as the project takes it: perhaps for none."""
@@ -109,12 +97,12 @@ class Choices:
         entry = state.entry
         failing = entry.unreachable_since is not None
         state.by, state.forbids, state.blackout = "", False, False
-        override = self.override(state.origin.host) if self.overrides else None
-        if override is not None:
+        if (override := self.override(state.origin.host)) is not None:
             state.by = override.by
         elif failing and self.ladder:
             state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
-            step = rung_of(entry, now, self._settings.unreachable_limit)
+            limit, page_ago = self._settings.unreachable_limit, now - entry.page_answered_at
+            step = rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
             state.blackout = step is Standing.UNREACHABLE
             if state.standing is not Standing.ASK:
                 state.standing = step
@@ -148,7 +136,9 @@ class ChoiceListener(ResolutionListener):
         values = {"settings": ", ".join(chosen(self._context.settings))}
         logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
         for host, override in self._choices.overrides.items():
-            found = await run_in_thread(lint, override.body) if override.body is not None else []
+            if override.outcome is not Outcome.RULES:
+                continue
+            found = await run_in_thread(lint, override.body)
             told = [f"line {one.line or 0}: {one.message}" for one in found[:_WARNINGS]]
             if found[_WARNINGS:]:
                 told.append(f"{len(found) - _WARNINGS} more; see scrapy robots --lint")
@@ -177,12 +167,6 @@ class ChoiceListener(ResolutionListener):
                 self._cache.page_answered(origin)
 
 
-def rung_of(entry: Entry, now: float, limit: float) -> Standing:
-    """Return where *entry* stands on Google's ladder of April 2026, see :func:`rung`."""
-    page_ago = now - entry.page_answered_at
-    return rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
-
-
 def chosen(settings: RepSettings) -> list[str]:
     """Return the settings of REP.md section 13 that are on, with their values."""
     values = [(setting_name(name), getattr(settings, name)) for name in _NAMES]
@@ -193,12 +177,14 @@ def chosen(settings: RepSettings) -> list[str]:
     ]
 
 
-def _override(host: str, path: str | None) -> Override:
+def _override(host: str, path: str | None) -> Answer:
     if path is None:
-        return Override(None, "REP_OVERRIDES says to ignore it")
+        by = "REP_OVERRIDES says to ignore it"
+        return Answer(Outcome.MISSING, "", 0, by=by, asked=False)
     try:
         with Path(path).open("rb") as file:
-            return Override(file.read(MAX_BYTES + 1), f"REP_OVERRIDES names {path} instead")
+            body, by = file.read(MAX_BYTES + 1), f"REP_OVERRIDES names {path} instead"
+            return Answer(Outcome.RULES, "", 0, body=body, by=by, asked=False)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
         raise SettingsError(f"REP_OVERRIDES: can't read {path!r}, for {host}: {why}.") from None

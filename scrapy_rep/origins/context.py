@@ -11,7 +11,6 @@ from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.log import Channel
 from scrapy_rep.settings import RepSettings
 
 
@@ -24,8 +23,6 @@ class CrawlContext:
     engine: EngineAccess
     clock: Callable[[], float]
     """Seconds since the epoch."""
-    channel: Channel = field(default_factory=Channel)
-    """For records of what happened."""
 
     stats: StatsCollector = field(init=False)
     """Of the crawler."""

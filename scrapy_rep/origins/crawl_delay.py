@@ -52,30 +52,29 @@ class CrawlDelay(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """Slow down at once: requests may be waiting in the slot."""
-        request = resolution.request
-        if self._most and resolution.robots is not None and self._agents.is_usual(request):
-            chain = self._agents.chain_of(request)
-            self._slow(self._context.engine.slots.key_of(request.url), resolution.state, chain)
-            visit = self._pace(resolution.robots, chain).visit_time
-            name = resolution.state.name
-            if visit is not None and self._told.add((name, visit.value)):
-                self._context.stats.inc_value("rep/visit_time/origins")
-                values = {"origin": name, "hours": visit.value, "line": visit.line}
-                message = (
-                    "robots.txt of %(origin)s asks for visits only at %(hours)s UTC (line %(line)d); "
-                    "visit-time is not obeyed"
-                )
-                self._visits.log(message, values, self._context.spider)
+        request, robots = resolution.request, resolution.robots
+        if robots is None or not self._agents.is_usual(request):
+            return
+        chain = self._agents.chain_of(request)
+        self._slow(self._context.engine.slots.key_of(request.url), resolution.state, chain)
+        visit, name = self._pace(robots, chain).visit_time, resolution.state.name
+        if visit is not None and self._told.add((name, visit.value)):
+            self._context.stats.inc_value("rep/visit_time/origins")
+            values = {"origin": name, "hours": visit.value, "line": visit.line}
+            message = (
+                "robots.txt of %(origin)s asks for visits only at %(hours)s UTC (line %(line)d); "
+                "visit-time is not obeyed"
+            )
+            self._visits.log(message, values, self._context.spider)
 
     def _reached(self, request: Request) -> None:
         """*request* is about to queue in its slot."""
-        meta = request.meta
+        meta, url = request.meta, request.url
         if meta.get("dont_obey_robotstxt"):  # as our own requests have
             return
         key = meta[META_KEY]
-        if key == self._context.engine.slots.key_of(request.url):
+        if key == self._context.engine.slots.key_of(url):
             meta[_CHOSEN] = key
-        url = request.url
         state = self._table.by_prefix.get(url[: url.find("/", SCHEME) + 1])
         if state is None:
             try:
@@ -86,33 +85,29 @@ class CrawlDelay(ResolutionListener):
             self._slow(key, state, self._agents.chain_sent(request))
 
     def _slow(self, key: str, state: OriginState, chain: tuple[str, ...]) -> None:
-        seconds = self.seconds(state, chain)
-        context = self._context
+        """Slow the slot down as the origin asks, and tell of it once."""
+        context, seconds = self._context, self.seconds(state, chain)
         if context.settings.dry_run:
             raised = seconds > context.crawler.settings.getfloat("DOWNLOAD_DELAY")
         else:
             raised = context.engine.slots.slow(key, state.name, seconds)
-        if raised and self._told.add((state.name, seconds)):
-            self._tell(state, chain, seconds)
-
-    def _tell(self, state: OriginState, chain: tuple[str, ...], seconds: float) -> None:
-        assert state.robots is not None
-        slowest = self._pace(state.robots, chain).slowest
-        if slowest is None:
+        if not raised or state.robots is None or not self._told.add((state.name, seconds)):
             return
-        asked = slowest.seconds
-        stats = self._context.stats
+        slowest = self._pace(state.robots, chain).slowest
+        assert slowest is not None  # more than 0 seconds are asked for
+        stats = context.stats
         stats.inc_value("rep/crawl_delay/origins")
         stats.max_value("rep/crawl_delay/max", seconds)
-        values = {"origin": state.name, **slowest._asdict(), "seconds": seconds, "asked": asked}
         message = (
             "Waiting %(seconds)g s between requests to %(origin)s: %(field)s in line %(line)d of its "
             "robots.txt"
         )
-        if asked > seconds:
+        values = {"origin": state.name, **slowest._asdict(), "seconds": seconds}
+        if slowest.seconds > seconds:
             stats.inc_value("rep/crawl_delay/limited")
             message += " asks for %(asked)g s, more than REP_CRAWL_DELAY allows"
-        self._log.log(message, values, self._context.spider)
+            values["asked"] = slowest.seconds
+        self._log.log(message, values, context.spider)
 
     def choose_slot(self, request: Request, state: OriginState) -> None:
         """Keep *request* clear of delays that aren't its own: of the origin that redirected it, or for

@@ -9,11 +9,16 @@ everything has a limit, and both connections end with the fetch.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from scrapy import Request
-from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, ResponseDataLossError
+from scrapy import Request, signals
+from scrapy.exceptions import (
+    DownloadFailedError,
+    DownloadTimeoutError,
+    StopDownload,
+)
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
@@ -22,30 +27,30 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredQueue
 from twisted.internet.protocol import ClientCreator, Protocol
 from twisted.python.failure import Failure
 
+from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.text import encoded, text_of
 from scrapy_rep.origins.answer import (
+    READ_BYTES,
+    Answer,
+    Transfer,
+    accept_encoding,
+    answer_of,
+    last_header,
+)
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.faults import (
     CONFIGURATION_ERRORS,
     PROJECT_REFUSES,
-    Answer,
+    STOPPED,
     ProjectError,
     ProxyError,
     RedirectRefused,
     blamed_on_proxy,
     refused_by_project,
-    stopped,
 )
-from scrapy_rep.origins.body import (
-    META_KEY,
-    READ_BYTES,
-    Transfer,
-    TransferWatch,
-    accept_encoding,
-    last_header,
-)
-from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome, outcome_of
+from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome
 from scrapy_rep.protocol.origin import MAX_URL
 
 _MAX_REPLIES = 65_536
@@ -55,15 +60,8 @@ _MAX_REPLIES = 65_536
 _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")
 
 
-def retrieve(url: str) -> Deferred[Response]:
-    """Fetch *url*; a missing file is a 404. Cancelling closes the connections.
-
-    :raises Exception: (through the Deferred) if the file is incomplete
-    """
-    return Deferred.fromCoroutine(_retrieve(url))
-
-
 async def _retrieve(url: str) -> Response:
+    """Fetch *url* by FTP; a missing file is a 404. Only awaits Deferreds of Twisted's."""
     parts = urlsplit(url)
     control, data = _Control(), _Data()
     try:
@@ -112,11 +110,8 @@ class _Control(_Connection):
         self._replies: DeferredQueue[bytes] = DeferredQueue()
 
     async def ask(self, command: str, *codes: bytes) -> bytes:
-        """Send *command*, if any, and return the last line of the reply.
-
-        :param codes: what it may begin with
-        :raises DownloadFailedError: for any other reply, or none
-        """
+        """Send *command*, if any, and return the last line of the reply, which begins with one of
+        *codes*: any other is an error."""
         if command:
             self.transport.write(f"{command}\r\n".encode())
         reply = await self._replies.get()
@@ -162,6 +157,8 @@ class _Data(_Connection):
 # As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.
 PRIORITY = 1000
 
+META_KEY = "_rep_transfer"
+
 # Nothing that is for pages applies. The status of a cut answer counts all the same.
 _META: dict[str, Any] = {
     "dont_obey_robotstxt": True,
@@ -180,6 +177,10 @@ _META: dict[str, Any] = {
 
 _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 
+# Proxies mark their own answers so: RFC 9209, and the most common one.
+_PROXY_STATUSES = (407, 502, 503, 504)
+_PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
+
 
 class InvalidStatus(ValueError):
     """Not HTTP: the status may have any number of digits."""
@@ -190,10 +191,23 @@ class Fetcher:
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
-        self._watch = TransferWatch(context.crawler, context.engine)
+        self._engine = context.engine
         self._accepts = accept_encoding()
+        settings = context.crawler.settings
         # A project that takes what came of a cut page gets what came of a cut robots.txt.
-        self._takes_cut = not context.crawler.settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
+        self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
+        self._replaces_ftp = (
+            settings.getwithbase("DOWNLOAD_HANDLERS").get("ftp") == _SCRAPYS_FTP
+            and settings.getbool("FTP_PASSIVE_MODE")
+            and settings.getbool("TWISTED_REACTOR_ENABLED", True)
+        )
+        # Connected while there are fetches: `bytes_received` is sent for every piece of every page.
+        handlers: dict[object, Callable[..., Any]] = {
+            signals.bytes_received: self._bytes_received,
+            signals.response_downloaded: self._response_downloaded,
+        }
+        self._listener = Listener(context.crawler, handlers)
+        self._running = 0
         self.targets = Targets(context.crawler, context.settings.private_hosts)
         """Where an origin may lead us."""
 
@@ -211,12 +225,14 @@ class Fetcher:
                 return found
             given = url, hops, found.status, found.headers
             target = redirect_target(url, found)
+            note = ""
             if target is None:
-                return Answer(Outcome.MISSING, *given, note="a redirect without a usable Location")
-            if target in seen or hops == MAX_HOPS:
-                note = (
-                    "redirects in a loop" if target in seen else f"more than {MAX_HOPS} redirects"
-                )
+                note = "a redirect without a usable Location"
+            elif target in seen:
+                note = "redirects in a loop"
+            elif hops == MAX_HOPS:
+                note = f"more than {MAX_HOPS} redirects"
+            if target is None or note:
                 return Answer(Outcome.MISSING, *given, note=note)
             seen.add(target)
             why = await self.targets.refusal(Origin.from_url(target), Origin.from_url(url))
@@ -228,7 +244,9 @@ class Fetcher:
 
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
         """Request *url*. Return a redirect, or the answer."""
-        transfer = self._watch.begin()
+        self._running += 1
+        self._listener.begin()
+        transfer = Transfer(self._engine.add_slot())
         try:
             response = await self._get(url, transfer, like)
         except CancelledError:
@@ -236,7 +254,10 @@ class Fetcher:
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
-            self._watch.end(transfer)
+            self._engine.remove_slot(transfer.slots)
+            self._running -= 1
+            if self._running == 0:
+                self._listener.end()
         if not STATUSES[0] <= response.status <= STATUSES[1]:
             error = InvalidStatus("the HTTP status is not a number from 100 to 999")
             return Answer(Outcome.UNREACHABLE, url, hops, error=error)
@@ -262,24 +283,30 @@ class Fetcher:
         return raised
 
     async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
+        """Request *url*, and make sure that the response is its origin's. Of *like*, its own name and what
+        routes it are taken over; its other keys (a slot, a browser) are for pages."""
         timeout = self._context.settings.download_timeout
-        if url.startswith("ftp:") and self._scrapy_has_ftp():
-            self._watch.free_slot(transfer)  # this bypasses the downloader
-            return await _within(timeout, retrieve(url))
-        headers, way = _taken_over(like) if like is not None else ({}, {})
+        if url.startswith("ftp:") and self._replaces_ftp:
+            self._engine.remove_slot(transfer.slots)  # this bypasses the downloader
+            transfer.slots = 0
+            return await _within(timeout, Deferred.fromCoroutine(_retrieve(url)))
+        headers: dict[str, Any] = dict(self._accepts)
+        meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
+        meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
+        if like is not None:
+            for key in {"proxy", "bindaddress"} & like.meta.keys():
+                meta[key] = like.meta[key]
+            # HttpProxyMiddleware may have moved the proxy's login there.
+            for name in ("User-Agent", *["Proxy-Authorization"] * bool(meta.get("proxy"))):
+                if like.headers.get(name):
+                    headers[name] = like.headers[name]
         request = Request(
             url,
             callback=NO_CALLBACK,
             priority=PRIORITY,
             dont_filter=True,
-            headers={**self._accepts, **headers},
-            meta={
-                **_META,
-                **way,
-                **self._context.engine.slots.beside(url, "robots.txt", if_slowed=True),
-                META_KEY: transfer,
-                "download_timeout": timeout,
-            },
+            headers=headers,
+            meta=meta,
         )
         engine = self._context.crawler.engine
         assert engine is not None
@@ -295,61 +322,36 @@ class Fetcher:
                 raise blamed from error
             raise
         if "download_stopped" in response.flags and not transfer.cut:
-            raise ProjectError(stopped())
+            raise ProjectError(STOPPED)
         self.targets.check_answer(request, response)
         if response.status in _PROXY_STATUSES:
-            _check_proxy(response, bool(request.meta.get("proxy")))
+            marked = any(name in response.headers for name in _PROXY_HEADERS)
+            if response.status == 407 and (marked or request.meta.get("proxy")):
+                raise ProxyError("the proxy requires a login (HTTP 407)")
+            if response.status != 407 and marked:
+                raise ProxyError(f"the proxy answered HTTP {response.status}")
         if self._takes_cut:
             transfer.cut = transfer.cut or "dataloss" in response.flags
         return response
 
-    def _scrapy_has_ftp(self) -> bool:
-        """Whether this can stand in for Scrapy's FTP handler."""
-        settings = self._context.crawler.settings
-        return (
-            settings.getwithbase("DOWNLOAD_HANDLERS").get("ftp") == _SCRAPYS_FTP
-            and settings.getbool("FTP_PASSIVE_MODE")
-            and settings.getbool("TWISTED_REACTOR_ENABLED", True)
-        )
+    def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
+        transfer = request.meta.get(META_KEY)
+        if isinstance(transfer, Transfer):
+            transfer.received += len(data)
+            # Compressed or not: this many bytes never decode to less than counts.
+            if transfer.received >= READ_BYTES:
+                transfer.cut = True
+                raise StopDownload(fail=False)
 
-
-def answer_of(
-    response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
-) -> Answer:
-    """Return what a response means: its status and headers count whatever its body is."""
-    status, body = response.status, transfer.read(response)
-    if 200 <= status < 300 and body.problem is not None:
-        return Answer(Outcome.UNREACHABLE, url, hops, error=ResponseDataLossError(body.problem))
-    soft_404 = soft_404 and "Retry-After" not in response.headers
-    outcome = outcome_of(status, body.data, soft_404=soft_404)
-    note = body.note and f"{body.note}, which changes nothing"
-    return Answer(outcome, url, hops, status, response.headers, body.data, note=note)
-
-
-def _taken_over(like: Request) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the headers and the meta to take over from *like*: its own name, and what routes it. Its
-    other keys (a slot, a browser) are for pages."""
-    way: dict[str, Any] = {
-        key: like.meta[key] for key in ("proxy", "bindaddress") if key in like.meta
-    }
-    names = ["User-Agent"]
-    if way.get("proxy"):
-        names.append("Proxy-Authorization")  # HttpProxyMiddleware may have moved its login there
-    return {name: like.headers[name] for name in names if like.headers.get(name)}, way
-
-
-# Proxies mark their own answers so: RFC 9209, and the most common one.
-_PROXY_STATUSES = (407, 502, 503, 504)
-_PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
-
-
-def _check_proxy(response: Response, proxied: bool) -> None:
-    """:raises ProxyError: if the response is a proxy's own"""
-    marked = any(name in response.headers for name in _PROXY_HEADERS)
-    if response.status == 407 and (proxied or marked):
-        raise ProxyError("the proxy requires a login (HTTP 407)")
-    if response.status != 407 and marked:
-        raise ProxyError(f"the proxy answered HTTP {response.status}")
+    def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
+        """Take the decoding over from HttpCompressionMiddleware, which sees the response next. With a
+        body that it can't decode, the status and the headers would be lost."""
+        transfer = request.meta.get(META_KEY)
+        if isinstance(transfer, Transfer):
+            self._engine.remove_slot(transfer.slots)  # before a page takes it
+            transfer.slots = 0
+            transfer.encodings = response.headers.getlist("Content-Encoding")
+            response.headers.pop("Content-Encoding", None)
 
 
 def redirect_target(url: str, response: Response) -> str | None:
@@ -366,15 +368,13 @@ def redirect_target(url: str, response: Response) -> str | None:
     if origin.scheme not in ("http", "https"):
         return None
     # No user info: it would be sent to that host.
-    target = urlsplit(target)._replace(netloc=origin.authority, fragment="").geturl()
+    authority = str(origin).partition("://")[2]
+    target = urlsplit(target)._replace(netloc=authority, fragment="").geturl()
     return target if len(target) <= MAX_URL else None
 
 
 async def _within(seconds: float, download: object) -> Response:
-    """Await *download* for at most *seconds*.
-
-    :raises DownloadTimeoutError: after that
-    """
+    """Await *download* for at most *seconds*; ``DownloadTimeoutError`` after that."""
     done: Deferred[Response] = Deferred()
     running: Deferred[Response] = deferred_from_coro(download)  # type: ignore[arg-type]
 

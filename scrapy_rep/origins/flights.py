@@ -1,6 +1,5 @@
 """Fetches of robots.txt in progress: one per origin in this process, a limited number at a time
-(docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl"); and who is notified of
-their results."""
+(docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
 
 from __future__ import annotations
 
@@ -18,7 +17,8 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
+from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
@@ -68,7 +68,7 @@ class ResolutionListener:
     def failed(self, origin: Origin, error: Exception) -> None:
         """Handle that there will be no answer.
 
-        :param error: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or
+        :param error: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`, a bug, or
             ``CancelledError`` (nothing waits for it)
         """
 
@@ -117,7 +117,7 @@ class Flight:
 
         :raises StillWaiting: after that
         :raises CrawlEnding: if the spider closes
-        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`
         """
         if isinstance(self.result, Exception):
             raise self.result
@@ -139,6 +139,8 @@ class Flight:
         finally:
             if timer is not None:
                 timer.cancel()
+            if waiter in self.waiters:  # it was cancelled
+                self.waiters.remove(waiter)
 
     def land(self, result: OriginState | Exception) -> None:
         """Tell all who wait."""
@@ -167,7 +169,8 @@ class Flights:
         """How many have taken so long that they no longer keep others from starting."""
         self._timer: CallLaterResult | None = None
         """For the next one to be slow, while others wait."""
-        self._resting: set[Flight] = set()
+        self._end = Flight(Origin("", "", 0), None)
+        """Lands when the spider closes."""
         concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
             self._cap = _AT_A_TIME * concurrency
@@ -175,10 +178,13 @@ class Flights:
         else:
             # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
             self._cap = self._most = max(1, concurrency // 2)
-        self._ended = False
 
     def __contains__(self, origin: Origin) -> bool:
         return origin in self._flights
+
+    def get(self, origin: Origin) -> Flight | None:
+        """Return the flight to *origin*, if there is one."""
+        return self._flights.get(origin)
 
     def to(self, origin: Origin, request: Request | None = None, *, again: bool = False) -> Flight:
         """Return the flight to *origin*; begin one if there is none.
@@ -189,7 +195,7 @@ class Flights:
         flight = self._flights.get(origin)
         if flight is None:
             flight = Flight(origin, request)
-            if self._ended:
+            if self._end.result is not None:
                 flight.result = CrawlEnding()
                 return flight
             self._flights[origin] = flight
@@ -198,18 +204,29 @@ class Flights:
         return flight
 
     def _take_off(self) -> None:
-        while (self._first or self._again) and not self._ended:
-            if len(self._quick) >= self._cap and not self._one_is_slow():
-                break
+        """Begin those for which there is room."""
+        while (queue := self._first or self._again) and self._end.result is None:
+            if len(self._quick) >= self._cap:
+                oldest = next(iter(self._quick))
+                left = oldest.took_off_at + _SLOW_SECONDS - time.monotonic()
+                if left > 0:
+                    self._timer = self._timer or call_later(left, self._look_again)
+                    break
+                del self._quick[oldest]
+                self._slow += 1
             if len(self._quick) + self._slow >= self._most:
                 break
-            flight, _ = (self._first or self._again).popitem(last=False)
+            flight, _ = queue.popitem(last=False)
             flight.took_off_at = time.monotonic()
             self._quick[flight] = None
             # Its own task: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
             flight.running.addBoth(self._came_down, flight)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._take_off()
 
     def _came_down(self, result: Any, flight: Flight) -> Any:
         if flight in self._quick:
@@ -218,21 +235,6 @@ class Flights:
             self._slow -= 1
         self._take_off()
         return result
-
-    def _one_is_slow(self) -> bool:
-        """Whether the one that has been in the air longest is slow; if not, look again when it is."""
-        oldest = next(iter(self._quick))
-        left = oldest.took_off_at + _SLOW_SECONDS - time.monotonic()
-        if left <= 0:
-            del self._quick[oldest]
-            self._slow += 1
-        elif self._timer is None:
-            self._timer = call_later(left, self._look_again)
-        return left <= 0
-
-    def _look_again(self) -> None:
-        self._timer = None
-        self._take_off()
 
     async def _fly(self, flight: Flight) -> None:
         result: OriginState | Exception
@@ -256,13 +258,8 @@ class Flights:
         """Whether listeners are being notified of an answer."""
         return any(flight.landing for flight in self._flights.values())
 
-    def get(self, origin: Origin) -> Flight | None:
-        """Return the flight to *origin*, if there is one."""
-        return self._flights.get(origin)
-
     def expire(self, origin: Origin) -> bool:
-        """Make the fetch from *origin* fail, as one that takes too long. Return whether its end is
-        near."""
+        """Make the fetch from *origin* fail, as too slow. Return whether its end is near."""
         flight = self._flights.get(origin)
         if flight is None or flight.running is None or not (flight.fetching or flight.landing):
             return False
@@ -285,28 +282,16 @@ class Flights:
             flight.running.addErrback(lambda _: None)
             flight.running.cancel()
 
-    async def rest(self, origin: Origin, seconds: float) -> None:
-        """Wait *seconds*.
-
-        :raises CrawlEnding: if the spider closes meanwhile
-        """
-        rest = Flight(origin, None)
-        self._resting.add(rest)
-        try:
-            if self._ended:
-                raise CrawlEnding
-            with suppress(StillWaiting):
-                await rest.wait(seconds)
-        finally:
-            self._resting.discard(rest)
+    async def rest(self, seconds: float) -> None:
+        """Wait *seconds*; ``CrawlEnding`` if the spider closes meanwhile."""
+        with suppress(StillWaiting):
+            await self._end.wait(seconds)
 
     def end(self) -> None:
         """Cancel all flights: their waiters get :class:`CrawlEnding`."""
-        self._ended = True
         if self._timer is not None:
             self._timer.cancel()
-        for rest in list(self._resting):
-            rest.land(CrawlEnding())
+        self._end.land(CrawlEnding())
         for flight in list(self._flights.values()):
             flight.land(CrawlEnding())
             self._cancel(flight)

@@ -14,10 +14,9 @@ from scrapy.http import TextResponse
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import text_of
-from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.body import Transfer, header_text
+from scrapy_rep.origins.answer import Answer, Transfer, answer_of, header_text
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.fetcher import Fetcher, answer_of, redirect_target
+from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import latest
@@ -65,7 +64,8 @@ class HttpCache:
         aren't in the cache won't be fetched anyway."""
         if self._cache is None:
             return await self._fetcher.fetch(origin, like)
-        return self._find(origin.robots_url) or Answer(Outcome.MISSING, origin.robots_url, 0)
+        url = origin.robots_url
+        return self._find(url) or Answer(Outcome.MISSING, url, 0, asked=False)
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
         """Return the copy of *origin*'s robots.txt. The fetch is always granted."""

@@ -47,7 +47,7 @@ class Origins:
         source = http_cache if http_cache.offline else fetcher
         self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
         self.cache.choices = Choices.of(settings)
-        self.policy = Policy.of(settings)
+        self.policy = Policy(settings)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
         self.flights = Flights(context.crawler, self.ask)
         self.listeners: list[ResolutionListener] = []
@@ -58,7 +58,7 @@ class Origins:
     async def ask(self, flight: Flight) -> OriginState:
         """Get a flight's robots.txt fetched, and notify the listeners, before waiting requests go on.
 
-        :raises Exception: one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`
+        :raises Exception: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`
         """
         try:
             state, answer = await self.cache.ask(flight)
@@ -72,12 +72,19 @@ class Origins:
         request = flight.request or Request(flight.origin.robots_url)
         outcome = state.entry.outcome if answer is None else answer.outcome
         chain = self.agents.chain_of(request)
-        if outcome is Outcome.RULES and state.robots is not None:
+        robots = state.robots if outcome is Outcome.RULES else None
+        if robots is not None:
             # While its body is in memory, so that listeners needn't.
             await self.cache.read(state, chain, answer.body if answer else None)
-        robots = state.robots if outcome is Outcome.RULES else None
+            robots = state.robots
         resolution = Resolution(state, answer, request, outcome, robots, flight)
-        self._open_fast_path(state, request, chain)
+        usual = USUAL.match(request.url)
+        is_plain = state.standing is Standing.FRESH and not state.by and not self._records_all
+        if is_plain and usual is not None and chain is self.agents.usual:
+            # The middleware's fast path may decide, see OriginState.rules.
+            known = state.robots
+            state.rules = NO_RULES if known is None else known.rules(chain, self._obey_global)[1]
+            self.table.add_prefix(state, usual[1] + "/")
         for listener in self.listeners:
             try:
                 await listener.resolved(resolution)
@@ -85,16 +92,6 @@ class Origins:
                 with self._isolated(listener.part):
                     raise
         return state
-
-    def _open_fast_path(self, state: OriginState, request: Request, chain: tuple[str, ...]) -> None:
-        """Let the middleware's fast path decide, see :attr:`OriginState.rules`."""
-        if state.standing is not Standing.FRESH or state.by or chain is not self.agents.usual:
-            return
-        usual = USUAL.match(request.url)
-        if usual is not None and not self._records_all:
-            robots = state.robots
-            state.rules = NO_RULES if robots is None else robots.rules(chain, self._obey_global)[1]
-            self.table.add_prefix(state, usual[1] + "/")
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if a fetch is due; and the

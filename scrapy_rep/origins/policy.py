@@ -8,7 +8,6 @@ The gate and the middleware carry the advice out.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -82,40 +81,24 @@ class Room(Enum):
     """None, and much of what is at the gate is this origin's."""
 
 
-@dataclass(frozen=True, slots=True)
 class Policy:
     """The settings that decide."""
 
-    unreachable: str
-    """``REP_UNREACHABLE``."""
-    dead_host_tries: int
-    """``REP_DEFER_DEAD_HOST_TRIES``."""
-    grace: float
-    """``REP_DEFER_GRACE``: seconds to wait for a first answer until a request counts as held."""
-    patience: float
-    """``REP_DOWNLOAD_TIMEOUT``: seconds for which a direct download waits for the next attempt."""
-
-    @classmethod
-    def of(cls, settings: RepSettings) -> Policy:
-        """Return the policy for *settings*."""
-        return cls(
-            settings.unreachable,
-            settings.defer_dead_host_tries,
-            settings.defer_grace,
-            settings.download_timeout,
-        )
-
-    @property
-    def slow(self) -> float:
-        """Seconds after which a first answer is slow: from the start of the fetch."""
-        return _SLOW * self.grace
+    def __init__(self, settings: RepSettings) -> None:
+        self.unreachable = settings.unreachable
+        """``REP_UNREACHABLE``."""
+        self.grace = settings.defer_grace
+        """Seconds to wait for a first answer, from the start of the fetch, until a request counts as
+        held."""
+        self.slow = _SLOW * self.grace
+        """Seconds after which a first answer is slow."""
+        self._tries = settings.defer_dead_host_tries
+        self._patience = settings.download_timeout
+        """Seconds for which a direct download waits for the next attempt."""
 
     def at_the_gate(self, state: OriginState | None, room: Room) -> Leave | Wait | Hold | Drop:
-        """Return what to do with a request that comes from the scheduler.
-
-        :param state: what is known of its origin; None: a fetch is due
-        :param room: for more requests to it
-        """
+        """Return what to do with a request that comes from the scheduler. *state* is what is known of its
+        origin; None: a fetch is due. *room* is for more requests to it."""
         if state is None:
             if room is Room.GREEDY:  # other origins need the place
                 return Drop("too many of its requests are held", for_room=True)
@@ -127,12 +110,8 @@ class Policy:
     def in_the_middleware(
         self, state: OriginState | None, now: float
     ) -> Decide | Pass | Wait | Drop:
-        """Return what to do with a request that may have passed no gate: a direct download (a media
-        pipeline's, say), which can't be held.
-
-        :param state: what is known of its origin; None: a fetch is due
-        :param now: seconds since the epoch
-        """
+        """Return what to do, *now* (seconds since the epoch), with a request that may have passed no gate:
+        a direct download (a media pipeline's, say), which can't be held."""
         if state is None:
             return Wait(math.inf)
         if not state.unreachable:
@@ -143,11 +122,11 @@ class Policy:
         if not self.is_worth_waiting(state):
             return drop
         seconds = max(0.0, state.entry.next_attempt_at - now)
-        return Wait(seconds) if seconds < self.patience else drop
+        return Wait(seconds) if seconds < self._patience else drop
 
     def is_worth_waiting(self, state: OriginState) -> bool:
         """Whether to wait for *state* to change."""
-        alive = state.entry.dead_attempts < self.dead_host_tries
+        alive = state.entry.dead_attempts < self._tries
         return state.unreachable and alive and self.unreachable == "defer"
 
 
@@ -172,8 +151,7 @@ class LastAttempts:
 
     def hopeless(self, entry: Entry, now: float) -> float:
         """Return for how many seconds from *now* on, after a failure, none will be made."""
-        pause = entry.updated_at + self._pause(entry)
-        return max(0.0, pause - now, _not_before(entry) - now)
+        return max(0.0, entry.updated_at + self._pause(entry) - now, _not_before(entry) - now)
 
     def made(self, origin: str, entry: Entry | None) -> None:
         """One is being made."""

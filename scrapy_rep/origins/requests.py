@@ -104,8 +104,16 @@ class Agents:
     @property
     def default(self) -> tuple[str, ...]:
         """The chain of requests that don't name an agent; empty if there is no token."""
-        if self.usual is None:
-            self.usual = self._lenient(*self._default_header())
+        if self.usual is not None:
+            return self.usual
+        settings, where = self.crawler.settings, "the setting USER_AGENT"
+        # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
+        value = getattr(self.crawler.spider, "user_agent", None) or settings.get("USER_AGENT")
+        for name, header in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
+            if to_unicode(name).lower() == "user-agent" and header:
+                value, where = to_unicode(header, "latin-1"), "the setting DEFAULT_REQUEST_HEADERS"
+                break
+        self.usual = self._lenient(str(value or ""), where)
         return self.usual
 
     def is_usual(self, request: Request) -> bool:
@@ -130,16 +138,6 @@ class Agents:
         if request.meta.get(META_KEY) is not None or self._fixed:
             return self.chain_of(request)
         return chain_in_header(request) or self.default
-
-    def _default_header(self) -> tuple[str, str]:
-        """Return the User-Agent header that Scrapy adds, and the setting it comes from."""
-        settings = self.crawler.settings
-        for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
-            if to_unicode(name).lower() == "user-agent" and value:
-                return to_unicode(value, "latin-1"), "the setting DEFAULT_REQUEST_HEADERS"
-        # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
-        value = getattr(self.crawler.spider, "user_agent", None) or settings.get("USER_AGENT")
-        return str(value or ""), "the setting USER_AGENT"
 
     def _lenient(self, value: Any, where: str) -> tuple[str, ...]:
         """Return the chain for a value that may be a full User-Agent header; warn if it has none."""
@@ -178,12 +176,9 @@ def warning_of_digits(tokens: Sequence[str]) -> str:
     token = next((token for token in tokens if token not in (GLOBAL, leading_token(token))), None)
     if token is None:
         return ""
-    cut = leading_token(token)
-    means = (
-        f"it is read as {cut}, and so obeys every group for {cut}, whatever digits follow that name"
-        if cut
-        else "no group can name it, and the rules for all agents (*) apply"
-    )
+    means = "no group can name it, and the rules for all agents (*) apply"
+    if cut := leading_token(token):
+        means = f"it is read as {cut}, and so obeys every group for {cut}, whatever digits follow that name"
     return (
         f"The product token {token[:100]} has digits. As in Google's matcher, a name is read only up to its "
         f"first digit: {means}. Use only letters, - and _ to avoid this."
@@ -219,10 +214,6 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
 def crawls_behind(request: Request) -> list[Agents]:
     """Return the agents of the crawls in this process that *request* may belong to: its callback's,
     else all that are running."""
-    spider = getattr(request.callback, "__self__", None)
-    crawls = list(_EACH)
-    return (
-        [one for one in crawls if spider is not None and one.crawler.spider is spider]
-        or [one for one in crawls if one.crawler.crawling]
-        or crawls
-    )
+    spider, crawls = getattr(request.callback, "__self__", None), list(_EACH)
+    own = [one for one in crawls if spider is not None and one.crawler.spider is spider]
+    return own or [one for one in crawls if one.crawler.crawling] or crawls

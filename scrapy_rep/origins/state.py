@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from operator import attrgetter
 
-from scrapy_rep.origins.answer import failure_in
+from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -30,6 +32,7 @@ _BYTES = 900
 _FAILURE_BYTES = 1200
 
 
+@dataclass(slots=True, eq=False)
 class OriginState:
     """An origin's entry and rules. Mutable: holders of a reference see updates.
 
@@ -42,55 +45,43 @@ class OriginState:
     - FRESH, STALE, UNREACHABLE, UNRESTRICTED → ASK: at ``usable_until``.
     """
 
-    __slots__ = (
-        "allowed",
-        "blackout",
-        "by",
-        "entry",
-        "forbids",
-        "name",
-        "origin",
-        "prefixes",
-        "raised",
-        "robots",
-        "rules",
-        "size",
-        "standing",
-        "usable_until",
-        "used_at",
-    )
+    entry: Entry
+    origin: Origin = None  # type: ignore[assignment]
+    """Whose robots.txt this is; by default that of the entry."""
+    name: str = ""
+    """The origin, as text."""
+    robots: RobotsTxt | None = None
+    raised: Exception | None = None
+    """What the last attempt raised, if this process made it and it failed."""
+    standing: Standing = Standing.ASK
+    usable_until: float = 0.0
+    """When the next fetch is due, in seconds since the epoch."""
+    used_at: float = 0.0
+    """Seconds since the epoch."""
+    rules: Rules | None = None
+    """For the fast path: the usual agent's, until :attr:`usable_until`. If None, or if they don't
+    allow the path, the middleware looks closer."""
+    allowed: int = 0
+    """Requests that passed, not yet on record."""
+    size: int = 0
+    """Bytes, as :meth:`OriginTable.weigh` counted them."""
+    prefixes: tuple[str, ...] = ()
+    by: str = ""
+    """The setting that decides (REP.md section 13), in words for people."""
+    forbids: bool = False
+    """Whether everything is forbidden, by ``REP_FORBIDDEN``."""
+    blackout: bool = False
+    """Whether not even a copy may be applied, by ``REP_UNREACHABLE_RULES``."""
 
-    def __init__(self, entry: Entry, origin: Origin | None = None) -> None:
-        self.name = entry.origin
-        """The origin, as text."""
-        self.allowed = 0
-        """Requests that passed, not yet on record."""
-        self.origin = Origin.from_text(entry.origin) if origin is None else origin
-        """Whose robots.txt this is."""
-        self.used_at = 0.0
-        """Seconds since the epoch."""
-        self.size = 0
-        """Bytes, as :meth:`OriginTable.weigh` counted them."""
-        self.standing = Standing.ASK
-        self.usable_until = 0.0
-        """When the next fetch is due, in seconds since the epoch."""
-        self.rules: Rules | None = None
-        """For the fast path: the usual agent's, until :attr:`usable_until`. If None, or if they don't
-        allow the path, the gate decides."""
-        self.prefixes: tuple[str, ...] = ()
-        self.by = ""
-        """The setting that decides (REP.md section 13), in words for people."""
-        self.forbids = False
-        """Whether everything is forbidden, by ``REP_FORBIDDEN``."""
-        self.blackout = False
-        """Whether not even a copy may be applied, by ``REP_UNREACHABLE_RULES``."""
-        self.update(entry)
+    def __post_init__(self) -> None:
+        self.name = self.entry.origin
+        self.origin = self.origin or Origin.from_text(self.name)
+        self.update(self.entry)
 
     def update(self, entry: Entry) -> None:
         """Replace the entry by a newer one."""
         self.entry = entry
-        self.raised: Exception | None = None
-        """What the last attempt raised, if this process made it and it failed."""
+        self.raised = None
         self.robots = RobotsTxt(entry) if entry.has_copy else None
 
     @property
@@ -104,16 +95,18 @@ class OriginState:
 
     @property
     def failure(self) -> Exception | None:
-        """The same; a new exception like it if another process made the attempt, or if it was
-        forgotten meanwhile."""
+        """The same as :attr:`raised`; a new exception like it if another process made the attempt, or
+        if it was forgotten meanwhile."""
         return self.raised or failure_in(self.entry.error)
 
     @property
     def unreachable(self) -> bool:
         """Whether nothing says what is allowed."""
+        outcome = self.entry.outcome
+        failing = self.entry.unreachable_since is not None or outcome is Outcome.UNREACHABLE
         return (
-            (self.entry.outcome is not Outcome.RULES or self.blackout)
-            and self.entry.unreachable_since is not None
+            failing
+            and (outcome is not Outcome.RULES or self.blackout)
             and self.standing is not Standing.UNRESTRICTED
         )
 
@@ -149,13 +142,10 @@ class OriginTable:
         name = str(origin)
         state = self._parsed.get(name) or self._pinned.get(name)
         if state is None and self._packed is not None:
-            try:
-                entry = self._packed.take(name)
-            except UnreadableEntry:  # a clock out of range, say
-                entry = None
-            if entry is not None:
-                state = OriginState(entry, origin)
-                self._add(state)
+            with suppress(UnreadableEntry):  # a clock out of range, say
+                if entry := self._packed.take(name):
+                    state = OriginState(entry, origin)
+                    self._add(state)
         return state
 
     def put(self, origin: Origin, entry: Entry) -> OriginState:
@@ -171,11 +161,26 @@ class OriginTable:
         return state
 
     def weigh(self, state: OriginState) -> None:
-        """Count the bytes of *state* again: parsing adds some."""
-        if state.size != (size := state.bytes) and self._parsed.get(state.name) is state:
-            self._parsed_bytes += size - state.size
-            state.size = size
-            self._make_room(state)
+        """Count the bytes of *state* again: parsing adds some. If there are too many origins, or they are
+        too large, pack others."""
+        if state.size == (size := state.bytes) or self._parsed.get(state.name) is not state:
+            return
+        self._parsed_bytes += size - state.size
+        state.size = size
+        most, half = self._max_parsed, self._max_bytes // 2
+        if len(self._parsed) > most or self._parsed_bytes > half:
+            # If only bytes are short, packing the large ones is enough.
+            share = half // len(self._parsed)
+            most, enough = most - most // _LEAVING, half - half // _LEAVING
+            for oldest in sorted(self._parsed.values(), key=attrgetter("used_at")):
+                many = len(self._parsed) > most
+                if not many and self._parsed_bytes <= enough:
+                    break
+                if (many or oldest.size > share) and oldest is not state:
+                    self._pack(oldest)
+        if self._packed is not None:
+            left = self._max_bytes - min(self._parsed_bytes, half)
+            self._packed.shrink(self._max_origins - len(self._parsed), left)
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
         """Keep *state* in :attr:`by_prefix` while it is parsed."""
@@ -208,24 +213,7 @@ class OriginTable:
         self._parsed[state.name] = state
         self.weigh(state)
 
-    def _make_room(self, latest: OriginState) -> None:
-        """Remove some, but not the *latest*, if there are too many or they are too large."""
-        most, half = self._max_parsed, self._max_bytes // 2
-        if len(self._parsed) > most or self._parsed_bytes > half:
-            # If only bytes are short, removing the large ones is enough.
-            share = half // len(self._parsed)
-            most, enough = most - most // _LEAVING, half - half // _LEAVING
-            for oldest in sorted(self._parsed.values(), key=attrgetter("used_at")):
-                many = len(self._parsed) > most
-                if not many and self._parsed_bytes <= enough:
-                    break
-                if (many or oldest.size > share) and oldest is not latest:
-                    self._leave(oldest)
-        if self._packed is not None:
-            left = self._max_bytes - min(self._parsed_bytes, half)
-            self._packed.shrink(self._max_origins - len(self._parsed), left)
-
-    def _leave(self, state: OriginState) -> None:
+    def _pack(self, state: OriginState) -> None:
         del self._parsed[state.name]
         self._parsed_bytes -= state.size
         state.usable_until = 0.0  # for holders of a reference

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -27,47 +27,20 @@ from scrapy_rep.engine.resolution import look_up, unwatch, watch
 from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.protocol import Origin
 
-# IANA's special-purpose addresses (RFC 6890), and one more.
-_SPECIAL_4 = tuple(
-    map(
-        IPv4Network,
-        (
-            "0.0.0.0/8",  # this host, this network: RFC 791
-            "10.0.0.0/8",  # private: RFC 1918
-            "100.64.0.0/10",  # a provider's own: RFC 6598
-            "127.0.0.0/8",  # loopback: RFC 1122
-            "168.63.129.16/32",  # Azure's agent, which its machines alone can reach
-            "169.254.0.0/16",  # link-local: RFC 3927. The metadata services of most clouds
-            "172.16.0.0/12",  # private: RFC 1918
-            "192.0.0.0/24",  # protocol assignments: RFC 6890. Oracle's metadata service is among them
-            "192.0.2.0/24",  # documentation: RFC 5737
-            "192.88.99.0/24",  # relays of 6to4: RFC 7526
-            "192.168.0.0/16",  # private: RFC 1918
-            "198.18.0.0/15",  # benchmarks: RFC 2544
-            "198.51.100.0/24",  # documentation: RFC 5737
-            "203.0.113.0/24",  # documentation: RFC 5737
-            "224.0.0.0/4",  # multicast: RFC 5771
-            "240.0.0.0/4",  # reserved, and broadcast: RFC 1112, RFC 919
-        ),
-    )
+# Not public, beside what Python knows of IANA's special-purpose addresses (RFC 6890).
+_SPECIAL_4 = (
+    IPv4Network("168.63.129.16/32"),  # Azure's agent, which its machines alone can reach
+    IPv4Network("192.0.0.0/24"),  # Oracle's metadata service is among them
+    IPv4Network("192.88.99.0/24"),  # relays of 6to4: RFC 7526
 )
-
-# Of IPv6, what is not global unicast (RFC 4291) is not public: loopback, link-local fe80::/10, unique
-# local fc00::/7 (RFC 4193), site-local fec0::/10 (RFC 3879), multicast, ::/96, SIIT's ::ffff:0:0:0/96
-# (RFC 2765), local translation 64:ff9b:1::/48 (RFC 8215), discard-only 100::/64 (RFC 6666), SRv6
-# 5f00::/16 (RFC 9602), and what nobody has.
+# Of IPv6, only global unicast (RFC 4291) is public: no loopback, link-local fe80::/10, unique local
+# fc00::/7, multicast, local translation 64:ff9b:1::/48, nor what nobody has. And of that not:
 _GLOBAL_6 = IPv6Network("2000::/3")
-_SPECIAL_6 = tuple(
-    map(
-        IPv6Network,
-        (
-            "2001::/23",  # protocol assignments: RFC 2928
-            "2001:db8::/32",  # documentation: RFC 3849
-            "3fff::/20",  # documentation: RFC 9637
-        ),
-    )
+_SPECIAL_6 = (
+    IPv6Network("2001::/23"),  # protocol assignments: RFC 2928
+    IPv6Network("2001:db8::/32"),  # documentation: RFC 3849
+    IPv6Network("3fff::/20"),  # documentation: RFC 9637
 )
-
 # Networks whose addresses lead to an IPv4 address in them, and the bits to its right.
 _EMBEDDED = (
     (IPv6Network("::ffff:0:0/96"), 0),  # mapped: RFC 4291
@@ -90,19 +63,20 @@ def is_private_address(text: str) -> bool | None:
             address = IPv4Address(socket.inet_aton(text))
         except (OSError, ValueError):
             return None
-    if isinstance(address, IPv6Address) and not (inner := _embedded(address)):
-        return address not in _GLOBAL_6 or any(address in network for network in _SPECIAL_6)
-    inner = [address] if isinstance(address, IPv4Address) else inner
-    return any(one in network for one in inner for network in _SPECIAL_4)
-
-
-def _embedded(address: IPv6Address) -> list[IPv4Address]:
-    """Return the IPv4 addresses that packets to *address* are sent to."""
+    if isinstance(address, IPv4Address):
+        return _is_private_4(address)
     number = int(address)
-    found = [number >> bits for network, bits in _EMBEDDED if address in network]
+    inner = [number >> bits for network, bits in _EMBEDDED if address in network]
     if address in _TEREDO:
-        found = [number >> 64, ~number]
-    return [IPv4Address(one & 0xFFFFFFFF) for one in found]
+        inner = [number >> 64, ~number]
+    if inner:  # packets are sent there
+        return any(_is_private_4(IPv4Address(one & 0xFFFFFFFF)) for one in inner)
+    return address not in _GLOBAL_6 or any(address in network for network in _SPECIAL_6)
+
+
+def _is_private_4(address: IPv4Address) -> bool:
+    special = any(address in network for network in _SPECIAL_4)
+    return special or address.is_multicast or not address.is_global
 
 
 def is_private_host(host: str) -> bool | None:
@@ -135,7 +109,9 @@ class Targets:
         """:param private_hosts: whether the user lets public hosts name private ones"""
         self._all = private_hosts
         self._crawler = crawler
-        self._proxies = _env_proxies(crawler)
+        self._proxies: HttpProxyMiddleware | None = None
+        with suppress(NotConfigured):
+            self._proxies = HttpProxyMiddleware.from_crawler(crawler)
         self._others_proxies = False
         self._watched = BoundedSet()  # hosts that public sites named
         self._public, self._private = BoundedSet(), BoundedSet()  # hosts that resolved so
@@ -148,17 +124,13 @@ class Targets:
     def _opened(self) -> None:
         call_later(0, self.begin)  # CrawlerProcess installs Scrapy's resolver after that
 
+    def _stopped(self) -> None:
+        unwatch(self)
+
     def begin(self) -> None:
         """Keep watch. With :setting:`REP_PRIVATE_HOSTS` there is nothing to do."""
         if not self._all:
             watch(self)
-
-    def _stopped(self) -> None:
-        unwatch(self)
-
-    async def refuses(self, target: Origin, by: Origin) -> bool:
-        """Whether not to request anything from *target*, since it was *by* that named it."""
-        return await self.refusal(target, by) is not None
 
     async def refusal(self, target: Origin, by: Origin) -> Refusal | None:
         """Why not to request anything from *target*, since it was *by* that named it; None if there is
@@ -166,7 +138,12 @@ class Targets:
         if self._all:
             return None
         self.begin()
-        if await self._is_inside(by):
+        host, private = _name(by), is_private_host(by.host)
+        if private is None and host not in self._public and not self._is_proxied(by):
+            if host not in self._private:
+                await self._look_up(host)
+            private = host in self._private and host not in self._public
+        if private:  # in the user's own network: it may name whatever it likes
             return None
         self.keep(by)
         if target.host == by.host:
@@ -181,15 +158,6 @@ class Targets:
         host = _name(origin)
         if host in self._public:
             self._watched.add(host)
-
-    async def _is_inside(self, by: Origin) -> bool:
-        """Whether *by* is in the user's own network: all its addresses are private."""
-        host, private = _name(by), is_private_host(by.host)
-        if private is None and host not in self._public and not self._is_proxied(by):
-            if host not in self._private:
-                await self._look_up(host)
-            private = host in self._private and host not in self._public
-        return bool(private)
 
     async def _judge(self, target: Origin) -> Refusal | None:
         """Why not to request anything from *target*, for hosts outside."""
@@ -266,10 +234,3 @@ class Targets:
 
 def _name(origin: Origin) -> str:
     return origin.host.rstrip(".")
-
-
-def _env_proxies(crawler: Crawler) -> HttpProxyMiddleware | None:
-    try:
-        return HttpProxyMiddleware.from_crawler(crawler)
-    except NotConfigured:
-        return None

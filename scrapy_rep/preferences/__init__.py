@@ -1,6 +1,6 @@
 """What site owners say about use after the fetch: training, search, answering (REP.md section 11).
 
-The drafts still change: the module that reads one names it, and its date.
+The drafts still change: ``statements`` names them, and their dates.
 
 >>> from scrapy_rep.preferences import read_robots
 >>> robots = read_robots(b"User-agent: *\\nContent-Signal: search=yes, ai-train=no\\n", "*")
@@ -8,7 +8,6 @@ The drafts still change: the module that reads one names it, and its date.
 [('robots.txt, line 2: Content-Signal: search=yes, ai-train=no', {'search': 'y', 'train-ai': 'n'})]
 """
 
-from scrapy_rep.preferences.sources import RobotsUsage, read_robots
-from scrapy_rep.preferences.statements import PURPOSES, Statement, Usage
+from scrapy_rep.preferences.statements import PURPOSES, RobotsUsage, Statement, Usage, read_robots
 
 __all__ = ["PURPOSES", "RobotsUsage", "Statement", "Usage", "read_robots"]

@@ -8,13 +8,16 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from scrapy_rep.inspection.lint import Finding, quoted
-from scrapy_rep.preferences.sources import OTHER, SIGNALS, VALUES, fields, read_signals, value_of
 from scrapy_rep.preferences.statements import (
     EXTRA,
     LABELS,
-    Malformed,
+    OTHER,
+    SIGNALS,
+    VALUES,
+    fields,
     meaning,
     read_preferences,
+    read_signals,
     split_rule,
 )
 from scrapy_rep.protocol.syntax import normalise
@@ -36,8 +39,7 @@ def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
     """:param kept: the part of the file that counts"""
     first = outline.groups[0].agents[0].line if outline.groups else None
     checked = True
-    for line, field, match in fields("\n" + normalise(kept)):
-        value = value_of(match)
+    for line, field, value, _ in fields("\n" + normalise(kept)):
         homeless = first is None or line < first
         if field == "license":
             if "://" not in value:
@@ -64,9 +66,17 @@ def _preferences(line: int, value: bytes) -> Iterator[Finding]:
         return
     try:
         members = read_preferences(value)
-    except Malformed as error:
-        why = f"can't be read, so the line says nothing: {_why(value, error)}"
-        yield Finding(line, "bad-usage", why)
+    except ValueError as error:
+        position = getattr(error, "position", None)
+        if _BLANKS.search(value):
+            why = "remove the blanks around the ="
+        elif _CAPITAL.search(value):
+            why = "write keys in lower case"
+        elif position is not None:
+            why = f"the preferences break RFC 9651 at character {position + 1}"
+        else:
+            why = str(error)
+        yield Finding(line, "bad-usage", f"can't be read, so the line says nothing: {why}")
         return
     said = meaning(members)
     for key, (_, parameters) in members.items():
@@ -75,20 +85,9 @@ def _preferences(line: int, value: bytes) -> Iterator[Finding]:
         elif LABELS[key] not in said:
             why = f"{quoted(key)} is neither y nor n, so it says nothing"
             yield Finding(line, "bad-usage", why)
-        for name in parameters:
-            if name in LABELS:
-                why = f"{quoted(name)} says nothing: separate it with a comma, not a semicolon"
-                yield Finding(line, "bad-usage", why)
-
-
-def _why(value: bytes, error: Malformed) -> str:
-    if _BLANKS.search(value):
-        return "remove the blanks around the ="
-    if _CAPITAL.search(value):
-        return "write keys in lower case"
-    if error.position is None:
-        return str(error)
-    return f"the preferences break RFC 9651 at character {error.position + 1}"
+        for name in (one for one in parameters if one in LABELS):
+            why = f"{quoted(name)} says nothing: separate it with a comma, not a semicolon"
+            yield Finding(line, "bad-usage", why)
 
 
 def _signals(line: int, value: str) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from scrapy.utils.asyncio import run_in_thread
@@ -16,23 +16,21 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.flights import Flight, Flights
 from scrapy_rep.origins.requests import chain_behind, crawls_behind, origin_of, path_in
 from scrapy_rep.pages import encoding_of, is_html, page_rules
-from scrapy_rep.preferences.sources import (
-    RobotsUsage,
-    link_licenses,
-    page_statements,
-    read_robots,
-    token_statement,
-)
 from scrapy_rep.preferences.statements import (
     PATH,
     POLICY,
     RESERVATION,
     Reservation,
+    RobotsUsage,
     TdmFile,
     Usage,
     from_headers,
     from_html,
     header_statements,
+    link_licenses,
+    page_statements,
+    read_robots,
+    token_statement,
 )
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
     from scrapy_rep.storages.base import Entry
 
 Chain = tuple[str, ...]
-KeyT = TypeVar("KeyT")
 FileT = TypeVar("FileT", RobotsUsage, TdmFile)
 
 # Bytes. Reading a larger file takes up to 50 ms, so that happens in a thread.
@@ -71,32 +68,33 @@ def usage(response: Response) -> Usage:
     :raises ModuleNotFoundError: if there is a ``Content-Usage``, and the extra ``usage`` is not
         installed
     """
-    found = _known.get(response)
-    if found is None:
-        request = response.request
-        lookup = _lookup_behind(request) if request is not None else None
-        found = usage_of(response, request, lookup, chain_behind(request))
-    return found
+    if response in _known:
+        return _known[response]
+    request, lookup = response.request, None
+    if request is None:
+        return usage_of(response, None, None, ())
+    for agents in crawls_behind(request):  # if they may be several: the one that knows the origin
+        with suppress(RuntimeError):  # its engine is not there yet
+            rep = agents.crawler.get_downloader_middleware(RepMiddleware)
+            if rep is not None and lookup_of(rep).known(request)[1] is not None:
+                lookup = lookup_of(rep)
+                break
+    return usage_of(response, request, lookup, chain_behind(request))
 
 
 def usage_of(
-    response: Response,
-    request: Request | None,
-    lookup: UsageLookup | None,
-    chain: tuple[str, ...],
+    response: Response, request: Request | None, lookup: UsageLookup | None, chain: Chain
 ) -> Usage:
     """Return the same for a known crawl, and remember it.
 
     :param request: what *response* answers
     """
     values = response.headers.getlist
-    tdm, sha256 = None, None
+    robots, tdm, sha256 = Usage(), None, None
     if is_html(response):
         tdm = from_html(response.body, encoding_of(response))
     tdm = tdm or from_headers(values(RESERVATION), values(POLICY))
-    if lookup is None or request is None:
-        robots = Usage()
-    else:
+    if lookup is not None and request is not None:
         robots = lookup.robots(request, chain)
         if tdm is None:
             tdm, sha256 = lookup.tdmrep(request)
@@ -116,23 +114,12 @@ def usage_of(
     return found
 
 
-def _lookup_behind(request: Request) -> UsageLookup | None:
-    """Return the look-up of the crawl that *request* belongs to; if that may be several, of one that
-    knows the origin."""
-    for agents in crawls_behind(request):
-        with suppress(RuntimeError):  # its engine is not there yet
-            rep = agents.crawler.get_downloader_middleware(RepMiddleware)
-            if rep is not None and lookup_of(rep).known(request)[1] is not None:
-                return lookup_of(rep)
-    return None
-
-
-class Files(dict[KeyT, FileT]):
+class Files(dict[Any, FileT]):
     """What was read from files, up to a limit."""
 
     _bytes = 0
 
-    def of(self, key: KeyT, read: Callable[[], FileT]) -> FileT:
+    def of(self, key: Any, read: Callable[[], FileT]) -> FileT:
         """Return what is known for *key*, or else what *read* returns, which is kept."""
         if key not in self:
             if len(self) >= _MAX_FILES or self._bytes > _MAX_BYTES:
@@ -153,18 +140,16 @@ class UsageLookup:
         self._obey_global = settings.obey_global_group
         self._tokens = settings.usage_tokens or {}
         self._clock = context.clock
-        # By SHA-256 and group.
-        self._robots: Files[tuple[str | None, str | None], RobotsUsage] = Files()
-        self._tdm: Files[str | None, TdmFile] = Files()
+        self._robots: Files[RobotsUsage] = Files()  # by SHA-256 and group
+        self._tdm: Files[TdmFile] = Files()
         self.tdm = TdmFiles(context, cache) if settings.tdmrep else None
         """Fetches tdmrep.json files; None without ``REP_TDMREP``."""
 
     def known(self, request: Request) -> tuple[Origin | None, OriginState | None]:
-        try:
+        with suppress(ValueError):
             origin = origin_of(request)
-        except ValueError:
-            return None, None
-        return origin, self._table.get(origin)
+            return origin, self._table.get(origin)
+        return None, None
 
     def robots(self, request: Request, chain: Chain) -> Usage:
         """Return what robots.txt says about the page of *request*."""
@@ -207,36 +192,33 @@ class UsageLookup:
                 await self._cache.read(state, one)
         entry = state.entry
         group, _ = state.robots.rules(chain, self._obey_global)
+        key = entry.sha256, group
         # The body is unpacked for its length: only if there is something to read.
-        if (entry.sha256, group) not in self._robots and len(entry.body) > _LARGE:
-            found = await run_in_thread(read_robots, entry.body, group)
-            self._robots.of((entry.sha256, group), lambda: found)
+        if key not in self._robots and len(body := entry.body) > _LARGE:
+            found = await run_in_thread(read_robots, body, group)
+            self._robots.of(key, lambda: found)
 
     async def fetch(self, request: Request, chain: Chain) -> None:
         """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt."""
         origin, state = self.known(request)
         if self.tdm is None or origin is None or state is None:
             return
-        if state.robots is not None:
-            _, rules = state.robots.rules(chain, self._obey_global)
-            if not rules.allows(PATH):
-                return
-        await self.tdm.fetch(request, origin)
+        robots = state.robots
+        if robots is None or robots.rules(chain, self._obey_global)[1].allows(PATH):
+            await self.tdm.fetch(request, origin)
 
 
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
-    found = rep.parts.get(UsageLookup)
-    if found is None:
-        found = UsageLookup(rep.context, rep.origins.table, rep.origins.cache)
-        rep.parts[UsageLookup] = found
+    if UsageLookup not in rep.parts:
+        rep.parts[UsageLookup] = UsageLookup(rep.context, rep.origins.table, rep.origins.cache)
+    found: UsageLookup = rep.parts[UsageLookup]
     return found
 
 
 def _date(seconds: float | None) -> datetime | None:
-    try:
+    with suppress(ValueError, OverflowError, OSError):  # a clock may say anything
         return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
-    except (ValueError, OverflowError, OSError):  # a clock may say anything
-        return None
+    return None
 
 
 class TdmOrigin(Origin):
@@ -281,9 +263,9 @@ class TdmFiles:
             return
         flight = self._flights.to(file, request)
         self._waiting += 1
-        spare = self._waiting <= self._most
+        spare = self._context.engine.extra_slot() if self._waiting <= self._most else nullcontext()
         try:
-            with self._context.engine.extra_slot() if spare else nullcontext():
+            with spare:
                 await flight.wait(flight.left_of(self._context.settings.download_timeout))
         except CancelledError:
             raise

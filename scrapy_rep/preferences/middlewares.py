@@ -17,7 +17,7 @@ from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.body import META_KEY
+from scrapy_rep.origins.fetcher import META_KEY
 from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, TRAINING
 from scrapy_rep.protocol.syntax import is_name
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.preferences import Statement, Usage
-    from scrapy_rep.preferences.lookup import UsageLookup
-    from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
 
@@ -81,25 +79,19 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
 
     :raises ValueError: what *value* must be
     """
-    try:
-        return _tokens(loaded(value) or {}) or None
-    except (ValueError, TypeError):
-        raise ValueError(_TOKENS_HINT) from None
-
-
-def _tokens(named: Any) -> dict[str, tuple[str, ...]]:
-    if isinstance(named, str):
-        named = [part.strip() for part in named.split(",")]
-    pairs = named if isinstance(named, Mapping) else dict.fromkeys(named, TRAINING)
     found = {}
-    for token, purposes in pairs.items():
-        chosen = (purposes,) if isinstance(purposes, str) else tuple(purposes)
-        if not isinstance(token, str) or not is_name(token) or not chosen:
-            raise ValueError
-        if any(purpose not in PURPOSES for purpose in chosen):
-            raise ValueError
-        found[token] = chosen
-    return found
+    try:
+        named = loaded(value) or {}
+        if isinstance(named, str):
+            named = [part.strip() for part in named.split(",")]
+        pairs = named if isinstance(named, Mapping) else dict.fromkeys(named, TRAINING)
+        for token, purposes in pairs.items():
+            found[token] = (purposes,) if isinstance(purposes, str) else tuple(purposes)
+            if not is_name(token) or not found[token] or not {*found[token]} <= {*PURPOSES}:
+                raise ValueError
+    except (ValueError, TypeError):  # broken JSON; no dict, list or text where one must be
+        raise ValueError(_TOKENS_HINT) from None
+    return found or None
 
 
 def _asked_for(settings: RepSettings) -> str | None:
@@ -117,12 +109,11 @@ class UsageMiddleware:
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
         self._setting = _asked_for(settings)
-        self._recorded = dict(settings.usage or {})
+        self._actions = dict(settings.usage or {})
         self._dry_run = settings.dry_run
         self._isolated = Isolation(crawler)
         self._tell = Limiter(logger, "origins that disallow a use")
         self._rep: RepMiddleware | None = None
-        self._lookup: UsageLookup | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)
 
     @classmethod
@@ -143,10 +134,8 @@ class UsageMiddleware:
                 {"setting": self._setting},
                 extra={"spider": self._crawler.spider},
             )
-            return
-        self._lookup = lookup_of(rep)
-        if self._lookup.tdm is not None:
-            rep.context.engine.before_closing(Stage.HOLDING, self._lookup.tdm.end)
+        elif (tdm := lookup_of(rep).tdm) is not None:
+            rep.context.engine.before_closing(Stage.HOLDING, tdm.end)
 
     def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return None: *request* passes.
@@ -154,43 +143,46 @@ class UsageMiddleware:
         :raises UsageDisallowed: if robots.txt disallows a use that has ``"drop-requests"``
         """
         meta = request.meta
-        if DROP_REQUESTS not in self._recorded.values() or not _OURS.isdisjoint(meta):
+        if DROP_REQUESTS not in self._actions.values() or not _OURS.isdisjoint(meta):
             return None
-        return None if meta.get("dont_obey_robotstxt") else self._check(request)
+        if self._rep is None or meta.get("dont_obey_robotstxt"):
+            return None
+        return self._check(self._rep, request)
 
-    async def _check(self, request: Request) -> None:
-        refused = None
-        if self._lookup is not None and self._rep is not None:
-            with self._isolated(_PART):
-                chain = self._rep.agents.chain_of(request)
-                await self._lookup.read(request, chain)
-                refused = self._refusal(self._lookup.robots(request, chain), DROP_REQUESTS)
-                if refused is not None:
-                    self._say(request, "usage_request", *refused)
-            origin, _ = self._lookup.known(request)
-            if refused is not None and origin is not None and not self._dry_run:
-                raise UsageDisallowed(origin, *refused)
+    async def _check(self, rep: RepMiddleware, request: Request) -> None:
+        refused, lookup = None, lookup_of(rep)
+        with self._isolated(_PART):
+            chain = rep.agents.chain_of(request)
+            await lookup.read(request, chain)
+            refused = self._refusal(lookup.robots(request, chain), DROP_REQUESTS)
+            if refused is not None:
+                self._say(rep, request, "usage_request", *refused)
+        origin, _ = lookup.known(request)
+        if refused is not None and origin is not None and not self._dry_run:
+            raise UsageDisallowed(origin, *refused)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """Return *response*. What :func:`scrapy_rep.usage` returns for it is known from now on."""
-        if self._lookup is not None and self._rep is not None and _OURS.isdisjoint(request.meta):
+        if (rep := self._rep) is not None and _OURS.isdisjoint(request.meta):
             with self._isolated(_PART):
-                chain = self._rep.agents.chain_sent(request)
-                await self._lookup.read(request, chain)
-                await self._lookup.fetch(request, chain)
-                found = usage_of(response, request, self._lookup, chain)
-                if self._recorded:
-                    self._record(request, found)
+                lookup, chain = lookup_of(rep), rep.agents.chain_sent(request)
+                await lookup.read(request, chain)
+                await lookup.fetch(request, chain)
+                found = usage_of(response, request, lookup, chain)
+                if self._actions:
+                    self._record(rep, request, found)
         return response
 
-    def _record(self, request: Request, usage: Usage) -> None:
+    def _record(self, rep: RepMiddleware, request: Request, usage: Usage) -> None:
         self._count("rep/usage/pages")
         for purpose, verdict in usage.verdicts.items():
             if verdict is not None:
                 self._count(f"rep/usage/{verdict}/{purpose}")
-        found = [(purpose, usage.decisive(purpose)) for purpose in self._recorded]
+        found = [(purpose, usage.decisive(purpose)) for purpose in self._actions]
         reason = "; ".join(f"{purpose}: {one}" for purpose, one in found if one is not None)
-        self._write(request, "usage", reason or None, usage=usage.as_dict(), dry_run=False)
+        more: dict[str, Any] = {"reason": reason or None, "usage": usage.as_dict()}
+        origin, _ = lookup_of(rep).known(request)
+        rep.decisions.record(request, origin, "usage", dry_run=False, **more)
 
     def _count(self, stat: str) -> None:
         assert self._crawler.stats is not None
@@ -198,7 +190,7 @@ class UsageMiddleware:
 
     def _refusal(self, usage: Usage, *actions: str) -> tuple[str, Statement] | None:
         """Return a purpose with one of *actions* that *usage* disallows, and the statement."""
-        for purpose, action in self._recorded.items():
+        for purpose, action in self._actions.items():
             statement = usage.decisive(purpose)
             if action in actions and statement is not None and statement.says[purpose] == NO:
                 return purpose, statement
@@ -207,28 +199,26 @@ class UsageMiddleware:
     def unwanted(self, request: Request, usage: Usage) -> bool:
         """Whether items of a page are to be dropped. Records it."""
         refused = self._refusal(usage, DROP_ITEMS, DROP_REQUESTS)
-        if refused is not None:
-            self._say(request, "usage_item", *refused)
-        return refused is not None and not self._dry_run
+        if refused is None or self._rep is None:
+            return False
+        self._say(self._rep, request, "usage_item", *refused)
+        return not self._dry_run
 
-    def _say(self, request: Request, verdict: str, purpose: str, statement: Statement) -> None:
+    def _say(
+        self, rep: RepMiddleware, request: Request, verdict: str, purpose: str, statement: Statement
+    ) -> None:
         what, stat = _DROPPED[verdict]
         self._count(stat)
-        origin = self._write(request, verdict, f"{purpose}: {statement}", dry_run=self._dry_run)
-        drops = "Would drop" if self._dry_run else "Dropping"
-        message = f"{drops} {what} %(url)s: use for %(purpose)s is not permitted (%(statement)s)"
+        origin, _ = lookup_of(rep).known(request)
+        reason, dry_run = f"{purpose}: {statement}", self._dry_run
+        rep.decisions.record(request, origin, verdict, reason=reason, dry_run=dry_run)
+        message = (
+            f"{'Would drop' if dry_run else 'Dropping'} {what} %(url)s: use for %(purpose)s is not "
+            "permitted (%(statement)s)"
+        )
         values = {"url": request.url, "purpose": purpose, "statement": statement}
         more = "; more for this origin at DEBUG level"
         self._tell.log(message, values, self._crawler.spider, (origin, verdict), more)
-
-    def _write(
-        self, request: Request, verdict: str, reason: str | None, **more: Any
-    ) -> Origin | None:
-        assert self._lookup is not None
-        assert self._rep is not None
-        origin, _ = self._lookup.known(request)
-        self._rep.decisions.record(request, origin, verdict, reason=reason, **more)
-        return origin
 
 
 class UsageItemMiddleware(BaseSpiderMiddleware):

@@ -1,8 +1,16 @@
-"""All statements about the use of a page, and what they say together (REP.md section 11).
+"""All statements about the use of a page, where they are found, and what they say together (REP.md section 11).
 
 - ``Content-Usage``: draft-ietf-aipref-vocab-08, September 2026 (07, of August, has no ``ai-use``); in
   robots.txt and as a header: draft-ietf-aipref-attach-05, August 2026; its syntax, a dictionary of
-  structured fields: RFC 9651.
+  structured fields: RFC 9651. In robots.txt it is a rule: a ``user-agent`` line after it begins a new
+  group. So is ``Content-Signal`` here. Neither changes which pages may be fetched.
+- ``Content-Signal``: Cloudflare's Content Signals Policy, September 2025, contentsignals.org;
+  draft-romm-aipref-contentsignals-00, October 2025, expired.
+- ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022; ``noml``: noml.info,
+  October 2023. No draft.
+- Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended`` (Google, September
+  2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … No draft: who reads one describes it.
+- Licenses: RSL 1.0, Really Simple Licensing, December 2025. Their URLs are reported, never fetched.
 - The TDM Reservation Protocol: W3C Community Group Final Report, 10 May 2024. Metas take precedence over
   headers, headers over ``/.well-known/tdmrep.json``. A reservation is 1 or 0. 0 permits nothing; it only
   says that nothing is reserved in this protocol.
@@ -14,17 +22,23 @@ precedence over ``y``; without either, nothing is known.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from scrapy_rep.protocol.html import metas_of
-from scrapy_rep.protocol.matching import ALLOW, SHORTEST, Rules
+from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Rules
 from scrapy_rep.protocol.origin import MAX_URL
-from scrapy_rep.protocol.syntax import SPACE
+from scrapy_rep.protocol.robotstxt import Groups
+from scrapy_rep.protocol.syntax import GLOBAL, SPACE, normalise, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
+
+    from scrapy_rep.protocol.matching import Decision
+    from scrapy_rep.protocol.page import PageRules
 
 TRAINING, IMAGES, INPUT, SEARCH, MINING = PURPOSES = (
     "train-ai",
@@ -127,15 +141,6 @@ EXTRA = "pip install 'scrapy-rep[usage]'"
 """What installs the parser of structured fields."""
 
 
-class Malformed(ValueError):
-    """The preferences are not a dictionary of structured fields."""
-
-    def __init__(self, message: str, position: int | None = None) -> None:
-        super().__init__(message)
-        self.position = position
-        """Of the first byte that can't be parsed, counted from 0."""
-
-
 Members = dict[str, tuple[object, dict[str, object]]]
 """Of a dictionary of structured fields: values and parameters by key."""
 
@@ -143,7 +148,7 @@ Members = dict[str, tuple[object, dict[str, object]]]
 def read_preferences(value: bytes) -> Members:
     """Parse a dictionary. The last of duplicate keys counts.
 
-    :raises Malformed: if it isn't one; it says nothing then
+    :raises ValueError: if it isn't one; it says nothing then
     :raises ModuleNotFoundError: if the extra ``usage`` is not installed
     """
     try:
@@ -151,11 +156,8 @@ def read_preferences(value: bytes) -> Members:
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"Content-Usage is read with http-sf: {EXTRA}") from None
     if len(value) > MAX_BYTES:
-        raise Malformed(f"longer than {MAX_BYTES:,} bytes")
-    try:
-        return cast("Members", parse(value, tltype="dictionary"))
-    except ValueError as error:
-        raise Malformed(str(error), getattr(error, "position", None)) from None
+        raise ValueError(f"longer than {MAX_BYTES:,} bytes")
+    return cast("Members", parse(value, tltype="dictionary"))
 
 
 def meaning(members: Members) -> dict[str, str]:
@@ -174,7 +176,7 @@ def preferences(value: bytes) -> dict[str, str]:
     """Return ``"y"`` or ``"n"`` by purpose, nothing for what can't be read."""
     try:
         return meaning(read_preferences(value))
-    except Malformed:
+    except ValueError:
         return {}
 
 
@@ -195,15 +197,216 @@ def header_statements(values: Sequence[bytes]) -> list[Statement]:
     return [Statement("header Content-Usage", None, text, preferences(value))]
 
 
+# Content-Signal; noai and the like; policy tokens; licenses
+
+SIGNALS = {"search": SEARCH, "ai-input": INPUT, "ai-train": TRAINING}
+"""The signals, and our purposes."""
+VALUES = {"yes": YES, "no": NO}
+OTHER = frozenset({"use"})
+"""Written by Cloudflare too. Restricts nothing: ``use=reference``."""
+
+_MAX_SIGNALS = 100  # of one line; there are three
+
+
+def read_signals(value: str) -> list[tuple[str, str, bool]]:
+    """Return name and value of each signal of a line, in lower case, and whether there are blanks around
+    its ``=``: other crawlers may not read it then."""
+    found = []
+    for part in value.lower().split(",", _MAX_SIGNALS)[:_MAX_SIGNALS]:
+        name, equals, said = part.partition("=")
+        loose = bool(equals) and (name[-1:].isspace() or said[:1].isspace())
+        if part.strip():
+            found.append((name.strip(), said.strip(), loose))
+    return found
+
+
+def signals(value: str) -> dict[str, str]:
+    """Return ``"y"`` or ``"n"`` by purpose. If a signal has both values, ``no`` takes precedence."""
+    says: dict[str, str] = {}
+    for name, said, _ in read_signals(value):
+        if name in SIGNALS and said in VALUES and says.get(SIGNALS[name]) != NO:
+            says[SIGNALS[name]] = VALUES[said]
+    return says
+
+
+# noai and noml speak for the images too.
+RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,), "noml": (TRAINING, IMAGES)}
+
+
+def page_statements(rules: PageRules) -> list[Statement]:
+    return [
+        Statement(rule.source, rule.line, rule.name, dict.fromkeys(RULES[rule.name], NO))
+        for rule in rules.rules
+        if rule.name in RULES
+    ]
+
+
+def token_statement(token: str, decision: Decision, purposes: Iterable[str]) -> Statement | None:
+    """Return what robots.txt says to *token*; None for nothing.
+
+    A line that forbids the page says no. A line that allows it says yes only if its group names the
+    token: permission for all crawlers says nothing about use.
+    """
+    rule = decision.rule
+    if rule is None or (decision.allowed and decision.agent == GLOBAL):
+        return None
+    says = dict.fromkeys(purposes, YES if decision.allowed else NO)
+    return Statement(f"robots.txt for {token}", rule.line, str(rule)[:MAX_TEXT].rstrip(), says)
+
+
+MAX_LICENSES = 100
+"""Of one page."""
+
+_MAX_LINKS = 16 * 1024  # bytes of Link headers that are looked at
+_MEDIA_TYPE = "application/rsl+xml"
+_LINK = re.compile(r"<([^<>]*)>([^<>]*)")
+_LICENSE = re.compile(r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|license\s*(?:[;,]|\Z))")
+
+
+def link_licenses(values: Sequence[bytes]) -> list[str]:
+    text = b",".join(values)[:_MAX_LINKS].decode("latin-1")
+    return [
+        url.strip()
+        for url, parameters in _LINK.findall(text)
+        if _MEDIA_TYPE in parameters.lower() and _LICENSE.search(parameters.lower())
+    ][:MAX_LICENSES]
+
+
+MAX_LINES = 250
+"""Lines of each kind that are looked at in the groups of one crawler: each page looks at all of them."""
+
+# Bytes of preferences that are parsed: a thousand take a millisecond.
+_MAX_PREFERENCES = 50_000
+# Lines about use that are read in a file, for any agent: a slow machine has to read them in 50 ms.
+_MAX_READ = 5_000
+# Of one kind, about one page. More are kept only if they say something new.
+_MAX_STATEMENTS = 20
+# Bytes of memory for a line, beside its text and rules.
+_LINE = 500
+
+_FIELD = re.compile(
+    r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
+    re.IGNORECASE | re.ASCII,
+)
+_RULE = re.compile(
+    r"\n[ \t\v\f]*(?:allow|dis{1,2}al{1,2}ow|diasllow|disallaw)"
+    r"(?:[^:#\n]*:|[^\s:#]*[ \t]+[^\s:#]+[ \t\v\f]*(?:[#\n]|\Z))",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsUsage:
+    """What a robots.txt says about use, to one crawler."""
+
+    rules: tuple[tuple[Rules | None, Statement], ...] = ()
+    """``Content-Usage`` lines; None where no path is given."""
+    signals: tuple[Statement, ...] = ()
+    """``Content-Signal`` lines: of the crawler's groups, and those before all groups."""
+    licenses: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        lines = [*(one for _, one in self.rules), *self.signals]
+        paths = sum(rules.size for rules, _ in self.rules if rules is not None)
+        return paths + sum(_LINE + len(one.text) for one in lines) + sum(map(len, self.licenses))
+
+    def about(self, path: str, *, allowed: bool) -> list[Statement]:
+        """Return the statements about *path*: those of the longest matching path, and all signals.
+
+        :param path: see :func:`~scrapy_rep.protocol.comparable`
+        :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't apply to it
+        """
+        best, found = -1, list[Statement]()
+        for rules, statement in self.rules if allowed else ():
+            key = SHORTEST if rules is None else rules.find(path)
+            length = -1 if key < SHORTEST else 0 if rules is None else key >> LENGTH_BIT
+            if length > best:
+                best, found = length, [statement]
+            elif length == best >= 0:
+                found.append(statement)
+        return [*_without_repetitions(found), *_without_repetitions(self.signals)]
+
+
+def _without_repetitions(statements: Sequence[Statement]) -> list[Statement]:
+    kept = list(statements[:_MAX_STATEMENTS])
+    said = {pair for one in kept for pair in one.says.items()}
+    for one in statements[_MAX_STATEMENTS:]:
+        if not said >= one.says.items():
+            kept.append(one)
+            said |= one.says.items()
+    return kept
+
+
+def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, str, str]]:
+    """Yield number, field (in lower case), value and text of each line about use.
+
+    :param stretch: some normalised lines, each with its line end in front
+    :param number: of the line before
+    """
+    counted = 0
+    for match in _FIELD.finditer(stretch):
+        number += stretch.count("\n", counted, match.start() + 1)
+        counted = match.start() + 1
+        yield number, match[1].lower(), match[2].partition("#")[0].strip(SPACE), match[0]
+
+
+def read_robots(body: bytes, token: str | None) -> RobotsUsage:
+    """Read what *body* says to a crawler: any bytes at all.
+
+    :param token: of the group that applies (in any case), ``*``, or None for none
+    :raises ModuleNotFoundError: if the extra ``usage`` is needed and not installed
+    """
+    rules: list[tuple[Rules | None, Statement]] = []
+    signs: list[Statement] = []
+    licenses: list[str] = []
+    room = _MAX_PREFERENCES
+    for line, kind, value, written in _lines_for(body, token and token.lower()):
+        text = readable(written.strip("\n" + SPACE))[:MAX_TEXT]
+        if kind == "license" and value and len(licenses) < MAX_LICENSES:
+            licenses.append(readable(value))
+        elif kind == "content-signal" and len(signs) < MAX_LINES:
+            signs.append(Statement("robots.txt", line, text, signals(value)))
+        elif kind == "content-usage" and len(rules) < MAX_LINES:
+            path, given = split_rule(value)
+            room -= len(given)
+            says = preferences(given.encode("latin-1")) if room >= 0 else {}
+            rule = Rules([path], [ALLOW - 1 - line]) if path else None
+            rules.append((rule, Statement("robots.txt", line, text, says)))
+    return RobotsUsage(tuple(rules), tuple(signs), tuple(licenses))
+
+
+def _lines_for(body: bytes, token: str | None) -> Iterator[tuple[int, str, str, str]]:
+    """Yield those of :func:`fields` that are for a crawler (a token in lower case), and licenses."""
+    lowered = body.lower()
+    if not any(name in lowered for name in (b"content-usage", b"content-signal", b"license")):
+        return
+    started = named = ended = False
+    number, left = 0, _MAX_READ
+    for at, (name, stretch) in enumerate(Groups(normalise(body))):
+        number += at > 0  # the user-agent line
+        if name is not None:
+            if ended:
+                named = ended = False
+            started, named = True, named or name == token
+        for line in islice(fields(stretch, number), left):
+            left, kind = left - 1, line[1]
+            ended = ended or kind != "license"
+            if named or kind == "license" or (kind == "content-signal" and not started):
+                yield line
+        ended = ended or (bool(stretch) and _RULE.search(stretch) is not None)
+        number += stretch.count("\n")
+
+
+# TDM reservations
+
 PATH = "/.well-known/tdmrep.json"
 """Of an origin's file."""
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 
-# More can only be an attack.
-_MAX_LOCATIONS = 1_000
-_MAX_METAS = 100
-
+_MAX_LOCATIONS, _MAX_METAS = 1_000, 100  # more can only be an attack
 # Bytes of memory for a location, beside its rules and texts.
 _LOCATION = 500
 
@@ -225,8 +428,8 @@ def _reservation(
 
 
 def _strictest(found: Iterable[Reservation | None]) -> Reservation | None:
-    valid = [one for one in found if one is not None]
-    return next((one for one in valid if one.statement.says), valid[0] if valid else None)
+    """Return the first that reserves something, else the first."""
+    return min(filter(None, found), key=lambda one: not one.statement.says, default=None)
 
 
 def from_headers(values: Sequence[bytes], policies: Sequence[bytes]) -> Reservation | None:

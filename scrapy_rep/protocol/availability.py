@@ -30,11 +30,9 @@ _LETTERS = str.maketrans("\u0131\u0142", "il")
 _MAX_WORDS, _MAX_CHARACTERS = 6, 60
 
 # What browsers, or pages that are in something else, mean by a charset, where Python differs.
+_LATIN = ("iso-8859-1", "latin1", "us-ascii", "ascii", "utf-8", "utf8", "utf-16", "")
 _CHARSETS = {
-    **dict.fromkeys(
-        ("iso-8859-1", "latin1", "us-ascii", "ascii", "utf-8", "utf8", "utf-16", ""), "cp1252"
-    ),
-    **dict.fromkeys(("unicode_escape", "unicode-escape"), "cp1252"),  # Python's own: it warns
+    **dict.fromkeys((*_LATIN, "unicode_escape", "unicode-escape"), "cp1252"),
     **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
     **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "windows-31j", "x-sjis"), "cp932"),
     "iso-8859-9": "cp1254",
@@ -127,58 +125,40 @@ _SURROUNDING = frozenset(map(_squashed, _NOISE.split()))
 _TELLTALE = tuple(map(_squashed, _OUTAGE.split()))
 
 
-def _readings(raw: bytes, charset: str) -> list[str]:
-    """Return the texts that *raw* may be. Pages are often not in what they declare."""
-    try:
-        return [raw.decode()]
-    except UnicodeDecodeError:
-        pass
-    try:
-        text = raw.decode(_CHARSETS.get(charset, charset), "replace")
-    except (LookupError, ValueError):  # no charset, or none of text
-        text = raw.decode("cp1252", "replace")
-    return [text, raw.decode("utf-8", "replace")]
-
-
 def _says_so(text: str) -> bool:
     text = _SHOUT.sub(" ", _plain(text))
     if _is_phrase(text):
         return True
     parts = [part for part in _SEPARATOR.split(text) if _TOKEN.search(part)]
     others = [part for part in parts if not _is_phrase(part)]
-    return len(parts) > len(others) == 1 and _is_name(others[0])
+    if not len(parts) > len(others) == 1:
+        return False
+    # What is beside the phrase may be the site's name, but not another status or an outage.
+    tokens = _TOKEN.findall(others[0])
+    whole = "".join(tokens)
+    return not (
+        len(tokens) > _MAX_WORDS
+        or len(others[0]) > _MAX_CHARACTERS
+        or any(len(token) == 3 and token.isdigit() for token in tokens)
+        or any(word in whole for word in _TELLTALE)
+    )
 
 
 def _is_phrase(text: str) -> bool:
     """Whether *text*, which is plain, says "404", "not found" or both, and no more than that."""
     words = _TOKEN.findall(text)
-    number = words.count("404")
     rest = [word for word in words if word != "404"]
     while rest and rest[0] in _SURROUNDING:
         del rest[0]
     while rest and rest[-1] in _SURROUNDING:
         del rest[-1]
-    return number <= 2 and (_says_missing("".join(rest)) if rest else number > 0)
-
-
-def _says_missing(text: str) -> bool:
-    return text in _SAYING or any(
-        (text.startswith(noun) and text[len(noun) :] in _PREDICATES)
-        or (text.endswith(noun) and text[: -len(noun)] in _PREDICATES)
+    said = "".join(rest)
+    missing = said in _SAYING or any(
+        (said.startswith(noun) and said[len(noun) :] in _PREDICATES)
+        or (said.endswith(noun) and said[: -len(noun)] in _PREDICATES)
         for noun in _NOUNS
     )
-
-
-def _is_name(text: str) -> bool:
-    """Whether *text*, which is plain, may be a site's name, and doesn't report an outage."""
-    tokens = _TOKEN.findall(text)
-    whole = "".join(tokens)
-    return not (
-        len(tokens) > _MAX_WORDS
-        or len(text) > _MAX_CHARACTERS
-        or any(len(token) == 3 and token.isdigit() for token in tokens)  # another status
-        or any(word in whole for word in _TELLTALE)
-    )
+    return words.count("404") <= 2 and (missing if rest else "404" in words)
 
 
 MAX_HOPS = 5
@@ -256,13 +236,21 @@ def says_not_found(body: bytes) -> bool:
     like, give or take the site's name: see :mod:`~scrapy_rep.protocol.availability`."""
     head = body[:_SEARCHED]
     titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
-    charset = _CHARSET.search(head[:_CHARSET_WITHIN])
-    declared = charset[1].decode("ascii").lower() if charset else ""
-    return any(
-        _says_so(reading)
-        for text in (next(titles, b""), _heading(head))
-        for reading in _readings(_without_tags(text), declared)
-    )
+    found = _CHARSET.search(head[:_CHARSET_WITHIN])
+    charset = found[1].decode("ascii").lower() if found else ""
+    for text in (next(titles, b""), _heading(head)):
+        raw = _without_tags(text)
+        try:
+            readings = [raw.decode()]
+        except UnicodeDecodeError:  # pages are often not in what they declare
+            try:
+                declared = raw.decode(_CHARSETS.get(charset, charset), "replace")
+            except (LookupError, ValueError):  # no charset, or none of text
+                declared = raw.decode("cp1252", "replace")
+            readings = [declared, raw.decode("utf-8", "replace")]
+        if any(map(_says_so, readings)):
+            return True
+    return False
 
 
 def _heading(head: bytes) -> bytes:

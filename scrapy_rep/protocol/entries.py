@@ -1,14 +1,19 @@
-"""Reads XML sitemaps, RSS and Atom piece by piece, with one entry at a time in memory. An entry counts
-if its URL is intact (REP.md section 9). Damage elsewhere spoils only the text that it is in."""
+"""Reads XML sitemaps, RSS and Atom piece by piece, even broken ones, with one entry at a time in memory.
+An entry counts if its URL is intact (REP.md section 9): damage elsewhere spoils only the text that it is in.
+
+No library does that. libxml2 reports no more than 100 errors, so after these, damaged URLs would pass
+as good ones; and it keeps the name of every element, and a stack as deep as the file nests. expat ends
+at the first error. Here a tag ends at the next "<" at the latest, so an error spoils only the tag or text
+that it is in. Nothing outside the file is loaded, and no entity is expanded.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
 from contextlib import suppress
 from enum import Enum
 from typing import Any
-
-from scrapy_rep.protocol.markup import MAX_TEXT, TOO_LONG, Damage, Markup
 
 Entry = dict[str, Any]
 """What a sitemap says about one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
@@ -28,6 +33,41 @@ class Kind(str, Enum):
     ATOM = "atom"
 
 
+MAX_TEXT = 65536
+"""Characters of a text, and of a tag. No URL is as long."""
+
+_TOO_LONG = f"a text is longer than {MAX_TEXT} characters"
+
+_IN_NAME = "[^\\s<>\"'/=&;\\0-\\x20\ud800-\udfff]"
+# To be linear, none of these looks beyond the next "<", and no name ends before its last letter.
+_NAME = f"(?![!?#]){_IN_NAME}+(?!{_IN_NAME})"
+_QUOTED = "(?:\"[^\"<]*\"|'[^'<]*')"
+_ATTRIBUTES = rf"([^<>\"']*(?:{_QUOTED}[^<>\"']*)*)"
+# Nearly all of a sitemap: text, then either an element that contains only text, or another tag.
+_USUAL = re.compile(rf"([^<]*)<(?:({_NAME})>([^<]*)</\2>|(/?{_NAME}){_ATTRIBUTES}>)")
+_OTHER = re.compile(
+    rf"<(?:(!--|!\[CDATA\[|\?)|(![A-Za-z]+)(?![A-Za-z])[^<>\[\"']*(?:{_QUOTED}[^<>\[\"']*)*[\[>])"
+)
+# A tag whose quotes don't match.
+_DAMAGED_TAG = re.compile(rf"<(/?{_NAME})([^<>]*)>")
+_BEGINNING = re.compile(f"<(/?{_NAME})")
+_CDATA = "![CDATA["
+_ENDS = {"!--": "-->", _CDATA: "]]>", "?": "?>"}
+
+_REFERENCE = re.compile(
+    r"&(?:#([0-9]{1,8});|#x([0-9a-fA-F]{1,8});|([A-Za-z_][\w.-]{0,30});)", re.ASCII
+)
+_PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_NO_CHARACTERS = "\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\ud800-\udfff\ufffe\uffff"
+_WRONG = re.compile(f"[{_NO_CHARACTERS}]|\\]\\]>")
+_WRONG_OR_REPLACED = re.compile(f"[{_NO_CHARACTERS}\ufffd]|\\]\\]>")
+
+_DECLARATION = re.compile(
+    rb"<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']", re.ASCII
+)
+# Python's codecs that files don't use.
+_NO_ENCODINGS = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7")
+
 # By the name of the root element, and the name of its entries.
 _ROOTS = {
     "urlset": (Kind.URLSET, "url"),
@@ -44,23 +84,31 @@ _MAX_NAME = _MAX_PREFIXES = 100
 _ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
 _FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
 # The namespaces of sitemaps, but not of extensions; prefixes of extensions whose namespace is missing.
-_SITEMAPS = re.compile("schemas/sitemap/")
+_SITEMAPS = "schemas/sitemap/"
 _EXTENSIONS = frozenset(
     ("atom", "code", "geo", "image", "media", "mobile", "news", "pagemap", "video", "xhtml")
 )
 # Keys of entries that don't come from an element of that name.
 _RESERVED = frozenset(("alternate", "broken", "hreflang", "images", "news", "videos"))
-_USUAL = frozenset(("loc", "lastmod", "changefreq", "priority"))
+_USUAL_KEYS = frozenset(("loc", "lastmod", "changefreq", "priority"))
 # The elements of extensions that are read, and the keys of entries for what is in them.
 _GROUPS = {"news": "news", "image": "images", "video": "videos"}
 _MEDIA = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
 
 
+class _Damage(ValueError):
+    """What is wrong with a text."""
+
+
+class _Over(Exception):
+    """Reading on is pointless."""
+
+
 class XmlFeed:
-    """Turns bytes into entries. :class:`Markup` calls the methods below :meth:`feed`."""
+    """Turns bytes into entries."""
 
     def __init__(self, start: bytes, *, media: bool = False) -> None:
-        """:param start: of the file
+        """:param start: of the file, which tells its encoding
         :param media: whether entries have the URLs of images and videos
         """
         self.root: str | None = None  # local name of the root element, once seen
@@ -69,9 +117,15 @@ class XmlFeed:
         """The first error in the file so far."""
         self.over = False
         """Whether reading on is pointless."""
-        self.listening = False
-        """Whether it wants texts now."""
         self._media = media
+        encoding, unknown = _encoding_of(start)
+        utf8 = encoding == "utf-8"
+        # So that bytes that aren't UTF-8 can be told from a U+FFFD in the file.
+        errors = "surrogateescape" if utf8 else "replace"
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig" if utf8 else encoding)(errors)
+        self._no_text = _WRONG if utf8 else _WRONG_OR_REPLACED
+        self._lines, self._text, self._at = 1, "", 0  # what is being read, and how far it is read
+        self._inside = ""  # a comment, a CDATA section or an instruction
         self._closed = False  # whether the root element was
         self._namespaces: dict[str, str] = {}  # by prefix, of the whole file
         self._entries: list[Entry] = []
@@ -83,63 +137,142 @@ class XmlFeed:
         self._open: list[str] = []  # the elements that are open in the entry
         self._group: str | None = None  # key of the entry, if the first of these is an extension's
         self._deep: Entry = {}  # what is in one of these, but may belong to the entry itself
-        self._name = self._element = ""  # key of the text that is being read, name of its element
-        self._into: Any = None  # dict or list for it
+        # The text that is read: its key, and the dict or list for it (None: no text is wanted); its element.
+        self._name, self._element = "", ""
+        self._into: Any = None
         self._texts: list[str] = []
         self._length = 0
         self._wrong = ""  # what is wrong with it
-        self._markup = Markup(self, start)
-        if self._markup.unknown:
-            self.damaged(f"unknown encoding {self._markup.unknown}, read as UTF-8")
+        if unknown:
+            self._damaged(f"unknown encoding {unknown}, read as UTF-8")
 
     def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
         """Return the entries that *data* completes. One cut off by the end of the file is lost."""
-        if data or last:
-            self._markup.read(data, last=last)
-        if last and not self.over and not self._closed:
-            self.damaged("the file ends too early")
+        text = self._text = self._text + self._decoder.decode(data, last)
+        at: int | None = 0
+        try:
+            while at is not None:
+                if self._inside:
+                    at = self._section(text, at)
+                else:
+                    at = self._other(text, self._tags(text, at), last=last)
+            self._lines += text.count("\n", 0, self._at)
+            self._text, self._at = text[self._at :], 0
+            if last and self._inside:
+                self._damaged("the end of a comment or a section is missing")
+            if last and not self._closed:
+                self._damaged("the file ends too early")
+        except _Over:
+            self.over = True
         entries, self._entries = self._entries, []
         return entries
 
-    def damaged(self, why: str) -> None:
+    def _damaged(self, why: str) -> None:
         """Something isn't XML. It spoils the text that is being read."""
-        if self.listening:
+        if self._into is not None:
             self._wrong = self._wrong or why
-        if self.problem is None and not self.over:
-            self.problem = f"broken XML, line {self._markup.line}: {why}"
+        if self.problem is None:
+            line = self._lines + self._text.count("\n", 0, self._at)
+            self.problem = f"broken XML, line {line}: {why}"
 
-    def declared(self, name: str) -> None:
-        """A declaration, as in a DTD. Entities would be missing in URLs: refuse such a file."""
-        if name == "!ENTITY" and self.root is None:
-            self.over = True
-            self.problem = "it declares XML entities, which are not resolved"
+    # These read on in a text, and return the place that they got to; None: the rest is still to come.
 
-    def leaf(self, name: str, content: str) -> None:
+    def _tags(self, text: str, at: int) -> int:
+        """Read tags and the texts before them."""
+        usual = _USUAL.match
+        while found := usual(text, at):
+            self._at, at = at, found.end()
+            before, leaf, content, name, attributes = found.groups()
+            if before and self._into is not None:
+                self._add(before)
+            if leaf:
+                self._leaf(leaf, content)
+            else:
+                self._tag(name, attributes)
+        self._at = at
+        return at
+
+    def _other(self, text: str, at: int, *, last: bool) -> int | None:
+        """Read what isn't a tag, or doesn't seem to be one, and the text before it."""
+        start = text.find("<", at)
+        if start < 0:
+            if self._into is not None and not last and len(text) - at <= MAX_TEXT:
+                return None
+            if self._into is not None and not last:
+                self._damaged(_TOO_LONG)
+            elif self._into is not None:
+                self._add(text[at:])
+            self._at = len(text)
+            return None
+        if start != at and self._into is not None:
+            self._add(text[at:start])
+        self._at = start
+        if found := _OTHER.match(text, start):
+            self._inside, declaration = found.groups("")
+            if declaration.upper() == "!ENTITY" and self.root is None:
+                # They would be missing in URLs.
+                self.problem = "it declares XML entities, which are not resolved"
+                raise _Over
+            return found.end()
+        cut = text.find("<", start + 1) >= 0
+        if not (cut or last or len(text) - start > MAX_TEXT):
+            return None
+        if found := _DAMAGED_TAG.match(text, start):
+            self._tag(*found.groups())
+            self._damaged("a tag is damaged")
+            return found.end()
+        begun = _BEGINNING.match(text, start)
+        if begun is None or cut or last:
+            self._damaged("'<' without a tag")
+            return start + 1
+        self._tag(begun[1], "")
+        self._damaged(f"a tag is longer than {MAX_TEXT} characters")
+        return len(text)
+
+    def _section(self, text: str, at: int) -> int | None:
+        """Read a comment, a CDATA section or an instruction."""
+        mark = _ENDS[self._inside]
+        end = text.find(mark, at)
+        stop = end if end >= 0 else max(at, len(text) - len(mark) + 1)
+        if self._inside == _CDATA and self._into is not None and stop > at:
+            self._add(text[at:stop], plain=True)
+        if end < 0:
+            self._at = stop
+            return None
+        self._inside = ""
+        return end + len(mark)
+
+    # These are told what is there.
+
+    def _leaf(self, name: str, content: str) -> None:
         """An element without attributes that contains nothing but this text."""
         entry = self._entry
         if entry is None:
-            if self.over or (self.root is not None and name != self._items):
+            if self.root is not None and name != self._items:
                 return
-        elif self.listening or self.kind in _RENAMED:
+        elif self._into is not None or self.kind in _RENAMED:
             pass
         elif self._open:
             if self._group is None and ":" in name:
                 return
-        elif name in _USUAL and name not in entry and not self._prefix and len(content) <= MAX_TEXT:
-            with suppress(Damage):
-                entry[name] = self._markup.resolved(content).strip()
+        elif (
+            name in _USUAL_KEYS
+            and name not in entry
+            and not self._prefix
+            and len(content) <= MAX_TEXT
+        ):
+            with suppress(_Damage):
+                entry[name] = self._resolved(content).strip()
                 return
-        self.tag(name, "")
-        if content and self.listening:
-            self.text(content, plain=False)
+        self._tag(name, "")
+        if content and self._into is not None:
+            self._add(content)
         self._end(name)
 
-    def tag(self, name: str, attributes: str) -> None:
+    def _tag(self, name: str, attributes: str) -> None:
         """An element begins, or ends, or both."""
         if name[0] == "/":
             self._end(name[1:])
-            return
-        if self.over:
             return
         empty = attributes[-1:] == "/"
         if attributes and "xmlns" in attributes:
@@ -152,9 +285,10 @@ class XmlFeed:
             return
         prefix, _, local = name.rpartition(":")
         if self.root is None:
-            self.root, self._prefix = local, prefix
-            self.kind, self._items = _ROOTS.get(local, (None, ""))
-            self.over, self._closed = self.kind is None, empty
+            self.root, self._prefix, self._closed = local, prefix, empty
+            if local not in _ROOTS:
+                raise _Over
+            self.kind, self._items = _ROOTS[local]
         elif local == self._items:
             self._finish()  # its end tag is missing
             if not empty:
@@ -162,9 +296,9 @@ class XmlFeed:
 
     def _child(self, entry: Entry, name: str, attributes: str, *, empty: bool) -> None:
         prefix, _, local = name.rpartition(":")
-        if self.listening:
+        if self._into is not None:
             if self._name == "loc":
-                self.damaged("an element in a URL")
+                self._damaged("an element in a URL")
             self._end_text(lost=True)
         if self._open and self._group is None and local not in ("loc", "link"):
             pass  # most of hostile files
@@ -172,10 +306,9 @@ class XmlFeed:
             target = self._target(entry, prefix, local, attributes)
             if target is not None:
                 self._name, self._into = target
-                self._element, self._texts, self._length = name, [], 0
-                self._wrong, self.listening = "", True
+                self._element, self._texts, self._length, self._wrong = name, [], 0, ""
         if empty:
-            if self.listening:
+            if self._into is not None:
                 self._end_text()
         elif len(self._open) < _MAX_DEPTH:
             if not self._open:
@@ -217,27 +350,31 @@ class XmlFeed:
             return found is not None and found == own
         if found is None:
             return prefix.lower() not in _EXTENSIONS
-        return found == own or _SITEMAPS.search(found) is not None
+        return found == own or _SITEMAPS in found
 
     def _link(self, entry: Entry, prefix: str, attributes: str) -> bool:
         """Read a link whose URL is in an attribute. Return whether it is one."""
         # The first of several with one name counts.
         found = reversed(_ATTRIBUTE.findall(attributes))
         values = {name: one or other for name, one, other in found}
-        href, kind, language = values.get("href"), self.kind, values.get("hreflang", "")
-        if not href or kind is Kind.RSS or (kind is Kind.ATOM and prefix != self._prefix):
+        href, atom, language = (
+            values.get("href"),
+            self.kind is Kind.ATOM,
+            values.get("hreflang", ""),
+        )
+        if not href or self.kind is Kind.RSS or (atom and prefix != self._prefix):
             return False
-        if values.get("rel", "alternate") != "alternate" or (self._open and kind is Kind.ATOM):
+        if values.get("rel", "alternate") != "alternate" or (self._open and atom):
             return True
         try:
-            href = self._markup.resolved(href).strip()
-            language = language and self._markup.resolved(language).strip()
-        except Damage as error:
-            self.damaged(str(error))
-            if kind is Kind.ATOM:
+            href = self._resolved(href).strip()
+            language = language and self._resolved(language).strip()
+        except _Damage as error:
+            self._damaged(str(error))
+            if atom:
                 entry.setdefault("broken", True)
             return True
-        if kind is Kind.ATOM:
+        if atom:
             entry.setdefault("loc", href)
             return True
         alternates = entry.setdefault("alternate", [])
@@ -248,53 +385,64 @@ class XmlFeed:
                 entry.setdefault("hreflang", {}).setdefault(language, href)
         return True
 
-    def text(self, text: str, *, plain: bool) -> None:
+    def _add(self, text: str, *, plain: bool = False) -> None:
         """All text between two tags. *plain*: what looks like a reference isn't one (CDATA)."""
         if self._wrong:
             return
         try:
-            text = self._markup.resolved(text, plain=plain)
+            text = self._resolved(text, plain=plain)
             self._length += len(text)
             if self._length > MAX_TEXT:
-                raise Damage(TOO_LONG)
+                raise _Damage(_TOO_LONG)
             self._texts.append(text)
-        except Damage as error:
-            self.damaged(str(error))
+        except _Damage as error:
+            self._damaged(str(error))
+
+    def _resolved(self, text: str, *, plain: bool = False) -> str:
+        """Return *text* with its references resolved, unless it is *plain*. An "&" that doesn't begin one
+        stands for itself: this is the most common error in sitemaps.
+
+        :raises _Damage: if something in it isn't XML
+        """
+        if wrong := self._no_text.search(text):
+            raise _Damage(_named(wrong[0]))
+        return text if plain or "&" not in text else _REFERENCE.sub(_character, text)
 
     def _end(self, name: str) -> None:
         """An end tag, maybe of no open element. Ends those in between whose end tags are missing."""
-        if self._entry is None or self.over:
-            if name.rpartition(":")[2] == self.root and not self.over:
+        local = name.rpartition(":")[2]
+        if self._entry is None:
+            if local == self.root:
                 if self._closed:
                     self._lost(name)
                 self._closed = True
         elif name in self._open:
             while (last := self._open.pop()) != name:
                 self._lost(last)
-            if self.listening:
+            if self._into is not None:
                 self._end_text(lost=name != self._element)
             if not self._open:
                 self._deep.clear()
-        elif (local := name.rpartition(":")[2]) in (self._items, self.root):
+        elif local in (self._items, self.root):
             self._finish()
             self._closed = self._closed or local == self.root
         else:
             self._lost(name)
 
     def _lost(self, name: str) -> None:
-        self.damaged(f"the tags of <{name[:_MAX_NAME]}> don't match")
+        self._damaged(f"the tags of <{name[:_MAX_NAME]}> don't match")
 
     def _end_text(self, *, lost: bool = False) -> None:
-        into, name, self.listening = self._into, self._name, False
+        into, self._into = self._into, None
         text = "".join(self._texts).strip()
         self._size += len(text)
-        if self._wrong or lost or (self._size > _MAX_CHARACTERS and name != "loc"):
-            if self._wrong and name == "loc" and into is self._entry and self._entry is not None:
+        if self._wrong or lost or (self._size > _MAX_CHARACTERS and self._name != "loc"):
+            if self._wrong and self._name == "loc" and into is self._entry:
                 self._entry["broken"] = True
         elif isinstance(into, list):
             into.append(text)
         else:
-            into[name] = text
+            into[self._name] = text
 
     def _finish(self) -> None:
         entry = self._entry
@@ -302,7 +450,7 @@ class XmlFeed:
             return
         if self._open:
             self._lost(self._open[-1])
-            if self.listening:
+            if self._into is not None:
                 self._end_text(lost=True)
             if not entry.get("loc"):  # in an element whose end tag is missing
                 entry.update(self._deep)
@@ -312,3 +460,45 @@ class XmlFeed:
             entry["loc"] = entry["guid"]
         if entry:
             self._entries.append(entry)
+
+
+def _named(wrong: str) -> str:
+    if wrong == "]]>":
+        return "']]>' in a text"
+    if wrong == "\ufffd" or "\udc80" <= wrong <= "\udcff":
+        return "bytes that are not valid text in its encoding"
+    return f"a character that XML doesn't allow (U+{ord(wrong):04X})"
+
+
+def _character(match: re.Match[str]) -> str:
+    decimal, hexadecimal, name = match.groups()
+    if name:
+        if name not in _PREDEFINED:
+            raise _Damage(f"Entity '{name}' not defined")
+        return _PREDEFINED[name]
+    code = int(decimal) if decimal else int(hexadecimal, 16)
+    if code > 0x10FFFF or _WRONG.match(character := chr(code)):
+        raise _Damage(f"{match[0]} is not a valid character")
+    return character
+
+
+def _encoding_of(start: bytes) -> tuple[str, str]:
+    """Return the encoding to read a file in, and the declared one if that is unknown."""
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16", ""
+    if start[:1] == b"\0" or start[1:2] == b"\0":
+        return "utf-16-be" if start[:1] == b"\0" else "utf-16-le", ""
+    # A byte order mark overrules the declaration.
+    declared = _DECLARATION.match(start)
+    if declared is None:
+        return "utf-8", ""
+    name = declared[1].decode()
+    try:
+        found = codecs.lookup(name).name
+        if found in _NO_ENCODINGS:
+            return "utf-8", name
+        # The declaration was read as ASCII, so only an encoding that contains ASCII can be right.
+        ascii_too = found != "ascii" and b"<".decode(found, "replace") == "<"
+        return (found if ascii_too else "utf-8"), ""
+    except (LookupError, ValueError):
+        return "utf-8", name

@@ -90,9 +90,7 @@ def read_date(text: str) -> datetime | None:
     """Return the time that *text* means, by default 0:00 UTC; None if it is invalid."""
     if len(text) > _MAX_LENGTH:
         return None
-    text = " ".join(text.lower().split())
-    if "(" in text:
-        text = " ".join(_COMMENT.sub(" ", text).split())
+    text = " ".join(_COMMENT.sub(" ", text.lower()).split())
     clock = _TIME.search(text)
     try:
         if clock is None:
@@ -100,30 +98,22 @@ def read_date(text: str) -> datetime | None:
         after = _AFTER.fullmatch(text, clock.end())
         assert after is not None  # it matches anything
         day = _day(f"{text[: clock.start()]} {after[2] or ''}".strip(" ,"))
-        moment = datetime(*day, *_clock(clock), tzinfo=timezone.utc)
-        return moment - _offset(after[1].strip())
+        hour, minute, second = (int(clock[at] or clock[at + 3] or 0) for at in (1, 2, 3))
+        if clock[7]:
+            if not 1 <= hour <= 12:
+                return None
+            hour = hour % 12 + (12 if clock[7] == "p" else 0)
+        second = 59 if second == 60 else second  # a leap second
+        moment = datetime(*day, hour, minute, second, tzinfo=timezone.utc)
+        zone = after[1].strip()
+        east = _ZONES.get(zone)  # in minutes
+        if east is None:
+            if (offset := _OFFSET.fullmatch(zone)) is None:
+                return None
+            east = int(f"{offset[1]}1") * (60 * int(offset[2]) + int(offset[3] or 0))
+        return moment - timedelta(minutes=east)
     except (ValueError, OverflowError):  # 31 February; a moment before the year 1
         return None
-
-
-def _clock(found: re.Match[str]) -> tuple[int, int, int]:
-    hour, minute, second = (int(found[at] or found[at + 3] or 0) for at in (1, 2, 3))
-    if found[7]:
-        if not 1 <= hour <= 12:
-            raise ValueError
-        hour = hour % 12 + (12 if found[7] == "p" else 0)
-    return hour, minute, min(second, 59) if second == 60 else second  # a leap second
-
-
-def _offset(zone: str) -> timedelta:
-    """Return the offset of a time zone, east of Greenwich."""
-    if zone in _ZONES:
-        return timedelta(minutes=_ZONES[zone])
-    match = _OFFSET.fullmatch(zone)
-    if match is None:
-        raise ValueError
-    minutes = 60 * int(match[2]) + int(match[3] or 0)
-    return timedelta(minutes=minutes if match[1] == "+" else -minutes)
 
 
 def _day(text: str) -> tuple[int, int, int]:

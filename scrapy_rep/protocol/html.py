@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ _ATTRIBUTE = re.compile(
     rb"([ \t\n\f\r/]*)(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb"(?:[ \t\n\f\r]*=[ \t\n\f\r]*(?:\"([^\"]*)\"|'([^']*)'|([\"'])|([^ \t\n\f\r>]*)))?|)"
 )
-_COMMENT_END = re.compile(rb"--!?>")
-_SCRIPT_PART = re.compile(rb"<!--|-->|<(/?)script(?=[ \t\n\f\r/>])", re.IGNORECASE)
+_END, _COMMENT_END, _CDATA_END = (re.compile(end) for end in (rb">", rb"--!?>", rb"]]>"))
+_SCRIPT_PART = re.compile(rb"<!(?=--)|-->|<(/?)script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 
 # Elements that contain text alone.
 _RAW = {
@@ -239,20 +240,23 @@ def start_tags(
         if token is None or token.start() > end:
             return
         closing, tag, rest, comment = token.groups()
-        if tag is None:
-            foreign = bool(scopes) and scopes[-1] in _FOREIGN
-            at = _end_of_markup(body, token.start(), comment=bool(comment), foreign=foreign)
-            if at == 0:
+        at = token.end()
+        if tag is None:  # a comment, or what counts as one
+            ends = _END
+            if comment and not body.startswith((b">", b"->"), at):
+                ends = _COMMENT_END
+            elif scopes and scopes[-1] in _FOREIGN and body.startswith(b"<![CDATA[", at - 2):
+                ends = _CDATA_END
+            if (ended := ends.search(body, at)) is None:
                 return
+            at = ended.end()
             continue
         name = tag.lower()
         if rest is not None and not scopes and name not in matters:
-            at = token.end()  # nearly all
-            continue
+            continue  # nearly all
         attributes: dict[bytes, bytes] = {}
         is_font = name == b"font" and bool(scopes) and not closing
         if rest is not None and name not in wanted and not is_font:
-            at = token.end()
             empty = rest.endswith(b"/>")
         elif read := _attributes(body, token.end(2), MAX_STEPS - steps):
             attributes, at, empty, took = read
@@ -292,32 +296,13 @@ def start_tags(
                 return
 
 
-def _end_of_markup(body: bytes, start: int, *, comment: bool, foreign: bool) -> int:
-    """Return the offset after a comment, or what counts as one; 0 if it has no end."""
-    if comment:
-        if body.startswith((b">", b"->"), start + 4):
-            return body.index(b">", start) + 1
-        match = _COMMENT_END.search(body, start + 4)
-        return match.end() if match else 0
-    if foreign and body.startswith(b"<![CDATA[", start):
-        end = body.find(b"]]>", start)
-        return end + 3 if end >= 0 else 0
-    return body.find(b">", start + 2) + 1
-
-
 def _end_of_script(body: bytes, at: int) -> int:
     """Return where the end tag of a script begins; 0 for none. Within a comment, scripts may nest."""
     escaped = nested = False
-    for _ in range(MAX_STEPS):
-        match = _SCRIPT_PART.search(body, at)
-        if match is None:
-            break
-        part = match[0]
-        at = match.end()
-        if part == b"<!--":
-            at -= 2  # "<!-->" is a whole comment
+    for match in islice(_SCRIPT_PART.finditer(body, at), MAX_STEPS):
+        if match[0] == b"<!":
             escaped = True
-        elif part == b"-->":
+        elif match[0] == b"-->":
             escaped = nested = False
         elif not match[1]:
             nested = escaped

@@ -29,56 +29,37 @@ _LONG = 300
 
 
 class Wildcards:
-    """Rules with wildcards, prepared, in columns to save memory."""
+    """Rules with wildcards, prepared: those of each start together, the best one first."""
 
-    __slots__ = ("_anywhere", "_bounds", "_keys", "_needles", "_patterns", "_somewhere")
+    __slots__ = ("_anywhere", "_somewhere", "_starts")
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
         """:param rules: key and pattern of each"""
-        rows: list[tuple[str, int, str, str]] = []
-        for key, pattern in rules:
+        found: dict[str, list[tuple[str, int, str]]] = {"": []}
+        for key, pattern in sorted(rules, reverse=True):
             start, _, needle = pattern.removesuffix("$").partition("*")
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
-            rows.append(("" if start == "/" else start, key, needle, pattern))
-        # The best rule of each start first, and the empty start last.
-        rows.sort(reverse=True)
-        first: dict[str, int] = {}
-        for at, row in enumerate(rows):
-            first.setdefault(row[0], at)
-        self._keys: array[int] = array("q", [row[1] for row in rows])
-        self._needles = tuple([row[2] for row in rows])
-        self._patterns = tuple([row[3] for row in rows])
-        # Where the rules of each start begin, and the end.
-        self._bounds: array[int] = array("i", [*first.values(), len(rows)])
-        self._anywhere: tuple[str, ...] = self._needles[first[""] :] if "" in first else ()
-        self._somewhere: tuple[str, ...] = tuple(filter(None, first))
+            found.setdefault("" if start == "/" else start, []).append((needle, key, pattern))
+        self._anywhere = tuple(found.pop(""))
+        self._starts = tuple(found)
+        self._somewhere = tuple(map(tuple, found.values()))
 
     def best(self, path: str, found: int) -> int:
         """Return the key of the best rule that matches *path*, or *found* if that is larger."""
-        letters = "*$" + "".join(set(path)) if len(path) > _LONG else None
-        for needle in self._anywhere:
-            if letters or needle in path:
-                end = len(self._needles)
-                begin = end - len(self._anywhere) + self._anywhere.index(needle)
-                found = self._best_of(begin, end, path, found, letters)
-                break
-        if self._somewhere and path.startswith(self._somewhere):
-            bounds = self._bounds
-            for number, start in enumerate(self._somewhere):
-                if path.startswith(start):
-                    begin, end = bounds[number], bounds[number + 1]
-                    found = self._best_of(begin, end, path, found, letters)
-        return found
-
-    def _best_of(self, begin: int, end: int, path: str, found: int, letters: str | None) -> int:
-        if self._keys[begin] < found:
-            return found
-        for at, needle in enumerate(self._needles[begin:end], begin):
-            if letters is not None and self._patterns[at].strip(letters):
-                continue
-            if needle in path and _matches(path, self._patterns[at]):
-                return max(found, self._keys[at])
+        letters = "*$" + "".join(set(path)) if len(path) > _LONG else ""
+        groups = [self._anywhere]
+        if self._starts and path.startswith(self._starts):
+            some = zip(self._starts, self._somewhere, strict=True)
+            groups += [rows for start, rows in some if path.startswith(start)]
+        for rows in groups:
+            for needle, key, pattern in rows:
+                if needle in path and not (letters and pattern.strip(letters)):
+                    if key < found:
+                        break
+                    if _matches(path, pattern):
+                        found = key
+                        break
         return found
 
 
@@ -152,7 +133,7 @@ def line_of(number: int) -> int:
 
 
 # Bytes of memory besides the text: once; for each rule; more for an exact path, and for a wildcard.
-_BYTES, _EACH, _EXACT, _WILDCARD = 400, 61, 40, 85
+_BYTES, _EACH, _EXACT, _WILDCARD = 400, 61, 40, 130
 
 _HTTP_PATH = re.compile(r"https?://[^/?;#]*([/?;][^#]*)")
 _PATH_START = re.compile(r"[/?;]")

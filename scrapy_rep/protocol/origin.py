@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
@@ -82,19 +81,11 @@ class Origin(NamedTuple):
         """The URL of the origin's robots.txt."""
         return f"{self}{ROBOTS_PATH}"
 
-    @property
-    def authority(self) -> str:
-        """Host and port, as in URLs."""
-        default = self.port == DEFAULT_PORTS[self.scheme]
-        return self.host if default else f"{self.host}:{self.port}"
-
     def __str__(self) -> str:
-        return _text(self)
-
-
-@lru_cache(10_000)  # asked often, of each origin that is being fetched
-def _text(origin: Origin) -> str:
-    return f"{origin.scheme}://{origin.authority}"
+        scheme, host, port = self
+        scheme, host, port = self
+        usual = port == DEFAULT_PORTS[scheme]
+        return f"{scheme}://{host}" if usual else f"{scheme}://{host}:{port}"
 
 
 def punycode(host: str) -> str:
@@ -102,22 +93,18 @@ def punycode(host: str) -> str:
 
     :raises ValueError: if it can't be one
     """
-    if len(host) <= MAX_HOST:
-        name = host if host.isascii() else _encoded(host)
-        # A full-width slash becomes a slash, and punycode is longer.
-        if name and len(name) <= MAX_HOST and not _NEVER.search(name):
-            return name.lower()
-    raise ValueError("not a valid host")
-
-
-def _encoded(host: str) -> str:
-    """:raises ValueError: if that gives no valid host, most often before it takes any time"""
-    labels = _DOTS.split(host)
-    least = sum(len(label) + (0 if label.isascii() else _GROWTH) + 1 for label in labels)
-    if least > MAX_HOST or max(map(len, labels)) > _MAX_LABEL:
-        raise ValueError("not a valid host: it is too long")
-    # The codec that w3lib uses for Request.url, so that both spellings are one origin.
-    return host.encode("idna").decode("ascii")
+    name = host if len(host) <= MAX_HOST else ""
+    if not name.isascii():
+        # Most often, what is too long is known before encoding takes any time.
+        labels = _DOTS.split(host)
+        least = sum(len(label) + (0 if label.isascii() else _GROWTH) + 1 for label in labels)
+        fits = least <= MAX_HOST and max(map(len, labels)) <= _MAX_LABEL
+        # The codec that w3lib uses for Request.url, so that both spellings are one origin.
+        name = host.encode("idna").decode("ascii") if fits else ""
+    # A full-width slash becomes a slash, and punycode is longer.
+    if not name or len(name) > MAX_HOST or _NEVER.search(name):
+        raise ValueError("not a valid host")
+    return name.lower()
 
 
 def _shortened(url: str) -> str:

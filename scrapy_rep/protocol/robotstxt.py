@@ -80,9 +80,8 @@ class RobotsTxt:
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """:param source: the body, or a function that always returns the same one"""
         self._source = source
-        # The latest answer and origin, since most calls are about the same.
-        self._answer = _NOT_ASKED
-        self._site = ""
+        # Most calls are about the latest agent and origin.
+        self._answer, self._site = _NOT_ASKED, ""
         self._known: dict[tuple[_Agent | None, bool | None], _Answer] | None = None
         self._rules: dict[int, Rule] | None = None
         self._paces: dict[str, Pace] | None = None
@@ -92,8 +91,7 @@ class RobotsTxt:
 
     @classmethod
     def parse(cls, body: bytes | bytearray | memoryview) -> RobotsTxt:
-        """Keep up to 512,000 bytes of any *body*, and the one that tells whether the last line is whole;
-        read them on demand (REP.md section 6).
+        """Keep up to 512,000 bytes of any *body*, and the one that tells whether the last line is whole.
 
         :raises TypeError: if *body* is not bytes-like
         """
@@ -112,12 +110,12 @@ class RobotsTxt:
         obey_global: bool = True,
         with_delay: bool = False,
     ) -> None:
-        """Prepare the rules for *agent*, the sitemaps and, if asked, :meth:`pace`, in one reading of
-        *body*, which is what the source would return."""
+        """Prepare the rules for *agent*, the sitemaps and, if asked, :meth:`pace`, in one reading of the
+        source's *body*."""
         text = normalise(body)
-        sitemaps = self._sitemaps = sitemaps_of(text)
-        self.size += sum([_SITEMAP + len(value) for value in sitemaps])
         groups = Groups(text)
+        self._sitemaps = sitemaps = _sitemaps_of(text)
+        self.size += _SITEMAP * len(sitemaps) + len("".join(sitemaps))
         self._choose_group(agent, obey_global, groups)
         if with_delay:
             self.pace(agent, obey_global, groups)
@@ -144,7 +142,7 @@ class RobotsTxt:
 
     def decide(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> Decision:
         """Return whether *agent* may fetch *url*, and which line says so (REP.md sections 7, 8).
-        ``/robots.txt`` is always allowed (RFC 9309, 2.2.2).
+        ``/robots.txt`` is always allowed.
 
         Compares *url* as it is, as Google's matcher does. For URLs from outside, pass
         ``comparable(url)``, which is what the middleware and ``RobotParser`` compare.
@@ -185,8 +183,7 @@ class RobotsTxt:
     @property
     def sitemaps(self) -> tuple[str, ...]:
         """The values of the ``sitemap`` lines, as written, in order (REP.md section 9)."""
-        found = self._sitemaps
-        return sitemaps_of(self._text()) if found is None else found
+        return _sitemaps_of(self._text()) if self._sitemaps is None else self._sitemaps
 
     def crawl_delay(self, agent: str | Sequence[str], *, obey_global: bool = True) -> float | None:
         """Return the ``crawl-delay`` for *agent* in seconds, None without one. The largest counts.
@@ -220,38 +217,37 @@ class RobotsTxt:
     def _choose_group(
         self, agents: str | Sequence[str], obey_global: bool, groups: Groups | None = None
     ) -> _Answer:
-        """Return the answer for *agents*, and remember it and the one before."""
+        """Return the answer for *agents*, and remember it beside the one before."""
         agent = agents if isinstance(agents, str) else tuple(agents)
-        answer, answers = self._answer, self._known
-        if answers is None and answer is not _NOT_ASKED:
-            answers = self._known = {answer[:2]: answer}
-        found = None if answers is None else answers.get((agent, obey_global))
-        if found is None:
-            found = self._read_group(agent, obey_global, groups)
+        latest, answers = self._answer, self._known
+        if answers is None and latest is not _NOT_ASKED:
+            answers = self._known = {latest[:2]: latest}
+        answer = None if answers is None else answers.get((agent, obey_global))
+        if answer is None:
+            tokens = obeyed(agent, obey_global)
+            groups = groups or Groups(self._text())
+            answer = agent, obey_global, None, NO_RULES
+            for token in tokens:
+                if token.lower() in groups.tokens:
+                    answer = agent, obey_global, token, self._rules_of(token.lower(), groups)
+                    break
             if answers is not None:
                 if len(answers) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
                     answers.clear()
                     self._rules = self._sitemaps = None
-                    self.size = found[3].size
+                    self.size = answer[3].size
                 self.size += _ANSWER
-                answers[agent, obey_global] = found
-        self._answer = found
-        return found
+                answers[agent, obey_global] = answer
+        self._answer = answer
+        return answer
 
-    def _read_group(self, agent: _Agent, obey_global: bool, groups: Groups | None) -> _Answer:
-        tokens = obeyed(agent, obey_global)
-        groups = groups or Groups(self._text())
-        for token in tokens:
-            name = token.lower()
-            if name in groups.tokens:
-                # Another agent may have these rules in use.
-                for _, _, other, rules in list(self._known.values()) if self._known else ():
-                    if other is not None and other.lower() == name:
-                        return agent, obey_global, token, rules
-                rules = Rules(*groups.rules_of(name))
-                self.size += rules.size
-                return agent, obey_global, token, rules
-        return agent, obey_global, None, NO_RULES
+    def _rules_of(self, name: str, groups: Groups) -> Rules:
+        for _, _, token, rules in list(self._known.values()) if self._known else ():
+            if token is not None and token.lower() == name:
+                return rules  # in use, by another agent
+        rules = Rules(*groups.rules_of(name))
+        self.size += rules.size
+        return rules
 
 
 # A user-agent line: its token in the usual spelling, otherwise all after "user", which may be another
@@ -276,7 +272,7 @@ _LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
 
 
 def _agent_token(line: str) -> str | None:
-    """Return the token of a ``user-agent`` line, in lower case, or ``*``; None for other lines."""
+    """Return the :func:`agent_token` of a ``user-agent`` line; None for other lines."""
     return next((agent_token(value) for _, _, value in read((line,))), None)
 
 
@@ -356,18 +352,15 @@ class Groups:
         """Return what *token*'s groups ask of the pace of a crawl. Here, and only here, such a line ends
         the list of agents above it, as a rule does (REP.md section 12)."""
         asks: list[Ask] = []
-        named = ended = False  # lines before the first group apply to no agent
-        line = 0
+        line, named, ended = 0, False, False  # lines before the first group apply to no agent
         for name, stretch in self:
             if name is not None:
                 named, ended = name == token or (named and not ended), False
             rows = stretch.split("\n")
             for number, field, value in read(rows, line):
                 ended = ended or field <= Field.ALLOW or field in _PACE
-                if named and field in _PACE:
-                    seconds = _PACE[field](value)
-                    if seconds is not None:
-                        asks.append(Ask(seconds, number, FIELD_NAMES[field], value))
+                if named and field in _PACE and (seconds := _PACE[field](value)) is not None:
+                    asks.append(Ask(seconds, number, FIELD_NAMES[field], value))
             line += len(rows)
         # Slowest first; of several, the first line.
         asks.sort(key=lambda ask: (-ask.seconds, ask.line))
@@ -382,9 +375,13 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
     # Runs of rules in the usual spelling are taken at once.
     pieces = stretch.split("\nDisallow: ")
     if len(pieces) <= _FEW_PIECES:
-        return line - 1 + _collect_rows(stretch.split("\n"), line, values, numbers)
-    start = 1
-    last = len(pieces) - 1
+        rows = stretch.split("\n")
+        for number, field, value in read(rows, line):
+            if field <= Field.ALLOW:
+                values.append(value)
+                numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
+        return line + len(rows) - 1
+    start, last = 1, len(pieces) - 1
     for at, piece in enumerate(pieces):
         if "\n" in piece or at == last:
             pieces[at], others, rest = piece.partition("\n")
@@ -393,24 +390,14 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
             values += [value.strip(SPACE) for value in run]
             numbers += range(ALLOW - 2 - line, ALLOW - 2 - line - len(run), -1)
             line += len(run)
-            if not rest:
-                line += len(others)  # a blank line, or none
+            if rest:
+                line = _collect(others + rest, line, values, numbers)
             else:
-                line += _collect_rows(rest.split("\n"), line + 1, values, numbers)
+                line += len(others)  # a blank line, or none
     return line
 
 
-def _collect_rows(rows: list[str], first: int, values: list[str], numbers: list[int]) -> int:
-    """Append the rules of *rows*, the first of which has the number *first*. Return how many rows
-    there are."""
-    for number, field, value in read(rows, first):
-        if field <= Field.ALLOW:
-            values.append(value)
-            numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
-    return len(rows)
-
-
-def sitemaps_of(text: str) -> tuple[str, ...]:
+def _sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of the ``sitemap`` lines of a normalised *text*, in order."""
     found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
     return tuple([readable_url(value) for _, _, value in found if value])

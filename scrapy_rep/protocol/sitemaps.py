@@ -7,8 +7,7 @@
     reader.kind, reader.count, reader.problem
 
 The content decides the format; names and headers don't. Unpacking goes piece by piece, so that a bomb
-takes no more memory, and blocks no longer, than any other file. What is XML, `markup` splits into tags and
-texts, and `entries` makes entries of these.
+takes no more memory, and blocks no longer, than any other file. `entries` reads what is XML.
 """
 
 from __future__ import annotations
@@ -74,11 +73,8 @@ class TextFeed:
 
 def _of_line(line: str) -> Entry:
     """Return the entry of a line. Bytes that aren't UTF-8 are percent-encoded, as in rules."""
-    if not line.isascii():
-        line = _BYTE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", line)
-        if "\ufffd" in line:
-            return {"loc": line, "broken": True}
-    return {"loc": line}
+    line = _BYTE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", line)
+    return {"loc": line, "broken": True} if "\ufffd" in line else {"loc": line}
 
 
 def _lists_urls(start: bytes, encoding: str) -> bool:
@@ -125,14 +121,25 @@ class SitemapReader:
         feed = self._feed_for(start)
         if feed is None:
             return
-        for piece in chain([start], content):
-            yield self._limited(feed, feed.feed(piece)) if piece else []
+        parts: Iterable[bytes | None] = chain([start], content, [None])
+        for part in parts:
+            entries: list[Entry] = []
+            # None is the end. Where a file was cut, its last part may have been, too.
+            if part or (part is None and self.problem is None):
+                entries = feed.feed(part or b"", last=part is None)
+            self.kind = feed.kind
+            if len(entries) > (room := self._max_entries - self.count):
+                entries = entries[:room]
+                self.problem = f"more than {self._max_entries} entries: the rest is ignored"
+            self.count += len(entries)
+            yield entries
             if feed.over or self.problem is not None:
                 break
-        else:
-            if self.problem is None:  # the last piece may have been cut
-                yield self._limited(feed, feed.feed(b"", last=True))
-        self._conclude(feed)
+        if isinstance(feed, XmlFeed) and feed.kind is None and feed.root is not None:
+            self.problem = f"its root element is <{feed.root[:100]}>, so it is not a sitemap"
+        self.problem = self.problem or feed.problem
+        if self.kind is None:
+            self.problem = self.problem or "it is not a sitemap"
 
     def _unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the content of the file, up to the limit."""
@@ -167,21 +174,6 @@ class SitemapReader:
             problem = "it is text, but most of its first lines are not URLs"
         self.problem = self.problem or problem
         return None
-
-    def _limited(self, feed: XmlFeed | TextFeed, entries: list[Entry]) -> list[Entry]:
-        self.kind = feed.kind
-        if self.count + len(entries) > self._max_entries:
-            entries = entries[: self._max_entries - self.count]
-            self.problem = f"more than {self._max_entries} entries: the rest is ignored"
-        self.count += len(entries)
-        return entries
-
-    def _conclude(self, feed: XmlFeed | TextFeed) -> None:
-        if isinstance(feed, XmlFeed) and feed.kind is None and feed.root is not None:
-            self.problem = f"its root element is <{feed.root[:100]}>, so it is not a sitemap"
-        self.problem = self.problem or feed.problem
-        if self.kind is None:
-            self.problem = self.problem or "it is not a sitemap"
 
 
 def _without_comments(text: bytes) -> bytes:

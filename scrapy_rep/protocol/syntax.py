@@ -17,11 +17,8 @@ MAX_BYTES = 512_000
 MAX_LINE = 16_663
 """Bytes of a line that are read (REP.md section 6)."""
 
-# Google also drops the beginning of a byte order mark.
-_BOM = re.compile("^\xef(?:\xbb\xbf?)?")
-
-# The white space that Google strips. str.strip() alone would strip more.
 SPACE = " \t\v\f"
+"""The white space that Google strips. ``str.strip()`` alone would strip more."""
 
 
 class Field:
@@ -56,6 +53,8 @@ _FIELDS = {
     for spelling in (name, name.capitalize(), name.title(), name.upper())
 }
 
+# Google also drops the beginning of a byte order mark.
+_BOM = re.compile("^\xef(?:\xbb\xbf?)?")
 _LONE_CR = re.compile(r"\r(?!\n)")
 _AFTER_NUL = re.compile(r"\0[^\n]*")
 _BLANK = re.compile(r"[ \t]+")
@@ -76,7 +75,7 @@ def cut(body: bytes) -> bytes:
 def normalise(body: bytes) -> str:
     """Return *body* as latin-1 text (one character a byte): cut to size, without byte order mark and
     NULs, with LF for line ends, and no line longer than :data:`MAX_LINE`."""
-    text = cut(body).decode("latin-1")
+    text = (body if len(body) <= MAX_BYTES else cut(body)).decode("latin-1")
     if text[:1] == "\xef":
         text = _BOM.sub("", text, count=1)
     if "\r" in text:
@@ -84,28 +83,16 @@ def normalise(body: bytes) -> str:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         else:
             text = text.replace("\r", " ")  # faster, and a blank there means nothing
-    if len(text) > MAX_LINE:
-        text = _cut_lines(text)
+    start = 0
+    while start + MAX_LINE < len(text):
+        if line_end := text.rfind("\n", start, start + MAX_LINE + 1) + 1:
+            start = line_end
+        else:
+            end = text.find("\n", start + MAX_LINE)
+            text = text[: start + MAX_LINE] + (text[end:] if end >= 0 else "")
     if "\0" in text:
         text = _AFTER_NUL.sub("", text)
     return text
-
-
-def _cut_lines(text: str) -> str:
-    """Cut the lines that are too long. Each has a character at a multiple of the limit."""
-    pieces: list[str] = []
-    done = 0
-    for at in range(MAX_LINE, len(text), MAX_LINE):
-        if at < done:
-            continue  # within the line that was just cut
-        start = text.rfind("\n", 0, at) + 1
-        end = text.find("\n", at)
-        if end < 0:
-            end = len(text)
-        if end - start > MAX_LINE:
-            pieces.append(text[done : start + MAX_LINE])
-            done = end
-    return "".join([*pieces, text[done:]]) if pieces else text
 
 
 def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
@@ -149,8 +136,6 @@ def escape(value: str) -> str:
 
 def readable(value: str) -> str:
     """Return a latin-1 value as its author wrote it: UTF-8, with invalid bytes as ``\\xNN``."""
-    if value.isascii():
-        return value
     return value.encode("latin-1").decode("utf-8", "backslashreplace")
 
 
@@ -166,9 +151,7 @@ GLOBAL = "*"
 """The token of the group that applies where no other does."""
 
 _TOKEN = re.compile(r"[a-zA-Z_-]*")
-
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
-
 _COMMENT = re.compile(r"\(([^()]*)\)")
 
 # Words that browsers use, and crawlers that pose as browsers.
@@ -241,23 +224,16 @@ def product_token(user_agent: str) -> str | None:
     first = leading_token(user_agent)
     if first and first.lower() not in _BROWSER_WORDS:
         return first
-    outside = _COMMENT.sub(" ", user_agent)
-    for word in outside.split():
-        if _CRAWLER_NAME.search(_own_name(word)):
-            return _own_name(word)
+    # Words, and whether an address is beside them.
+    words = [(word, False) for word in _COMMENT.sub(" ", user_agent).split()]
     for comment in _COMMENT.findall(user_agent):
         has_address = "://" in comment or "@" in comment
         for part in re.split(r"[;,]", comment):
-            word = part.strip().partition(" ")[0]
-            name = _own_name(word)
-            if name and (_CRAWLER_NAME.search(name) or (has_address and "/" in word)):
-                return name
+            words.append((part.strip().partition(" ")[0], has_address))
+    for word, has_address in words:
+        name = leading_token(word)
+        if not name or "://" in word or "@" in word or name.lower() in _BROWSER_WORDS:
+            continue
+        if _CRAWLER_NAME.search(name) or (has_address and "/" in word):
+            return name
     return None
-
-
-def _own_name(word: str) -> str:
-    """Return the token that *word* starts with; empty for addresses and browsers' words."""
-    name = leading_token(word)
-    if "://" in word or "@" in word or name.lower() in _BROWSER_WORDS:
-        return ""
-    return name

@@ -1,10 +1,9 @@
-"""The audit trail (``REP_DECISIONS``): one line of JSON for each record, in a file of the user's; and the
-files that the package writes through Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``,
-``s3:`` or whatever else a project has in ``FEED_STORAGES``.
+"""The audit trail (``REP_DECISIONS``): lines of JSON in a file of the user's; and the files that the package
+writes through Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``, ``s3:`` or whatever else
+a project has in ``FEED_STORAGES``.
 
-Lines are buffered for up to a second and written together: a kill loses that second, but leaves no
-half-written line. A failure to write is one error in the log; the crawl goes on. While the disk is
-full, lines wait in memory.
+Lines are written together, once a second: a kill loses that second, but leaves no half-written line. A
+failure to write is one error in the log; the crawl goes on. While the disk is full, lines wait in memory.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import PureWindowsPath
 from typing import IO, TYPE_CHECKING, Any
+from uuid import uuid4
 
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import NotConfigured
@@ -27,17 +27,13 @@ from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted, text_of, without_password
+from scrapy_rep.engine.text import counted, json_line, text_of, without_password
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.reporting.record import Listener, Record
 
 if TYPE_CHECKING:
-    import logging
-
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
 
-    from scrapy_rep.engine.log import Isolation
     from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
@@ -116,63 +112,31 @@ def _filled_in(crawler: Crawler, setting: str, uri: str) -> str:
     return _PLACEHOLDER.sub(value, uri)
 
 
-class DiskFull(OSError):
-    """There is no room now. The file ends with a complete line."""
+def append(file: io.FileIO, lines: bytearray) -> None:
+    """Append *lines* to a file on a disk: if that is full, only complete ones. Remove what was written.
+
+    :raises OSError: if that isn't all
+    """
+    done, data = 0, bytes(lines)
+    try:
+        while done < len(data):
+            done += file.write(data[done:]) or 0
+    except OSError:
+        incomplete = done - (data.rfind(b"\n", 0, done) + 1)
+        done -= incomplete
+        end = os.fstat(file.fileno()).st_size
+        # Unless another process has appended since: its lines are not ours to cut.
+        if incomplete and end == file.tell():
+            file.truncate(end - incomplete)
+            file.seek(0, io.SEEK_END)
+        raise
+    finally:
+        del lines[:done]
 
 
-class LineFile:
-    """Appends lines to a file that a feed storage has opened: complete ones or none, even if the
-    disk is full."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-        self._raw = _raw(file)
-
-    def write(self, lines: list[bytes]) -> None:
-        """Append *lines*, and remove those that were written from the list.
-
-        :raises DiskFull: if the rest can be written later
-        :raises OSError, ValueError: if nothing more can be written
-        """
-        data = b"".join(lines)
-        raw = self._raw
-        if raw is None:
-            self.file.write(data)
-            self.file.flush()
-            lines.clear()
-            return
-        # Bypasses the buffer, which would keep what didn't fit and write it later.
-        done = 0
-        try:
-            while done < len(data):
-                done += raw.write(memoryview(data)[done:]) or 0
-        except OSError as error:
-            self._end_with_a_line(raw, lines, done)
-            if error.errno in _FULL:
-                raise DiskFull(error.errno, error.strerror) from None
-            raise
-        lines.clear()
-
-    def _end_with_a_line(self, raw: io.FileIO, lines: list[bytes], done: int) -> None:
-        """Cut an incomplete line off the *done* bytes that were written."""
-        while lines and len(lines[0]) <= done:
-            done -= len(lines.pop(0))
-        if done:
-            end = os.fstat(raw.fileno()).st_size
-            # Unless another process has appended since: its lines are not ours to cut.
-            if end == raw.tell():
-                raw.truncate(end - done)
-                raw.seek(end - done)
-
-    def close(self) -> None:
-        """Give up."""
-        if self.file is not getattr(sys.stdout, "buffer", None):
-            with suppress(OSError):
-                self.file.close()
-
-
-def _raw(file: IO[bytes]) -> io.FileIO | None:
-    """Return what is below the buffer of a file on a disk, None for any other file."""
+def _below_the_buffer(file: IO[bytes]) -> io.FileIO | None:
+    """Return what is below the buffer of a file on a disk, None for any other file. The buffer would keep
+    what doesn't fit on the disk, and write it later."""
     with suppress(OSError, ValueError):
         if file is getattr(sys.stdout, "buffer", None):
             return None  # others write to it too
@@ -184,46 +148,50 @@ def _raw(file: IO[bytes]) -> io.FileIO | None:
     return None
 
 
-# Lines are written after this many seconds or bytes.
+# Lines are written after this many seconds or bytes, or tried again if the disk was full.
 _SECONDS = 1.0
 _BYTES = 65536
-# While the disk is full: seconds between attempts, and how many bytes wait in memory.
-_AGAIN_SECONDS = 10.0
+# Bytes that wait in memory while it is.
 _MAX_WAITING = 1 << 20
 
 
-class AuditTrail(Listener):
-    """Writes one line for each record."""
+class AuditTrail:
+    """Writes lines to a file."""
 
     part = "audit trail (REP_DECISIONS)"
 
-    def __init__(self, context: CrawlContext, uri: str, isolated: Isolation) -> None:
+    def __init__(self, context: CrawlContext, uri: str) -> None:
         """:raises SettingsError: if *uri* can't be written to"""
-        super().__init__(isolated)
         self._context = context
         self._feed = Feed(context.crawler, "REP_DECISIONS", uri, overwrite=False)
-        self._file: LineFile | None = None
-        self._lines: list[bytes] = []
-        self._bytes = self._lost = 0
+        self._crawl = uuid4().hex[:12]  # tells its lines from those of others in the same file
+        self._file: IO[bytes] | None = None
+        self._on_disk: io.FileIO | None = None
+        self._lines = bytearray()
+        self._lost = 0
         self._timer: CallLaterResult | None = None
         self._broken = self._full = False
         context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write *record*, soon."""
-        assert isinstance(record, Record)
+    def _spider_opened(self) -> None:
+        try:
+            self._file = self._feed.open()
+            self._on_disk = _below_the_buffer(self._file)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+
+    def add(self, fields: dict[str, Any]) -> None:
+        """Write a line, soon."""
         if self._broken:
             return
-        if self._full and self._bytes >= _MAX_WAITING:
+        if self._full and len(self._lines) >= _MAX_WAITING:
             self._lost += 1
             return
-        line = record.line(self._context.channel.crawl)
-        self._lines.append(line)
-        self._bytes += len(line)
-        if self._bytes >= _BYTES and not self._full:
+        self._lines += f"{json_line({**fields, 'crawl': self._crawl})}\n".encode()
+        if len(self._lines) >= _BYTES and not self._full:
             self._write()
         elif self._timer is None:
-            self._timer = call_later(_AGAIN_SECONDS if self._full else _SECONDS, self._write)
+            self._timer = call_later(_SECONDS, self._write)
 
     async def end(self) -> None:
         """Write the rest, and hand the file to its storage."""
@@ -231,31 +199,33 @@ class AuditTrail(Listener):
         self._stop_timer()
         if self._file is None or self._broken:
             return
-        self._lost += len(self._lines)
-        if self._lost:
-            lost = counted(self._lost, "line")
-            self._error("the disk was full, so %(uri)s lacks %(lost)s", lost=lost)
+        if lost := self._lost + self._lines.count(b"\n"):
+            lines = counted(lost, "line")
+            self._error("the disk was full, so %(uri)s lacks %(lost)s", lost=lines)
         try:
-            await self._feed.store(self._file.file)
+            await self._feed.store(self._file)
         except Exception as error:  # noqa: BLE001
             self._fail(error)
             return
         values = {"uri": self._feed}
         logger.info("Decisions are in %(uri)s", values, extra=self._context.extra)
 
-    def _spider_opened(self) -> None:
-        try:
-            self._file = LineFile(self._feed.open())
-        except Exception as error:  # noqa: BLE001
-            self._fail(error)
-
     def _write(self) -> None:
         self._stop_timer()
         if self._file is None or not self._lines:
             return
         try:
-            self._file.write(self._lines)
-        except DiskFull as error:
+            if self._on_disk is not None:
+                append(self._on_disk, self._lines)
+            else:
+                self._file.write(bytes(self._lines))
+                self._file.flush()
+                self._lines.clear()
+            self._full = False
+        except Exception as error:  # noqa: BLE001 (the file's class may be the project's)
+            if self._on_disk is None or getattr(error, "errno", None) not in _FULL:
+                self._fail(error)
+                return
             if not self._full:
                 self._error(
                     "can't write to %(uri)s: %(error)s. Until there is room, decisions wait in "
@@ -263,12 +233,7 @@ class AuditTrail(Listener):
                     error=error,
                 )
             self._full = True
-            self._timer = call_later(_AGAIN_SECONDS, self._write)
-        except Exception as error:  # noqa: BLE001 (the file's class may be the project's)
-            self._fail(error)
-        else:
-            self._full = False
-        self._bytes = sum(map(len, self._lines))
+            self._timer = call_later(_SECONDS, self._write)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -278,8 +243,9 @@ class AuditTrail(Listener):
     def _fail(self, error: Exception) -> None:
         self._broken = True
         self._lines.clear()
-        if self._file is not None:
-            self._file.close()
+        if self._file is not None and self._file is not getattr(sys.stdout, "buffer", None):
+            with suppress(OSError):
+                self._file.close()
         message = "can't write to %(uri)s, so no more decisions are recorded: %(error)s"
         self._error(message, error=text_of(error))
 

@@ -1,14 +1,8 @@
-"""The record of a crawl: what is reported about each decision, answer and sitemap, and the counts for the
-summary. docs/observing.md explains the fields.
-
-Each record is one :class:`logging.LogRecord`. The listeners are logging handlers: the audit trail
-(`audit_trail.py`) and the report; without them, no record is made. To add a field, add it to
-:meth:`Record.fields`.
-"""
+"""What is on record of a crawl: lines of JSON about decisions, answers and sitemaps. docs/observing.md explains the
+fields. What came of the requests for a robots.txt, in words. And what happened, in numbers."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -16,8 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scrapy_rep.engine.log import BoundedSet
-from scrapy_rep.engine.text import clean, iso, json_line
-from scrapy_rep.origins.answer import is_lost_connection, is_tls_failure
+from scrapy_rep.engine.text import clean, iso
+from scrapy_rep.origins.faults import is_lost_connection, is_tls_failure
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.syntax import cut
@@ -26,12 +20,10 @@ from scrapy_rep.storages.entry import UnreadableEntry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scrapy_rep.engine.log import Isolation
     from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Decision, Origin, Rule
+    from scrapy_rep.protocol import Decision, Origin
 
-NAME = "scrapy_rep.decisions"
 _MS = "milliseconds"
 
 ALLOWED_COUNT, ANSWER, CHANGED, SITEMAP, STARTED, ENDED = OTHERS = (
@@ -55,92 +47,39 @@ _REASONS = {
 }
 
 
-class Record(logging.LogRecord):
-    """One thing that happened."""
+def fields_of(
+    at: float, state: OriginState | None, decision: Decision | None, more: dict[str, Any]
+) -> dict[str, Any]:
+    """Return all fields of a line, in order.
 
-    def __init__(
-        self,
-        verdict: str,
-        at: float,
-        about: tuple[str | None, Origin | str | None] = (None, None),
-        state: OriginState | None = None,
-        decision: Decision | None = None,
-        **more: Any,
-    ) -> None:
-        """:param at: when, in seconds since the epoch
-        :param about: a URL, and an origin
-        :param more: further fields, of any JSON type
-        """
-        url, origin = about
-        super().__init__(NAME, logging.INFO, "", 0, "%s: %s", (verdict, url), None)
-        self.verdict = verdict
-        self.at = at
-        self.url = url
-        self.origin = None if origin is None else str(origin)
-        self.state, self.decision = state, decision
-        self.more = more
-        self._line: bytes | None = None
-
-    def line(self, crawl: str) -> bytes:
-        """Return it as a line of JSON.
-
-        :param crawl: which crawl it is of
-        """
-        if self._line is None:  # there may be two that want it
-            self._line = (json_line({**self.fields(), "crawl": crawl}) + "\n").encode()
-        return self._line
-
-    def fields(self) -> dict[str, Any]:
-        """Return all fields, in order."""
-        state, decision = self.state, self.decision
-        entry = state.entry if state and state.entry.fetched_at is not None else None
-        rule = decision.rule if decision is not None else None
-        reason = self.more.get("reason") or (_reason(state) if state else None)
-        fields = {
-            "time": iso(self.at, _MS),
-            "url": self.url,
-            "agent": None,
-            "origin": self.origin,
-            "verdict": self.verdict,
-            "rule": str(rule) if rule is not None else None,
-            "line": rule.line if rule is not None else None,
-            "group": decision.agent if decision is not None else None,
-            "sha256": entry.sha256 if entry is not None else None,
-            "fetched": iso(entry.fetched_at, _MS) if entry is not None else None,
-            "status": entry.status if entry is not None else None,
-            "reason": None,
-            "dry_run": False,
-        }
-        return {**fields, **self.more, "reason": reason}
-
-
-def _reason(state: OriginState) -> str | None:
-    """Return why something other than a current robots.txt decides; None if that decides."""
-    why = _REASONS.get(state.standing)
-    if state.by and state.standing is Standing.UNRESTRICTED:
-        why = "unreachable"
-    parts = (state.by, why, state.entry.error if why else "")
-    return "; ".join(filter(None, parts)) or None
-
-
-class Listener(logging.Handler):
-    """A handler of records. A bug in one doesn't affect the others, nor the crawl."""
-
-    part = "listener"
-    """Its name in the log."""
-
-    def __init__(self, isolated: Isolation) -> None:
-        super().__init__()
-        self._isolated = isolated
-
-    async def end(self) -> None:
-        """Finish: the crawl has ended."""
-
-    def handle(self, record: logging.LogRecord) -> bool:
-        """Take *record*. All come from one thread, so there is no lock."""
-        with self._isolated(self.part):
-            self.emit(record)
-        return True
+    :param at: when, in seconds since the epoch
+    :param more: the line's own fields
+    """
+    entry = state.entry if state and state.entry.fetched_at is not None else None
+    rule = decision.rule if decision is not None else None
+    fields = {
+        "time": iso(at, _MS),
+        "url": None,
+        "agent": None,
+        "origin": None,
+        "verdict": None,
+        "rule": str(rule) if rule is not None else None,
+        "line": rule.line if rule is not None else None,
+        "group": decision.agent if decision is not None else None,
+        "sha256": entry.sha256 if entry is not None else None,
+        "fetched": iso(entry.fetched_at, _MS) if entry is not None else None,
+        "status": entry.status if entry is not None else None,
+        "reason": None,
+        "dry_run": False,
+    }
+    reason = more.get("reason")
+    if state is not None and not reason:  # why something other than a current robots.txt decides
+        why = _REASONS.get(state.standing)
+        if state.by and state.standing is Standing.UNRESTRICTED:
+            why = "unreachable"
+        parts = state.by, why, state.entry.error if why else ""
+        reason = "; ".join(filter(None, parts))
+    return {**fields, **more, "reason": reason or None}
 
 
 OUTCOMES = {
@@ -192,6 +131,8 @@ class Found(NamedTuple):
     """Why it is unreachable, in a word or two."""
     fetches: int = 0
     """How many there were."""
+    body: bytes | None = None
+    """The file, if there is one."""
 
     @classmethod
     def of(cls, resolution: Resolution) -> Found:
@@ -201,58 +142,51 @@ class Found(NamedTuple):
         if entry.unreachable_since is not None:
             error = answer.error if answer is not None else None
             return cls("unreachable", kind_of(entry.error, error), fetches)
-        if entry.outcome is Outcome.RULES:
-            return cls(_kind_of_file(_body_of(resolution)), None, fetches)
-        status = entry.status if answer is None else answer.status
-        return cls("redirected" if status in REDIRECTS else "missing", None, fetches)
+        if entry.outcome is not Outcome.RULES:
+            status = entry.status if answer is None else answer.status
+            return cls("redirected" if status in REDIRECTS else "missing", None, fetches)
+        try:
+            body = answer.body if answer is not None else entry.body
+        except UnreadableEntry:
+            body = b""
+        start = body[:_SEARCHED]
+        if is_html(start):
+            text = start.lower()
+            outcome = "challenge" if any(words in text for words in _WALL) else "html"
+        else:
+            outcome = "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty"
+        return cls(outcome, None, fetches, body)
 
+    def fields(self, resolution: Resolution, delay: float, now: float) -> dict[str, Any]:
+        """Return the fields of the line about it.
 
-def answer_fields(resolution: Resolution, found: Found, delay: float, now: float) -> dict[str, Any]:
-    """Return the fields of the record for an answer.
-
-    :param delay: seconds between requests, as far as ``REP_CRAWL_DELAY`` grants it
-    """
-    state, answer, flight = resolution.state, resolution.answer, resolution.flight
-    entry = state.entry
-    failed = found.outcome == "unreachable"
-    has_body = not failed and entry.has_copy
-    note = answer.note if answer is not None else ""
-    about = {
-        "outcome": found.outcome,
-        "stored": answer is None,
-        "asked": iso(flight.asked_at, _MS) if flight is not None and found.fetches else None,
-        "fetches": found.fetches,
-        "hops": answer.hops if answer is not None else entry.hops,
-        "bytes": len(cut(_body_of(resolution))) if has_body else None,
-        "kind": found.kind,
-        "attempts": entry.attempts,
-        "next": max(0.0, round(entry.next_attempt_at - now, 3)) if failed else None,
-        "fresh_until": None if failed else iso(entry.fresh_until, _MS),
-        "crawl_delay": delay or None,
-        "sitemaps": len(state.robots.sitemaps) if has_body and state.robots is not None else 0,
-    }
-    return {
-        "status": answer.status if answer is not None else entry.status,
-        "sha256": entry.sha256 if has_body else None,
-        "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
-        "reason": entry.error if failed else note or None,
-        "answer": about,
-    }
-
-
-def _body_of(resolution: Resolution) -> bytes:
-    try:
-        return resolution.answer.body if resolution.answer else resolution.state.entry.body
-    except UnreadableEntry:
-        return b""
-
-
-def _kind_of_file(body: bytes) -> str:
-    start = body[:_SEARCHED]
-    if is_html(start):
-        text = start.lower()
-        return "challenge" if any(words in text for words in _WALL) else "html"
-    return "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty"
+        :param delay: seconds between requests, as far as ``REP_CRAWL_DELAY`` grants it
+        """
+        state, answer, flight = resolution.state, resolution.answer, resolution.flight
+        entry, failed = state.entry, self.outcome == "unreachable"
+        has_body = self.body is not None
+        about = {
+            "outcome": self.outcome,
+            "stored": answer is None,
+            "asked": iso(flight.asked_at, _MS) if flight is not None and self.fetches else None,
+            "fetches": self.fetches,
+            "hops": answer.hops if answer is not None else entry.hops,
+            "bytes": len(cut(self.body)) if self.body is not None else None,
+            "kind": self.kind,
+            "attempts": entry.attempts,
+            "next": max(0.0, round(entry.next_attempt_at - now, 3)) if failed else None,
+            "fresh_until": None if failed else iso(entry.fresh_until, _MS),
+            "crawl_delay": delay or None,
+            "sitemaps": len(state.robots.sitemaps) if has_body and state.robots is not None else 0,
+        }
+        note = answer.note if answer is not None else None
+        return {
+            "status": answer.status if answer is not None else entry.status,
+            "sha256": entry.sha256 if has_body else None,
+            "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
+            "reason": entry.error if failed else note or None,
+            "answer": about,
+        }
 
 
 def kind_of(reason: str | None, error: Exception | None = None, *, short: bool = False) -> str:
@@ -271,6 +205,8 @@ def kind_of(reason: str | None, error: Exception | None = None, *, short: bool =
     return (reason or "")[:_SHORT] if short else "other"
 
 
+# Rules in the summary.
+_TOP = 5
 # Origins whose latest outcome is known. Of older ones, it is final: one that comes back counts twice.
 _ORIGINS = 100_000
 _RULES = 5_000
@@ -278,33 +214,51 @@ _RULE_LENGTH = 500
 
 _NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
 
+# Part of the rows that are looked at in one go: half of 50,000 would take a third of a second.
+_AT_A_TIME = 100
+
 RowT = TypeVar("RowT")
 
 
 class Rows(dict[Any, RowT]):
-    """Rows by key, in bounded memory: beyond a limit, the half that comes last in an order is forgotten."""
+    """Rows by key, in bounded memory: beyond a limit, of the oldest ones, the half that comes last in an order is
+    forgotten, and the others are young again."""
 
     def __init__(
         self,
         limit: int,
+        most: int,
         order: Callable[[RowT], Any],
         forget: Callable[[RowT], None] = lambda _: None,
     ) -> None:
-        """:param forget: is called with each row that is forgotten"""
+        """:param most: how many are shown
+        :param forget: is called with each row that is forgotten
+        """
         super().__init__()
-        self._limit, self._order, self._forget = limit, order, forget
+        self._limit, self._most, self._order, self._forget = limit, most, order, forget
         self.all = 0
         """How many there were: one that was forgotten, and comes back, counts twice."""
-        self.top: list[RowT] = []
+
+    @property
+    def top(self) -> list[RowT]:
+        """The first rows: those that are shown."""
+        return sorted(self.values(), key=self._order)[: self._most]
 
     def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
         """Return the row of *key*, a new one if there is none."""
         found = self.get(key)
         if found is None:
             if len(self) >= self._limit:
-                ordered = sorted(self, key=lambda one: self._order(self[one]))
-                for one in ordered[self._limit // 2 :]:
-                    self._forget(self.pop(one))
+                oldest = sorted(
+                    islice(self, max(2, self._limit // _AT_A_TIME)),
+                    key=lambda one: self._order(self[one]),
+                )
+                for position, one in enumerate(oldest):
+                    row = self.pop(one)
+                    if position < len(oldest) // 2:
+                        self[one] = row
+                    else:
+                        self._forget(row)
             self.all += 1
             found = self[key] = make()
         return found
@@ -312,11 +266,6 @@ class Rows(dict[Any, RowT]):
     def add(self, row: RowT) -> None:
         """Add a row without a key."""
         self.row(self.all, lambda: row)
-
-    def end(self, most: int) -> list[RowT]:
-        """Return the first rows, which are :attr:`top` from now on."""
-        self.top = sorted(self.values(), key=self._order)[:most]
-        return self.top
 
 
 @dataclass(slots=True)
@@ -332,8 +281,7 @@ class DecidingRule:
 
 
 class Counts:
-    """What happened, in numbers: exact totals, and details of the most frequent things, in bounded
-    memory."""
+    """Exact totals, and details of the most frequent things, in bounded memory."""
 
     part = "count for the summary"
 
@@ -345,7 +293,7 @@ class Counts:
         """By the hash of an origin: a third of the memory."""
         self._known: dict[tuple[str, str], tuple[str, str]] = {}
         self._settled: Counter[tuple[str, str]] = Counter()
-        self.rules: Rows[DecidingRule] = Rows(_RULES, lambda one: (-one.times, one.first))
+        self.rules: Rows[DecidingRule] = Rows(_RULES, _TOP, lambda one: (-one.times, one.first))
         """Those that refused requests."""
         self._seen = BoundedSet()
 
@@ -374,16 +322,13 @@ class Counts:
             return
         self.answered(origin, Found("none"))
         if verdict == "disallowed" and decision is not None and decision.rule is not None:
-            self._ruled(str(origin), decision.rule, decision.agent or "")
-
-    def _ruled(self, origin: str, rule: Rule, group: str) -> None:
-        key, where = (clean(str(rule)[:_RULE_LENGTH]), group), (origin, rule.line)
-        found = self.rules.row(key, lambda: DecidingRule(*key, where))
-        found.times += 1
-        found.origins += self._seen.add((key, origin))
-        found.first = min(found.first, where)
+            key = clean(str(decision.rule)[:_RULE_LENGTH]), decision.agent or ""
+            where = str(origin), decision.rule.line
+            found = self.rules.row(key, lambda: DecidingRule(*key, where))
+            found.times += 1
+            found.origins += self._seen.add((key, origin))
+            found.first = min(found.first, where)
 
     def outcomes(self) -> Counter[tuple[str, str]]:
-        """Return the number of origins by outcome (a key of :data:`OUTCOMES`) and, of those unreachable,
-        why."""
+        """Return the number of origins by outcome and, of those unreachable, why."""
         return Counter(self._latest.values()) + self._settled

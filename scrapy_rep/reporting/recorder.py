@@ -1,4 +1,4 @@
-"""Tells what happens: the log of decisions, the counts for the summary, and records (`record.py`) for the
+"""Tells what happens: in the log, in Scrapy's signals, in counts for the summary, and in lines (`record.py`) for the
 audit trail and the report.
 
 Plain allows are recorded one by one only with ``REP_DECISIONS_ALL``; otherwise they are only counted,
@@ -13,36 +13,37 @@ from weakref import WeakSet
 
 import scrapy
 from scrapy import signals as scrapy_signals
+from scrapy.exceptions import IgnoreRequest
 from twisted.internet.defer import CancelledError
 
 import scrapy_rep
 from scrapy_rep import signals
-from scrapy_rep.engine.access import Listener as SignalListener
+from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.origins.answer import DOWNLOAD_ERRORS
+from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import ResolutionListener
-from scrapy_rep.reporting.announcements import ChangeWatch, agents_in_words, log_beginning
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.reporting.audit_trail import AuditTrail
+from scrapy_rep.reporting.changes import ChangeWatch
 from scrapy_rep.reporting.record import (
     ALLOWED_COUNT,
     ANSWER,
     CHANGED,
     CONFIGURATION,
     ENDED,
-    IMPOLITE,
     STARTED,
     UNKNOWN_YET,
     Counts,
     Found,
-    Listener,
-    Record,
-    answer_fields,
+    fields_of,
 )
 from scrapy_rep.reporting.report import Report, is_possible
-from scrapy_rep.reporting.summary import figures, log_summary
+from scrapy_rep.reporting.summary import figures, in_words, log_beginning, log_summary
+from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.flights import Resolution
     from scrapy_rep.origins.origins import Origins
@@ -59,15 +61,19 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+# Scrapy has it since 2.18.
+_PARSED = getattr(scrapy_signals, "robots_parsed", None)
+# Configuration errors that are logged, once each.
+_MAX_LOGGED = 1000
 # Set by Scrapy's StartSpiderMiddleware.
 _START = "is_start_request"
-# Parts that fail independently, as the log calls them.
-_STARTS, _CHANGES = "watch of start requests", "comparison of robots.txt files"
+# A part that fails independently, as the log calls it.
+_STARTS = "watch of start requests"
 
 
 class Recorder(ResolutionListener):
-    """Logs, counts and records each decision other than a plain allow, and each robots.txt result. The
-    judge calls it, and whatever else lets a request pass or drops it."""
+    """Logs, counts and records each answer, and each decision other than a plain allow. The middleware calls it,
+    and whatever else lets a request pass or drops it."""
 
     part = "record of decisions"
 
@@ -79,18 +85,19 @@ class Recorder(ResolutionListener):
         settings = context.settings
         self.dry_run = settings.dry_run
         """Whether nothing is dropped or held."""
+        self.everything = bool(settings.decisions) and settings.decisions_all
+        """Whether plain allows are recorded one by one."""
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
-        self._listeners: list[Listener] = []
+        self._listeners: list[AuditTrail | Report] = []
         if settings.decisions:
-            self._listeners.append(AuditTrail(context, settings.decisions, self._isolated))
+            self._listeners.append(AuditTrail(context, settings.decisions))
         if settings.report and is_possible(context):
-            self._listeners.append(Report(context, origins.table, self._isolated))
-        context.channel.handlers += self._listeners
-        self.everything = bool(settings.decisions) and settings.decisions_all
-        """Whether plain allows are recorded one by one."""
+            self._listeners.append(Report(context, settings.report, origins.table))
         self._told = BoundedSet()
+        self._misconfigured: set[str] = set()
+        self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
         self._forbids = Limiter(logger, "origins whose robots.txt forbids requests")
         self._drops = Limiter(logger, "origins whose requests are dropped")
         self._holds = Limiter(logger, "origins whose requests would be held")
@@ -108,66 +115,150 @@ class Recorder(ResolutionListener):
         ):
             context.crawler.signals.connect(handler, signal)
 
+    def tell(
+        self,
+        verdict: str,
+        url: str | None,
+        origin: Origin | str | None,
+        state: OriginState | None = None,
+        decision: Decision | None = None,
+        **more: Any,
+    ) -> None:
+        """Put a line on record, if somebody wants it.
+
+        :param more: fields of the line, of any JSON type
+        """
+        if not self._listeners:
+            return
+        with self._isolated(self.part):
+            name = None if origin is None else str(origin)
+            about = {"url": url, "origin": name, "verdict": verdict, **more}
+            fields = fields_of(self._context.clock(), state, decision, about)
+            for listener in self._listeners:
+                with self._isolated(listener.part):
+                    listener.add(fields)
+
     # Answers
 
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was fetched, or found in the storage."""
-        found, origin = Found.of(resolution), resolution.state.origin
+        state, answer, flight = resolution.state, resolution.answer, resolution.flight
+        found = Found.of(resolution)
         with self._isolated(Counts.part):
-            self._counts.answered(origin, found)
-        if self._context.channel.handlers:
-            self._record_answer(resolution, found)
-        flight = resolution.flight
-        if flight is None or flight.before is None:
-            return
-        with self._isolated(_CHANGES):
-            change = await self._changes.look(resolution, flight.before, self.waiting)
-            if change is not None:
-                state = resolution.state
-                self._tell(CHANGED, resolution.robots_url, origin, state, change=change)
+            self._counts.answered(state.origin, found)
+        with self._isolated("count of answers"):
+            self._count(answer)
+        if answer is not None and answer.outcome is Outcome.UNREACHABLE:
+            with self._isolated("log of failures"):
+                self._log_failure(state, answer)
+        if self._listeners:
+            with self._isolated(self.part):
+                chain = self._origins.agents.chain_of(resolution.request)
+                delay = self._origins.crawl_delay.seconds(state, chain)
+                fields = found.fields(resolution, delay, self._context.clock())
+                url = answer.url if answer is not None else resolution.robots_url
+                self.tell(ANSWER, url, state.origin, agent=_names(chain), **fields)
+        if flight is not None and flight.before is not None:
+            with self._isolated("comparison of robots.txt files"):
+                change = await self._changes.look(resolution, flight.before, self.waiting)
+                if change is not None:
+                    self.tell(CHANGED, resolution.robots_url, state.origin, state, change=change)
+        await self._send(resolution)
 
-    def _record_answer(self, resolution: Resolution, found: Found) -> None:
-        state, answer = resolution.state, resolution.answer
-        chain = self._origins.agents.chain_of(resolution.request)
-        delay = self._origins.crawl_delay.seconds(state, chain)
-        fields = answer_fields(resolution, found, delay, self._context.clock())
-        url = answer.url if answer is not None else resolution.robots_url
-        self._tell(
-            ANSWER, url or state.origin.robots_url, state.origin, agent=_names(chain), **fields
-        )
+    async def _send(self, resolution: Resolution) -> None:
+        """Send the signals, if there are handlers."""
+        answer, robots = resolution.answer, resolution.robots
+        has_listeners = self._context.engine.has_listeners
+        send = self._context.crawler.signals.send_catch_log_async
+        if robots is not None and _PARSED is not None and has_listeners(_PARSED):
+            await send(_PARSED, robotparser=RobotParser(robots), request=resolution.request)
+        if answer is not None and has_listeners(signals.robots_resolved):
+            await send(
+                signals.robots_resolved,
+                origin=resolution.state.origin,
+                outcome=answer.outcome,
+                status=answer.status,
+                url=answer.url,
+                hops=answer.hops,
+                robots=robots,
+                error=str(answer.error) if answer.error else None,
+                attempts=resolution.state.entry.attempts,
+                spider=self._context.spider,
+            )
+
+    def _count(self, answer: Answer | None) -> None:
+        inc_value = self._stats.inc_value
+        if answer is None:
+            inc_value("rep/cache/recalled")
+            return
+        inc_value(f"rep/outcome/{answer.outcome.value}")
+        if not answer.asked:
+            return
+        # Scrapy's own names, for dashboards written for the built-in middleware.
+        inc_value("robotstxt/request_count")
+        if answer.status is not None:
+            inc_value("robotstxt/response_count")
+            inc_value(f"robotstxt/response_status_count/{answer.status}")
+        elif answer.error is not None and not isinstance(answer.error, IgnoreRequest):
+            inc_value(f"robotstxt/exception_count/{type(answer.error)}")
+
+    def _log_failure(self, state: OriginState, answer: Answer) -> None:
+        copy = ", so an older copy applies" if state.standing is Standing.STALE else ""
+        message = f"robots.txt of %(origin)s is unreachable (%(reason)s){copy}"
+        if not self._interactive:  # there, it is the only attempt
+            message += "; next attempt in %(delay).1f s"
+        delay = state.entry.next_attempt_at - self._context.clock()
+        values = {"origin": state.origin, "reason": answer.reason, "delay": delay}
+        if state.entry.attempts == 1:  # the first of a series is news
+            self._unreachable.log(message, values, self._context.spider)
+        else:
+            logger.debug(message, values, extra=self._context.extra)
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """Record that there is no answer. A fetch that was cancelled counts as one."""
+        """Record that there is no answer. A fetch that was cancelled counts as one. Log a misconfiguration,
+        once for each kind."""
         cut = isinstance(error, CancelledError)
-        reason = "the fetch was cancelled" if cut else text_of(error)
-        kind = None if cut else CONFIGURATION
-        answer = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
+        found = Found("none", None if cut else CONFIGURATION, int(cut))
         with self._isolated(Counts.part):
-            self._counts.answered(origin, Found("none", None, int(cut)))
-        self._tell(ANSWER, origin.robots_url, origin, reason=reason, answer=answer)
+            self._counts.answered(origin, found._replace(kind=None))
+        about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": found.kind}
+        reason = "the fetch was cancelled" if cut else text_of(error)
+        self.tell(ANSWER, origin.robots_url, origin, reason=reason, answer=about)
+        if not isinstance(error, CONFIGURATION_ERRORS):
+            return  # a bug, which Flights logs
+        self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
+        key = f"{origin.scheme} {error}"
+        if key not in self._misconfigured and len(self._misconfigured) < _MAX_LOGGED:
+            self._misconfigured.add(key)
+            logger.error(
+                "Can't request the robots.txt of %(origin)s, so its pages are not fetched: "
+                "%(error)s",
+                {"origin": origin, "error": error},
+                extra=self._context.extra,
+                exc_info=error.__cause__,
+            )
 
     # Requests
 
-    def allowed(
-        self, request: Request, state: OriginState, decision: Decision | None = None
+    def record(
+        self,
+        request: Request,
+        origin: Origin | None,
+        verdict: str,
+        state: OriginState | None = None,
+        decision: Decision | None = None,
+        **more: Any,
     ) -> None:
-        """*request* passes: robots.txt allows it, or has been unreachable for 30 days."""
-        self.record(request, state.origin, "allowed", state, decision)
+        """Count and record a decision about *request*.
 
-    def passed(self, request: Request, state: OriginState) -> None:
-        """*request* passes without an answer: ``REP_UNREACHABLE`` is "allow"."""
-        reason = f"{IMPOLITE}; {state.entry.error}"
-        self.record(request, state.origin, "allowed", state, reason=reason)
-
-    def overruled(self, request: Request, state: OriginState, decision: Decision) -> None:
-        """*request* passes though *decision* forbids it: a subclass says so."""
-        reason = "RepMiddleware.overrules()"
-        self.record(request, state.origin, "allowed", state, decision, reason=reason)
-
-    def replayed(self, request: Request, origin: Origin) -> None:
-        """*request* passes without an answer: it is in the HTTP cache."""
-        reason = f"the HTTP cache answers it; {self._why_held(origin)}"
-        self.record(request, origin, "allowed", reason=reason)
+        :param more: fields of the line, of any JSON type
+        """
+        with self._isolated(Counts.part):
+            self._counts.decided(verdict, origin, decision, more.get("reason"))
+        if self._listeners:
+            agent = _names(self._origins.agents.chain_of(request))
+            more = {"agent": agent, "dry_run": self.dry_run, **more}
+            self.tell(verdict, request.url, origin, state, decision, **more)
 
     def dropped(
         self,
@@ -182,27 +273,24 @@ class Recorder(ResolutionListener):
         :param direct: a direct download: Scrapy doesn't log that its item goes on without it
         """
         self._refused(request, error, dry_run=self.dry_run)
-        if isinstance(error, RobotsDisallowed):
-            self._log_forbidden(request, error)
-            self._changes.forbidden(error.origin, request.url)
-            self.record(request, error.origin, "disallowed", state, error.decision)
+        if isinstance(error, RobotsUnreachable):
+            if error.origin is not None:
+                self._count_reason(error)
+            self._log_unreachable(request, error, direct=direct)
+            self.record(request, error.origin, "unreachable", state, reason=error.reason)
             return
-        if error.origin is not None:
-            self._count_reason(error)
-        self._log_unreachable(request, error, direct=direct)
-        self.record(request, error.origin, "unreachable", state, reason=error.reason)
-
-    def _log_forbidden(self, request: Request, error: RobotsDisallowed) -> None:
-        if self._told.add(error.origin):
+        is_first = self._told.add(error.origin)
+        if is_first:
             message = (
                 "robots.txt of %(origin)s forbids %(url)s (%(why)s); more for this origin at DEBUG "
                 "level"
             )
             values = {"origin": error.origin, "url": request.url, "why": error.why}
             self._forbids.log(message, values, self._context.spider)
-            if not self.dry_run:
-                return
-        self._log_each(request, error, "")
+        if self.dry_run or not is_first:
+            self._log_each(request, error, "")
+        self._changes.forbidden(error.origin, request.url)
+        self.record(request, error.origin, "disallowed", state, error.decision)
 
     def _log_unreachable(self, request: Request, error: RobotsUnreachable, *, direct: bool) -> None:
         values = {"origin": error.origin, "url": request.url, "error": error}
@@ -238,7 +326,7 @@ class Recorder(ResolutionListener):
             message = (
                 "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
             )
-            values = {"origin": origin, "why": self._why_held(origin)}
+            values = {"origin": origin, "why": self.why_held(origin)}
             self._holds.log(message, values, self._context.spider)
         self._held(request, origin)
 
@@ -250,6 +338,14 @@ class Recorder(ResolutionListener):
         if obeyed:
             self._stats.inc_value("rep/page/dropped")
         self.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
+
+    def _held(self, request: Request, origin: Origin) -> None:
+        self.record(request, origin, "held", reason=self.why_held(origin))
+
+    def why_held(self, origin: Origin) -> str:
+        """Return why requests to *origin* are held."""
+        state = self._origins.table.get(origin)
+        return (state.entry.error if state else None) or UNKNOWN_YET
 
     def _released(self, request: Request, origin: Origin, held_for: float) -> None:
         self.record(request, origin, "released", held_for=round(held_for, 3))
@@ -268,13 +364,6 @@ class Recorder(ResolutionListener):
         held_for = held_for and round(held_for, 3)
         self.record(request, origin, "given_up", reason=reason, held_for=held_for)
 
-    def _held(self, request: Request, origin: Origin) -> None:
-        self.record(request, origin, "held", reason=self._why_held(origin))
-
-    def _why_held(self, origin: Origin) -> str:
-        state = self._origins.table.get(origin)
-        return (state.entry.error if state else None) or UNKNOWN_YET
-
     def _count_reason(self, error: RobotsUnreachable) -> None:
         """Count a failed robots.txt in Scrapy's stats as the page's own failure."""
         name = error.reason.partition(":")[0]
@@ -290,40 +379,7 @@ class Recorder(ResolutionListener):
         count, state.allowed = state.allowed, 0
         if count:
             self._counts.requests["allowed"] += count
-            self._tell(ALLOWED_COUNT, None, state.origin, count=count)
-
-    def record(
-        self,
-        request: Request,
-        origin: Origin | None,
-        verdict: str,
-        state: OriginState | None = None,
-        decision: Decision | None = None,
-        **more: Any,
-    ) -> None:
-        """Count and record a decision about *request*.
-
-        :param more: fields of the record, of any JSON type
-        """
-        with self._isolated(Counts.part):
-            self._counts.decided(verdict, origin, decision, more.get("reason"))
-        if self._context.channel.handlers:
-            agent = _names(self._origins.agents.chain_of(request))
-            more = {"agent": agent, "dry_run": self.dry_run, **more}
-            self._tell(verdict, request.url, origin, state, decision, **more)
-
-    def _tell(
-        self,
-        verdict: str,
-        url: str | None = None,
-        origin: Origin | None = None,
-        state: OriginState | None = None,
-        decision: Decision | None = None,
-        **more: Any,
-    ) -> None:
-        if self._context.channel.handlers:
-            at = self._context.clock()
-            self._context.channel.tell(Record(verdict, at, (url, origin), state, decision, **more))
+            self.tell(ALLOWED_COUNT, None, state.origin, count=count)
 
     # The crawl's beginning and end
 
@@ -340,25 +396,26 @@ class Recorder(ResolutionListener):
             )
         settings = {
             "spider": context.spider.name if context.spider else "",
-            "agent": agents_in_words(agents),
+            "agent": in_words(agents),
             "version": scrapy_rep.__version__,
             "scrapy": scrapy.__version__,
             "changed": changed_values(context.crawler.settings),
         }
-        self._tell(STARTED, dry_run=self.dry_run, settings=settings)
+        self.tell(STARTED, None, None, dry_run=self.dry_run, settings=settings)
 
     async def _closed(self, reason: str) -> None:
         for state in self._origins.table.states():
             self._allowed_so_far(state)
         with self._isolated("summary"):
-            counts = figures(self._counts, self._stats)
-            told = {**counts, "start_requests": self._starts.fields()}
-            self._tell(ENDED, reason=reason, dry_run=self.dry_run, counts=told)
-            log_summary(self._counts, counts, self._context)
+            told = figures(self._counts, self._stats)
+            counts = {**told, "start_requests": self._starts.fields()}
+            self.tell(ENDED, None, None, reason=reason, dry_run=self.dry_run, counts=counts)
+            log_summary(self._counts, told, self._context)
         if reason == "finished":  # otherwise, some may not have been tried
             with self._isolated(_STARTS):
                 self._starts.warn()
-        for listener in self._listeners:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
             with self._isolated(listener.part):
                 await listener.end()
 
@@ -378,7 +435,7 @@ class StartRequests:
         self._dry: WeakSet[Request] = WeakSet()
         self._passed = False
         told = (scrapy_signals.request_reached_downloader, scrapy_signals.response_received)
-        self._listener = SignalListener(context.crawler, dict.fromkeys(told, self._got_through))
+        self._listener = Listener(context.crawler, dict.fromkeys(told, self._got_through))
         self._listener.begin()
 
     def refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
@@ -387,7 +444,7 @@ class StartRequests:
             self._refused += 1
             if self._first is None:
                 # As --agent takes it. With no token, the rules for all apply.
-                agent = ",".join(self._agents.chain_of(request)) or "*"
+                agent = _names(self._agents.chain_of(request)) or "*"
                 url, why = clean(request.url), str(error).rstrip(".")
                 command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
                 self._first = {"url": url, "why": why, "command": command}

@@ -1,34 +1,36 @@
-"""The summary of a crawl: a few lines of log at its end."""
+"""What the log says when a crawl begins: whether robots.txt is obeyed, and how; and its summary at the end."""
 
 from __future__ import annotations
 
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted
+from scrapy_rep.engine.text import counted, duration
+from scrapy_rep.settings import SPIDER_SITEMAPS, changed
 
 if TYPE_CHECKING:
     from collections import Counter
 
+    from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
     from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.requests import Agents
     from scrapy_rep.reporting.record import Counts
 
 logger = get_logger(__name__)
 
-_TOP = 5
 _PRINTED_LENGTH = 200
 # Columns, and the indent of what is wrapped. Before the first line, Scrapy's log has a date and more.
-_WIDTH, _INDENT = 80, 4
+_WIDTH, _INDENT = 80, " " * 4
 
-_OUTCOMES = (
-    ("with rules", ("rules", "empty", "html", "challenge")),
-    ("without restrictions", ("missing", "redirected")),
-    ("unreachable", ("unreachable",)),
-    ("without an answer", ("none",)),
-)
+_OUTCOMES = {
+    "with rules": ("rules", "empty", "html", "challenge"),
+    "without restrictions": ("missing", "redirected"),
+    "unreachable": ("unreachable",),
+    "without an answer": ("none",),
+}
 
 PAGE_VERDICTS = (
     ("nofollow", "request", "from pages that say nofollow"),
@@ -55,7 +57,6 @@ _SITEMAPS = {
     "urls": "entries",
     "emitted": "pages requested",
 }
-_SAID = (("n", "no"), ("y", "yes"))
 
 
 def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
@@ -80,25 +81,14 @@ def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
 def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> None:
     """Log the summary, unless there were no requests.
 
-    :param told: the :func:`figures`
+    :param told: the figures
     """
-    how: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    lines = [
-        part
-        for line in _summary(counts, told, context)
-        for part in wrap(line, _WIDTH, subsequent_indent=" " * _INDENT, **how)
-    ]
-    if lines:
-        logger.info("\n".join(["%s"] * len(lines)), *lines, extra=context.extra)
-
-
-def _summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> list[str]:
     outcomes, stats = counts.outcomes(), context.stats
     if not outcomes and not told["dropped"]:
-        return []
+        return
     lines = [
         f"robots.txt of {counted(outcomes.total(), 'origin')}:",
-        f"{' ' * _INDENT}{_outcomes(outcomes) or 'none'}",
+        f"{_INDENT}{_outcomes(outcomes) or 'none'}",
         _requests(told, context.settings.dry_run),
     ]
     beyond = [
@@ -116,12 +106,27 @@ def _summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> lis
     if changed := _stat(stats, "changed"):
         lines.append(f"{counted(changed, 'robots.txt', 'robots.txt files')} changed in the crawl")
     lines += filter(None, (_sitemaps(stats), _pages(stats), _usage(stats)))
-    return lines + _rules(counts)
+    wrapped = [
+        part
+        for line in lines + _rules(counts)
+        for part in wrap(
+            line,
+            _WIDTH,
+            subsequent_indent=_INDENT,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+    logger.info("\n".join(["%s"] * len(wrapped)), *wrapped, extra=context.extra)
+
+
+def _stat(stats: StatsCollector, name: str) -> int:
+    return int(stats.get_value(f"rep/{name}", 0))
 
 
 def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
     parts = []
-    for words, keys in _OUTCOMES:
+    for words, keys in _OUTCOMES.items():
         found = [(kind, n) for (key, kind), n in outcomes.items() if key in keys]
         total = sum(n for _, n in found)
         kinds = sorted((-n, kind) for kind, n in found if kind)
@@ -130,26 +135,28 @@ def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
     return ", ".join(parts)
 
 
-def _rules(counts: Counts) -> list[str]:
-    top = counts.rules.end(_TOP)
-    if not top:
-        return []
-    lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]
-    width = len(f"{top[0].times:,}")
-    for one in top:
-        origin, line = one.first
-        rule = one.rule if len(one.rule) <= _PRINTED_LENGTH else one.rule[:_PRINTED_LENGTH] + "…"
-        others = f" and {counted(one.origins - 1, 'other origin')}" if one.origins > 1 else ""
-        text = f"{one.times:>{width},} × {origin}, line {line}{others}: {rule} (group {one.group})"
-        lines.append("  " + text)
-    return lines
+def _requests(told: dict[str, int], dry_run: bool) -> str:
+    parts = [f"{told['allowed']:,} allowed"]
+    if told["passed"]:
+        parts.append(f"{told['passed']:,} allowed though robots.txt was unreachable")
+    parts.append(f"{told['forbidden']:,} forbidden")
+    if told["dropped"]:
+        parts.append(f"{told['dropped']:,} dropped (robots.txt unreachable)")
+    ends = [f"{told[name]:,} {words}" for name, words in _ENDS.items() if told[name]]
+    waited, held = told["waited"], told["held"]
+    if held or waited or ends:  # ends may be of requests that an earlier run held
+        why = [f"{held:,} held"] if held or not waited else []
+        why += [f"{waited:,} waited for a first answer"] if waited else []
+        parts.append(", ".join(why) + (f" ({', '.join(ends)})" if ends else ""))
+    name = "Requests, had this not been a dry run" if dry_run else "Requests"
+    return f"{name}: {', '.join(parts)}"
 
 
 def _sitemaps(stats: StatsCollector) -> str:
     found = {words: _stat(stats, f"sitemaps/{name}") for name, words in _SITEMAPS.items()}
-    names = stats.get_stats()
     prefix = "rep/sitemaps/rejected/"
-    found["rejected"] = sum(_stat(stats, one[4:]) for one in names if one.startswith(prefix))
+    rejected = [one for one in stats.get_stats() if one.startswith(prefix)]
+    found["rejected"] = sum(stats.get_value(one) for one in rejected)
     parts = [f"{count:,} {words}" for words, count in found.items() if count]
     return f"Sitemaps: {', '.join(parts)}" if parts else ""
 
@@ -167,31 +174,72 @@ def _usage(stats: StatsCollector) -> str:
     parts = [f"{counted(pages, 'page')} recorded"] if pages else []
     names = [name.split("/") for name in stats.get_stats() if name.startswith("rep/usage/")]
     for purpose in sorted({name[3] for name in names if len(name) == 4}):
-        said = [(_stat(stats, f"usage/{one}/{purpose}"), words) for one, words in _SAID]
-        if any(number for number, _ in said):
-            parts.append(f"{purpose}: {', '.join(f'{n:,} {words}' for n, words in said if n)}")
-    dropped = [(_stat(stats, f"usage/{noun}s"), noun) for noun in ("request", "item")]
-    if any(number for number, _ in dropped):
-        parts.append(f"{' and '.join(counted(n, noun) for n, noun in dropped if n)} dropped")
+        said = {words: _stat(stats, f"usage/{words[0]}/{purpose}") for words in ("no", "yes")}
+        if any(said.values()):
+            parts.append(
+                f"{purpose}: {', '.join(f'{n:,} {words}' for words, n in said.items() if n)}"
+            )
+    dropped = {noun: _stat(stats, f"usage/{noun}s") for noun in ("request", "item")}
+    if any(dropped.values()):
+        some = " and ".join(counted(n, noun) for noun, n in dropped.items() if n)
+        parts.append(f"{some} dropped")
     return f"Usage preferences: {'; '.join(parts)}" if parts else ""
 
 
-def _stat(stats: StatsCollector, name: str) -> int:
-    return int(stats.get_value(f"rep/{name}", 0))
+def _rules(counts: Counts) -> list[str]:
+    top = counts.rules.top
+    lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]
+    for one in top:
+        origin, line = one.first
+        rule = one.rule if len(one.rule) <= _PRINTED_LENGTH else one.rule[:_PRINTED_LENGTH] + "…"
+        others = f" and {counted(one.origins - 1, 'other origin')}" if one.origins > 1 else ""
+        times = f"{one.times:>{len(f'{top[0].times:,}')},}"
+        lines.append(f"  {times} × {origin}, line {line}{others}: {rule} (group {one.group})")
+    return lines if top else []
 
 
-def _requests(counts: dict[str, int], dry_run: bool) -> str:
-    parts = [f"{counts['allowed']:,} allowed"]
-    if counts["passed"]:
-        parts.append(f"{counts['passed']:,} allowed though robots.txt was unreachable")
-    parts.append(f"{counts['forbidden']:,} forbidden")
-    if counts["dropped"]:
-        parts.append(f"{counts['dropped']:,} dropped (robots.txt unreachable)")
-    ends = [f"{counts[name]:,} {words}" for name, words in _ENDS.items() if counts[name]]
-    waited, held = counts["waited"], counts["held"]
-    if held or waited or ends:  # ends may be of requests that an earlier run held
-        why = [f"{held:,} held"] if held or not waited else []
-        why += [f"{waited:,} waited for a first answer"] if waited else []
-        parts.append(", ".join(why) + (f" ({', '.join(ends)})" if ends else ""))
-    name = "Requests, had this not been a dry run" if dry_run else "Requests"
-    return f"{name}: {', '.join(parts)}"
+_STORAGES = {"MemoryStorage": "memory", "SqliteStorage": "SQLite", "RedisStorage": "Redis"}
+
+
+def log_beginning(context: CrawlContext, agents: Agents) -> None:
+    """Log that robots.txt is obeyed."""
+    settings = context.settings
+    unreachable = {
+        "defer": f"held for up to {duration(settings.defer_max_wait)}",
+        "drop": "dropped",
+        "allow": "let through",
+    }
+    storage = settings.cache_storage
+    name = storage if isinstance(storage, str) else f"{storage.__module__}.{storage.__qualname__}"
+    module, _, short = name.rpartition(".")
+    logger.info(
+        "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
+        "Cache: %(storage)s",
+        {
+            "agent": in_words(agents),
+            "unreachable": unreachable[settings.unreachable],
+            "storage": _STORAGES.get(short, name) if module.startswith("scrapy_rep.") else name,
+        },
+        extra=context.extra,
+    )
+
+
+def in_words(agents: Agents) -> str:
+    """Return what the crawler goes by."""
+    return " or ".join(agents.default) or "any crawler (*)"
+
+
+def log_switched_off(crawler: Crawler) -> None:
+    """Log that ``ROBOTSTXT_OBEY`` is off, and what is set for nothing."""
+    extra = {"spider": crawler.spider}
+    logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
+    names = changed(crawler.settings)
+    if getattr(crawler.spider, SPIDER_SITEMAPS, None):
+        names.append(f"the spider's {SPIDER_SITEMAPS}")
+    if names:
+        what = f"{counted(len(names), 'setting')} {'has' if len(names) == 1 else 'have'}"
+        logger.warning(
+            "Without ROBOTSTXT_OBEY, %(what)s no effect: %(names)s",
+            {"what": what, "names": ", ".join(names)},
+            extra=extra,
+        )

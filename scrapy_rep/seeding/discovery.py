@@ -4,8 +4,8 @@ If they seed it, the middleware is a :class:`SeedingMiddleware` too, and the spi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from operator import length_hint
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from scrapy import Request, Spider
@@ -16,7 +16,7 @@ from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.text import SitemapURL, counted, resolve_sitemap
-from scrapy_rep.engine.timers import pause, work
+from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
@@ -103,22 +103,20 @@ class Discovery(ResolutionListener):
 
     async def resolved(self, resolution: Resolution) -> None:
         """Announce the sitemaps that a new robots.txt lists."""
-        if resolution.robots is not None and resolution.robots.sitemaps:
-            steps = self._announce(resolution, dict.fromkeys(resolution.robots.sitemaps))
-            while not work(steps):
-                await pause()
-
-    def _announce(self, resolution: Resolution, values: Collection[str]) -> Iterator[None]:
-        origin, few = resolution.state.origin, Limiter(logger, first=_WARNINGS)
+        if resolution.robots is None or not resolution.robots.sitemaps:
+            return
+        origin, context = resolution.state.origin, self._context
+        values = dict.fromkeys(resolution.robots.sitemaps)
+        few, slices = Limiter(logger, first=_WARNINGS), Slices()
         for value, found in listed_sitemaps(resolution.robots_url, values):
             if (found is None or found.relative) and few.one_more():
                 wrong = "an invalid" if found is None else "a relative"
                 self._warn(origin, f"lists a sitemap with {wrong} URL: %(what)s", value[:200])
-            yield
             if found is not None and self.count(found.url):
-                about = {"origin": origin, "url": found.url, **self._context.extra}
-                send = self._context.crawler.signals.send_catch_log
-                send(signals.sitemap_discovered, **about)
+                about = {"origin": origin, "url": found.url, **context.extra}
+                context.crawler.signals.send_catch_log(signals.sitemap_discovered, **about)
+            if slices.over:
+                await pause()
         if few.left_out:
             self._warn(origin, "has %(what)s like these", counted(few.left_out, "more line"))
         if len(values) > MAX_SITEMAPS:
@@ -174,7 +172,7 @@ class Entries:
     """What ``sitemap_filter`` gets: an iterator with the kind of the sitemap, like Scrapy's ``Sitemap``."""
 
     def __init__(self, entries: list[Entry], kind: str) -> None:
-        self._entries = iter(entries)
+        self.left = deque(entries)
         self.type = kind
         """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
 
@@ -182,10 +180,9 @@ class Entries:
         return self
 
     def __next__(self) -> Entry:
-        return next(self._entries)
-
-    def __length_hint__(self) -> int:
-        return length_hint(self._entries)
+        if not self.left:
+            raise StopIteration
+        return self.left.popleft()
 
 
 class SpiderOptions:
@@ -226,6 +223,12 @@ class SpiderOptions:
             raise SettingsError(f"The spider's attribute {name} must be a method.")
         return method
 
+    def _callback(self, value: Any) -> Any:
+        callback = getattr(self._spider, value) if isinstance(value, str) else value
+        if not callable(callback):
+            raise TypeError(f"{value!r} can't be called")
+        return callback
+
     def prepared(self, request: Request) -> Request:
         if self._request is None:
             return request
@@ -234,6 +237,7 @@ class SpiderOptions:
             made = self._request(request) or request
             if isinstance(made, Request):
                 made.meta.update(ours)
+                made.dont_filter = request.dont_filter
                 return made
             raise TypeError(f"it returned {made!r}, which is not a Request")
         except Exception:
@@ -245,12 +249,6 @@ class SpiderOptions:
                 )
                 logger.exception(message, extra={"spider": self._spider})
             return request
-
-    def _callback(self, value: Any) -> Any:
-        callback = getattr(self._spider, value) if isinstance(value, str) else value
-        if not callable(callback):
-            raise TypeError(f"{value!r} can't be called")
-        return callback
 
     def callback_for(self, url: str) -> tuple[bool, Any]:
         """Return whether a page is wanted, and its callback (None: the spider's default)."""
@@ -273,9 +271,8 @@ class SpiderOptions:
         if self._filter is None:
             return entries, 0
         kept: list[Entry] = []
-        failed = 0
-        rest = Entries(entries, kind)
-        while left := length_hint(rest):
+        failed, rest = 0, Entries(entries, kind)
+        while left := len(rest.left):
             try:
                 for entry in self._filter(rest) or ():
                     if not isinstance(entry, dict):
@@ -292,7 +289,7 @@ class SpiderOptions:
                         "exceptions for this sitemap are not logged.",
                         extra={"spider": self._spider},
                     )
-                if length_hint(rest) == left:  # it took no entry, so it would raise again
+                if len(rest.left) == left:  # it took no entry, so it would raise again
                     return kept, failed + left
                 failed += 1
         return kept, failed
@@ -301,4 +298,4 @@ class SpiderOptions:
 def _patterns(follow: Any) -> list[re.Pattern[str]]:
     if isinstance(follow, str):
         raise TypeError("it is a single string")
-    return [re.compile(regex) for regex in follow]
+    return list(map(re.compile, follow))

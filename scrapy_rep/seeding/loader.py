@@ -19,7 +19,6 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import Response
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import DeferredLock
@@ -29,21 +28,19 @@ from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.text import clean, counted, text_of
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
-from scrapy_rep.origins.body import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
+from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.reporting.record import SITEMAP as KIND
-from scrapy_rep.reporting.record import Record
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.selection import CHOSEN, Reason, Selection, Verifier, host_of
 from scrapy_rep.seeding.spool import (
     ASKED,
     DONE,
     MAX_HOSTS,
-    RETRY_SECONDS,
     WAITING,
     SeedingContext,
     SitemapRow,
@@ -115,8 +112,10 @@ class Transfers(Listener):
 class SitemapLog:
     """Logs and counts what became of each sitemap."""
 
-    def __init__(self, context: CrawlContext) -> None:
+    def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
+        """:param tell: puts a line on record: ``Recorder.tell``"""
         self._context = context
+        self._tell = tell
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
@@ -140,9 +139,9 @@ class SitemapLog:
             kind=reader.kind.value,
             entries=reader.count,
             taken=selection.accepted,
-            rejected={reason.text: count for reason, count in rejected.items()},
+            rejected={reason.value: count for reason, count in rejected.items()},
         )
-        why = ", ".join(f"{count:,} {reason.text}" for reason, count in rejected.items())
+        why = ", ".join(f"{count:,} {reason.value}" for reason, count in rejected.items())
         waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
         message = (
             "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
@@ -156,12 +155,12 @@ class SitemapLog:
             "why": f"; rejected: {why}" if why else "",
         }
         if nothing and not CHOSEN.issuperset(rejected):
-            self._warn(sitemap.origin, message, **values)
+            self.warn(sitemap.origin, message, **values)
         else:
             self._read.log(message, values, self._context.spider)
         if reader.problem:
             message = "Sitemap %(url)s: %(why)s"
-            self._warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
+            self.warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
 
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
@@ -171,32 +170,17 @@ class SitemapLog:
         if expected:
             self._unread.log(message, values, self._context.spider)
         else:
-            self._warn(sitemap.origin, message, **values)
+            self.warn(sitemap.origin, message, **values)
 
     def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
-        if not self._context.channel.handlers:
-            return
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
         fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
-        at, about_it = self._context.clock(), (sitemap.url, sitemap.origin)
-        record = Record(KIND, at, about_it, reason=reason, sitemap=fields)
-        self._context.channel.tell(record)
+        self._tell(KIND, sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
 
-    def nothing_proven(self, sitemap: SitemapRow, reason: Reason) -> None:
-        """Log that all entries of *sitemap* are on other hosts, none of which lists it."""
-        self._context.stats.inc_value("rep/sitemaps/nothing_taken")
-        message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
-        self._warn(sitemap.origin, message, url=sitemap.url, why=reason.text)
-
-    def too_many(self, url: str, origin: str) -> None:
-        """Log that *origin* has too many sitemaps for this one to be read."""
-        self._context.stats.inc_value(Reason.LIMIT.stat)
-        message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
-        self._warn(origin, message, url=url, origin=origin)
-
-    def _warn(self, of: str, message: str, **values: Any) -> None:
+    def warn(self, of: str, message: str, **values: Any) -> None:
+        """Log a problem with the sitemaps of an origin, as a warning if it is one of the first."""
         of = of if of in self._problems or len(self._problems) < _ORIGINS else ""
         self._problems[of] += 1
         log = logger.warning if self._problems[of] <= _WARNINGS else logger.debug
@@ -254,7 +238,7 @@ class Loader:
             self._host = host
             while requested[host] < most and (sitemap := self._spool.sitemaps.next(host)):
                 requested[host] += 1
-                self._hand_over(sitemap)
+                self._request(sitemap)
             left = left or requested[host] >= most
             if unlimited and slices.over:
                 return True
@@ -262,27 +246,25 @@ class Loader:
             self._transfers.end()
         return left and unlimited
 
-    def _hand_over(self, sitemap: SitemapRow) -> None:
+    def _request(self, sitemap: SitemapRow) -> None:
+        about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
         try:
-            self.request(sitemap)
+            request = Request(
+                sitemap.url,
+                priority=self._crawl.settings.sitemap_priority,
+                # The spool has each sitemap once. Processes that share a scheduler share its dupe filter.
+                dont_filter=not self._shared,
+                headers=self._headers(sitemap.url),
+                # A sitemap may be on any host: allowed_domains is about pages.
+                meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
+            )
+            self._transfers.begin()
+            self._engine.crawl(self._context.options.prepared(request))
         except Exception:  # the feeder retries
             self._spool.sitemaps.mark(sitemap, WAITING)
             raise
         if not self._shared:  # else it may go to another process
             self._spool.sitemaps.asked[sitemap.url] = sitemap.host
-
-    def request(self, sitemap: SitemapRow, *, dont_filter: bool = False) -> None:
-        about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
-        request = Request(
-            sitemap.url,
-            priority=self._crawl.settings.sitemap_priority,
-            dont_filter=dont_filter,
-            headers=self._headers(sitemap.url),
-            # A sitemap may be on any host: allowed_domains is about pages.
-            meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
-        )
-        self._transfers.begin()
-        self._engine.crawl(self._context.options.prepared(request))
 
     def _headers(self, url: str) -> dict[str, str]:
         """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of one: these
@@ -302,7 +284,7 @@ class Loader:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
             if await self._is_private(request, by):
                 self._crawl.stats.inc_value(Reason.PRIVATE.stat)
-                raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.text}")
+                raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.value}")
             return
         origin, by = origin_of(request), Origin.from_text(request.meta[SITEMAP_KEY])
         other = origin.host != by.host
@@ -337,23 +319,6 @@ class Loader:
                 assert found is not None
                 sitemaps.mark(found, ASKED)
         return found
-
-    def dropped(self, request: Request) -> None:
-        """The dupe filter has dropped *request*: another one for the same URL came first."""
-        try:
-            sitemap = self._of(request)
-        except sqlite3.Error:
-            if not self._spool.over:
-                call_later(RETRY_SECONDS, self.dropped, request)
-            return
-        if sitemap is None:
-            return
-        if self._shared:
-            # Another process has asked for it. It may still come here.
-            self._crawl.stats.inc_value(Reason.KNOWN.stat)
-        elif not request.dont_filter:
-            # That was the spider's own, or from an earlier run: neither was read here.
-            call_later(0, lambda: self.request(sitemap, dont_filter=True))
 
     def failed(self, request: Request, exception: Exception) -> None:
         """Note that a sitemap can't be fetched.
@@ -402,7 +367,9 @@ class Loader:
         most = self._crawl.settings.sitemap_max_files
         _, beyond = self._spool.sitemaps.add(origin, sitemaps, most=most)
         for url in beyond:
-            self._log.too_many(url, origin)
+            self._crawl.stats.inc_value(Reason.LIMIT.stat)
+            message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
+            self._log.warn(origin, message, url=url, origin=origin)
 
     def lost(self, urls: list[str]) -> None:
         """The crawl is idle, so another component must have dropped the requests for these *urls*."""

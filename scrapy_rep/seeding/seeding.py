@@ -1,12 +1,15 @@
 """Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts the parts of this
-folder together, and moves pages from the spool to the scheduler."""
+folder together, decides which origins may seed, and moves pages from the spool to the scheduler."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any
+from weakref import ref
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -27,6 +30,7 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.requests import USUAL, origin_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import (
     FED,
     LISTED,
@@ -36,9 +40,9 @@ from scrapy_rep.seeding.discovery import (
     SpiderOptions,
     listed_sitemaps,
     own_sitemaps,
+    seeding_mode,
 )
 from scrapy_rep.seeding.loader import Loader, SitemapLog
-from scrapy_rep.seeding.outstanding import Outstanding
 from scrapy_rep.seeding.selection import Reason, Verifier
 from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Spool
 from scrapy_rep.signals import request_deferred
@@ -47,12 +51,76 @@ logger = get_logger(__name__)
 
 # URL prefixes that are remembered.
 _PREFIXES = 20_000
+# Rows of finished pages that are deleted at a time.
+_ROWS = 20
 # Pages taken from the spool at a time.
 _BATCH = 50
 # Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
 _ALONE, _EACH, _ALL = 1000, 16, 4000
 # Seconds until the next look for room in the scheduler; until the next attempt if it has raised.
 _LOOK, _RETRY_SECONDS = 0.05, 1.0
+
+
+class Outstanding:
+    """The pages that are in the scheduler, and the rows of pages with which the crawl isn't done yet: a page
+    is done when its request is freed, after its callback. The hold, and the scheduler's queue on disk, free
+    it once it is there. :data:`FED` is in the meta of requests from :meth:`add` to :meth:`arrive`."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self.by_site: Counter[int] = Counter()  # pages in the scheduler, for each site
+        self.finished: list[int] = []  # rows of finished pages, to be deleted
+        self._requests: dict[int, ref[Request]] = {}  # by row
+        self._sites: dict[int, int] = {}  # of the pages in the scheduler, by row
+
+    @property
+    def total(self) -> int:
+        return len(self._sites)
+
+    def add(self, request: Request, row: int, site: int) -> None:
+        """Note that *request*, for the page of *row*, goes to the scheduler."""
+        request.meta[FED] = row
+        self._requests[row] = ref(request, partial(self._freed, row))
+        self._sites[row] = site
+        self.by_site[site] += 1
+
+    def take_back(self, row: int) -> None:
+        """Undo :meth:`add`: the scheduler raised an exception."""
+        self._requests.pop(row, None)
+        self._leave(row)
+
+    def left(self, request: Request, **_: object) -> None:
+        """Note that a page is no longer in the scheduler, or no longer ends with the process."""
+        row = request.meta.get(FED, -1)
+        known = self._requests.get(row)
+        if known is not None and known() is request:  # not of another run, nor a copy
+            self._leave(row)
+
+    def arrive(self, request: Request) -> None:
+        """Note that a page has left the gate. From here on its request is like any other."""
+        self.left(request)
+        del request.meta[FED]
+        request.dont_filter = False
+
+    def close(self) -> None:
+        """End a run that was not killed: pages that left are finished, others are for the next run."""
+        self.finished += [row for row in self._requests if row not in self._sites]
+
+    def _freed(self, row: int, request: ref[Request]) -> None:
+        # If the crawl is closing, what has not left is for the next run.
+        if self._requests.get(row) is request and not (self._spool.over and row in self._sites):
+            del self._requests[row]
+            self.finished.append(row)
+            self._leave(row)  # a filter may have dropped it
+
+    def _leave(self, row: int) -> None:
+        site = self._sites.pop(row, None)
+        if site is not None:
+            self.by_site[site] -= 1
+            if self.by_site[site] <= 0:
+                del self.by_site[site]
+            if len(self.finished) >= _ROWS:
+                self._spool.wake()
 
 
 class Feeder:
@@ -66,7 +134,7 @@ class Feeder:
         self._engine = context.crawl.engine
         self._deferral = deferral
         self._loader = loader
-        self.outstanding = Outstanding(context.spool, lambda: deferral.held.hold.durable)
+        self.outstanding = Outstanding(context.spool)
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
@@ -85,7 +153,7 @@ class Feeder:
         self.stop()
         self.outstanding.close()
         self.forget()
-        self.gauge()
+        self._gauge()
 
     def wake(self) -> None:
         """Look soon: there may be something new in the spool, or room in the scheduler."""
@@ -99,13 +167,13 @@ class Feeder:
             return
         self._woken = False
         try:
-            pause = self._step()
+            pause = self.step()
             self._failing_since = None
         except sqlite3.Error:
             pause = RETRY_SECONDS
         except Exception as error:  # noqa: BLE001
             pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
-        self.gauge()
+        self._gauge()
         if pause is None and self._woken:
             pause = 0
         # However often it is woken, one step follows another. The event loop has its turn in between.
@@ -126,19 +194,23 @@ class Feeder:
             logger.error(message, {"pages": counted(self._spool.waiting, "page")}, extra=extra)
         return _RETRY_SECONDS
 
-    def _step(self) -> float | None:
-        """Schedule some. Return the seconds until the next step; None: wait to be woken."""
-        if self._engine.paused:
+    def step(self, *, everything: bool = False) -> float | None:
+        """Schedule sitemaps and pages for one slice of time. Return the seconds until the next step; None:
+        wait to be woken.
+
+        :param everything: regardless of the limits: the scheduler outlives the process
+        """
+        if self._engine.paused and not everything:
             return _LOOK
-        slices = Slices()
+        slices, blocked = Slices(), 0
         self.forget()
-        more = self._loader.request_some()
-        blocked = 0
+        more = self._loader.request_some(everything=everything)
         while (site := self._spool.next_site()) is not None:
             full = self.outstanding.total >= _ALL or self._deferral.held.full
-            if full or blocked > len(self._spool.sites):
+            if not everything and (full or blocked > len(self._spool.sites)):
                 return _LOOK
-            blocked = 0 if self._feed(site, self._room(site)) else blocked + 1
+            room = _BATCH if everything else self._room(site)
+            blocked = 0 if self._feed(site, room) else blocked + 1
             if slices.over:
                 return 0
         return 0 if more else None
@@ -177,10 +249,20 @@ class Feeder:
             self.forget()
         return handed
 
+    def _let_pass(self, request: Request, **_: object) -> None:
+        """Make a page skip the dupe filter, which it has passed in an earlier run."""
+        if FED in request.meta:
+            request.dont_filter = True
+
     def _send(self, page: Page, site: int) -> None:
-        request = self._request(page)
-        if request is None:
-            # The spider's rules, or Scrapy's, have changed since the last run.
+        wanted, callback = self._options.callback_for(page.url)
+        meta = {PAGE_KEY: {**page.entry, "sitemap": page.sitemap}}
+        priority = self._crawl.settings.sitemap_page_priority
+        try:
+            request = Request(page.url, callback, priority=priority, meta=meta)
+        except ValueError:
+            wanted = False
+        if not wanted:  # the spider's rules, or Scrapy's, have changed since the last run
             self._crawl.stats.inc_value(Reason.NO_RULE.stat)
             self.outstanding.finished.append(page.id)
             return
@@ -196,39 +278,13 @@ class Feeder:
             self.outstanding.finished.append(page.id)
         self._crawl.stats.inc_value("rep/sitemaps/emitted")
 
-    def _let_pass(self, request: Request, **_: object) -> None:
-        """Make a page skip the dupe filter, which it has passed in an earlier run."""
-        if FED in request.meta:
-            request.dont_filter = True
-
-    def _request(self, page: Page) -> Request | None:
-        wanted, callback = self._options.callback_for(page.url)
-        meta = {**page.entry, "sitemap": page.sitemap}
-        priority = self._crawl.settings.sitemap_page_priority
-        try:
-            request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: meta})
-        except ValueError:
-            return None
-        return request if wanted else None
-
     def forget(self) -> None:
         """Delete the rows of finished pages."""
         finished, self.outstanding.finished = self.outstanding.finished, []
         if finished:
             self._spool.forget(finished)
 
-    def flush(self) -> bool:
-        """Schedule sitemaps and pages without a limit: the scheduler outlives the process. Return whether
-        these were the last."""
-        more = self._loader.request_some(everything=True)
-        slices = Slices()
-        while (site := self._spool.next_site()) is not None:
-            self._feed(site, _BATCH)
-            if slices.over:
-                return False
-        return not more
-
-    def gauge(self) -> None:
+    def _gauge(self) -> None:
         waiting = self._spool.waiting + self._spool.unproven
         self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
 
@@ -244,11 +300,9 @@ class SitemapSeeding(ResolutionListener):
         origins: Origins,
         deferral: Deferral,
         discovery: Discovery,
-        mode: str | bool,
+        recorder: Recorder,
     ) -> None:
-        """:param mode: which origins may seed: ``"start"``, ``"all"``, or only those of the spider's list
-        :raises SettingsError: if one of the spider's attributes is wrong
-        """
+        """:raises SettingsError: if one of the spider's attributes is wrong"""
         crawler, settings = context.crawler, context.settings
         if settings.sitemap_cross_host == "site":
             registrable_domain("www.example.com")  # read its list before the crawl begins
@@ -256,7 +310,7 @@ class SitemapSeeding(ResolutionListener):
         self._cache = origins.cache
         self._deferral = deferral
         self._discovery = discovery
-        self._mode = mode
+        self._mode = seeding_mode(crawler, settings)
         # To forget an origin does no harm: the spool has its sitemaps.
         self._visited = BoundedSet()
         self.visited_prefixes: set[str] = set()
@@ -265,8 +319,8 @@ class SitemapSeeding(ResolutionListener):
         self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         parts = SeedingContext(context, discovery, SpiderOptions(crawler.spider), self._spool)
-        log = SitemapLog(context)
-        self._verifier = Verifier(parts, origins, log.nothing_proven)
+        log = SitemapLog(context, recorder.tell)
+        self._verifier = Verifier(parts, origins, log.warn)
         self.loader = Loader(parts, self._verifier, log)
         self._feeder = Feeder(parts, deferral, self.loader)
         self._spool.wake = self._feeder.wake
@@ -276,8 +330,8 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
-        connect(self._feeder.outstanding.held, request_deferred)
-        deferral.handing_back.on_handed_back = self._feeder.outstanding.handed_back
+        connect(self._feeder.outstanding.left, request_deferred)
+        deferral.handing_back.on_handed_back = self._feeder.outstanding.left
 
     def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:
         """Note a request that leaves the scheduler. Return a check to await before anything is fetched for
@@ -357,9 +411,10 @@ class SitemapSeeding(ResolutionListener):
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
         if FED in request.meta:
-            self._feeder.outstanding.leave(request.meta[FED])
-        elif SITEMAP in request.meta and not self._spool.over:
-            self.loader.dropped(request)
+            self._feeder.outstanding.left(request)
+        elif SITEMAP in request.meta and self._context.engine.scheduler_is_foreign:
+            # Another process has asked for this sitemap. It may still come here.
+            self._context.stats.inc_value(Reason.KNOWN.stat)
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
@@ -381,7 +436,7 @@ class SitemapSeeding(ResolutionListener):
         if (opened := await self._spool.look()) is None:
             return
         self._feeder.wake()
-        self._verifier.recover(opened.unproven_origins)
+        self._verifier.recover(opened.origins)
         if left := self._spool.waiting + self._spool.unproven:
             pages = {"pages": counted(left, "page")}
             message = "An earlier run left %(pages)s from sitemaps"
@@ -406,7 +461,7 @@ class SitemapSeeding(ResolutionListener):
             await pause()
         if self._context.engine.scheduler_outlives and not spool.durable:
             try:
-                while not self._feeder.flush():
+                while self._feeder.step(everything=True) is not None:
                     await pause()
             except Exception:
                 message = "Can't hand pages from sitemaps to the scheduler"

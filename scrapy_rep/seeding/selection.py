@@ -21,7 +21,7 @@ from twisted.internet.defer import DeferredSemaphore
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.text import PageURLs, resolve_sitemap
-from scrapy_rep.engine.timers import Slices, pause, work
+from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
@@ -53,29 +53,27 @@ _KEPT, _EXPECTED = 100, 1000
 
 
 class Reason(Enum):
-    """Why an entry is rejected: the stat that counts it, and a text for the log."""
+    """Why an entry is rejected, for the log."""
 
-    def __init__(self, stat: str, text: str) -> None:
-        self.stat = stat
-        self.text = text
+    INVALID = "not an absolute http(s) URL"
+    BROKEN = "damaged by broken XML"
+    FILTERED = "dropped by sitemap_filter"
+    FILTER_ERROR = "sitemap_filter raised"
+    OLD = "older than REP_SITEMAP_SINCE"
+    NO_RULE = "not in sitemap_rules"
+    NOT_FOLLOWED = "not in sitemap_follow"
+    CROSS_HOST = "on a host that does not list the sitemap"
+    HOSTS = "on a host beyond the first 100 that one origin's sitemaps may name"
+    PRIVATE = "on a host with a private address"
+    UNPROVEN = "on a host whose robots.txt can't be fetched"
+    KNOWN = "already known"
+    DEPTH = "nested deeper than REP_SITEMAP_MAX_DEPTH"
+    LIMIT = "beyond a limit for this origin"
 
-    INVALID = "rep/sitemaps/rejected/invalid", "not an absolute http(s) URL"
-    BROKEN = "rep/sitemaps/rejected/broken", "damaged by broken XML"
-    FILTERED = "rep/sitemaps/rejected/filtered", "dropped by sitemap_filter"
-    FILTER_ERROR = "rep/sitemaps/rejected/filter_error", "sitemap_filter raised"
-    OLD = "rep/sitemaps/rejected/old", "older than REP_SITEMAP_SINCE"
-    NO_RULE = "rep/sitemaps/rejected/no_rule", "not in sitemap_rules"
-    NOT_FOLLOWED = "rep/sitemaps/rejected/not_followed", "not in sitemap_follow"
-    CROSS_HOST = "rep/sitemaps/rejected/cross_host", "on a host that does not list the sitemap"
-    HOSTS = (
-        "rep/sitemaps/rejected/hosts",
-        "on a host beyond the first 100 that one origin's sitemaps may name",
-    )
-    PRIVATE = "rep/sitemaps/rejected/private", "on a host with a private address"
-    UNPROVEN = "rep/sitemaps/rejected/unproven", "on a host whose robots.txt can't be fetched"
-    KNOWN = "rep/sitemaps/rejected/known", "already known"
-    DEPTH = "rep/sitemaps/rejected/depth", "nested deeper than REP_SITEMAP_MAX_DEPTH"
-    LIMIT = "rep/sitemaps/rejected/limit", "beyond a limit for this origin"
+    @property
+    def stat(self) -> str:
+        """The stat that counts it."""
+        return f"rep/sitemaps/rejected/{self.name.lower()}"
 
 
 CHOSEN = {
@@ -135,7 +133,6 @@ class Selection:
         _, self._urls = context.spool.sitemaps.counts(sitemap.origin)
         self._pending: deque[tuple[Any, str | None]] = deque()
         """URLs, those of pages with the JSON of their entries."""
-        self._done = 0  # how many of these are dealt with, until the file has that
         self._page_urls = PageURLs()
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
@@ -173,54 +170,58 @@ class Selection:
     def write(self) -> bool:
         """Write some of what was added to the spool. Return whether there is more. After a ``sqlite3.Error``,
         call it again."""
-        urls, rejected, self._done = self._urls, Counter(self.rejected), 0
+        urls, rejected = self._urls, Counter(self.rejected)
         try:
-            (self._write_sitemaps if self._reader.kind is Kind.INDEX else self._write_pages)()
+            write = self._write_sitemaps if self._reader.kind is Kind.INDEX else self._write_pages
+            done = write()
         except sqlite3.Error:
             self._urls, self.rejected = urls, rejected
             raise
-        for _ in range(self._done):
+        for _ in range(done):
             self._pending.popleft()
         return bool(self._pending)
 
-    def _some(self) -> Iterator[tuple[Any, str | None]]:
-        """Yield entries for one slice of time. They are dealt with, whatever becomes of them."""
-        slices = Slices()
-        for entry in islice(self._pending, _AT_A_TIME):
-            self._done += 1
-            yield entry
-            if slices.over:
-                return
-
-    def _write_pages(self) -> None:
+    def _write_pages(self) -> int:
+        """Write pages for one slice of time. Return how many entries are dealt with, whatever became of
+        them."""
+        slices, done = Slices(), 0
         pages: list[Row] = []
         unproven: list[Row] = []
-        for url, text in self._some():
+        for url, text in islice(self._pending, _AT_A_TIME):
+            done += 1
             row, verdict = self._row(url, text)
             if row is not None:
                 (pages if verdict else unproven).append(row)
+            if slices.over:
+                break
         self._spool.add_pages(self._sitemap.origin, pages, unproven)
         self.accepted += len(pages) + len(unproven)
         self.unproven += len(unproven)
+        return done
 
-    def _write_sitemaps(self) -> None:
+    def _write_sitemaps(self) -> int:
+        """Do the same with sitemaps."""
+        slices, done, rejected = Slices(), 0, 0
         found: dict[str, str] = {}
-        count = 0
-        for loc, _ in self._some():
+        for loc, _ in islice(self._pending, _AT_A_TIME):
+            done += 1
             sitemap = self._resolved(loc)
             if isinstance(sitemap, Reason):
                 self.rejected[sitemap] += 1
+                rejected += 1
             else:
-                count += 1
                 found[sitemap[0]] = sitemap[1]
+            if slices.over:
+                break
         most = self._settings.sitemap_max_files
         add = self._spool.sitemaps.add
         new, beyond = add(self._sitemap.origin, found, self._sitemap.line, most=most)
         self.rejected[Reason.LIMIT] += len(beyond)
-        self.rejected[Reason.KNOWN] += count - len(new) - len(beyond)
+        self.rejected[Reason.KNOWN] += done - rejected - len(new) - len(beyond)
         self.accepted += len(new)
         for url in new:
             self._discovery.count(url)
+        return done
 
     def _resolved(self, loc: Any) -> tuple[str, str] | Reason:
         """Return the URL of a sitemap, and the origin that it is fetched from."""
@@ -254,22 +255,18 @@ class Selection:
 
     def _judge(self, prefix: str) -> tuple[int, Verdict]:
         """Return the site number of URLs with this prefix, and the verdict on them."""
-        origin = Origin.from_url(prefix)
+        origin, mode = Origin.from_url(prefix), self._settings.sitemap_cross_host
         verdict: Verdict = True
-        if not self._is_near(origin):
+        near = mode == "any" or host_of(origin) == self._host
+        if mode == "site" and registrable_domain(origin.host) == self._domain is not None:
+            near = True
+        if not near:
             verdict = self._verdict(origin, self._sitemap)
         site = 0 if isinstance(verdict, Reason) else self._spool.site(str(origin))
         # If it isn't known yet, it may be while the sitemap is being read.
         if verdict is not None and len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = site, verdict
         return site, verdict
-
-    def _is_near(self, origin: Origin) -> bool:
-        """Whether URLs of *origin* are accepted although it may not list the sitemap."""
-        mode = self._settings.sitemap_cross_host
-        if mode == "any" or host_of(origin) == self._host:
-            return True
-        return mode == "site" and registrable_domain(origin.host) == self._domain is not None
 
 
 class Listing:
@@ -287,7 +284,8 @@ class Listing:
 
     def complete(self) -> bool:
         """Resolve URLs for one slice of time. Return whether that was all."""
-        return work(self._steps)
+        slices = Slices()
+        return not any(slices.over for _ in self._steps)
 
     def has_any(self, urls: Iterable[str]) -> bool:
         """Whether it lists one of *urls*, once it is complete."""
@@ -317,13 +315,13 @@ class Verifier:
         self,
         context: SeedingContext,
         origins: Origins,
-        none_accepted: Callable[[SitemapRow, Reason], None],
+        warn: Callable[..., None],
     ) -> None:
-        """:param none_accepted: called if a sitemap's entries all waited, and none was accepted"""
+        """:param warn: logs a problem: ``SitemapLog.warn``"""
         self._crawl = context.crawl
         self._spool = context.spool
         self._origins = origins
-        self._none_accepted = none_accepted
+        self._warn = warn
         self._listings = Listings()
         self.targets = origins.targets
         self._turns = DeferredSemaphore(_FETCHES)
@@ -368,8 +366,10 @@ class Verifier:
         left = self._open[sitemap.id] = self._open.pop(sitemap.id, 0) - rejected
         if len(self._open) > _EXPECTED:
             del self._open[next(iter(self._open))]
-        if left == 0:
-            self._none_accepted(sitemap, reason)
+        if left == 0:  # all of them waited, and none was accepted
+            self._crawl.stats.inc_value("rep/sitemaps/nothing_taken")
+            message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
+            self._warn(sitemap.origin, message, url=sitemap.url, why=reason.value)
 
     def stop(self) -> None:
         """Check nothing more: the crawl is closing, and what waits is for the next run."""
@@ -457,7 +457,7 @@ class Verifier:
         rejected = len(rows) - len(accepted)
         if rejected:
             self._crawl.stats.inc_value(reason.stat, rejected)
-        why = f": {reason.text}" if rejected else ""
+        why = f": {reason.value}" if rejected else ""
         logger.debug(
             "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d rejected%(why)s",
             {"origin": origin, "accepted": len(accepted), "rejected": rejected, "why": why},

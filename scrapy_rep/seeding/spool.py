@@ -106,20 +106,17 @@ class Recovered(NamedTuple):
     wrong: int  # how many rows were deleted: they were tampered with, or damaged on disk
     sites: dict[int, _Site]
     unproven: int
-    unproven_origins: list[
-        tuple[str, str]
-    ]  # whose entries wait for proof, each with one that named it
+    origins: list[tuple[str, str]]  # whose entries wait for proof, each with one that named it
 
 
 def _wrong(name: str, kind: str, not_null: int) -> str:
     """Return the condition that a column holds what it can't."""
     if name == "id":
         return f"id NOT BETWEEN 0 AND {MAX_ID}"
+    if name in ("site", "sitemap"):  # rows of other tables, which come before this one
+        return f"{name} NOT IN (SELECT id FROM {name}s)"  # noqa: S608 (all ours)
     kinds = [kind.lower()] if not_null else [kind.lower(), "null"]
-    wrong = f"typeof({name}) NOT IN ({str(kinds)[1:-1]})"
-    # Pages refer to rows of other tables, which come before them.
-    refers = name in ("site", "sitemap")
-    return f"{name} NOT IN (SELECT id FROM {name}s)" if refers else wrong  # noqa: S608 (all ours)
+    return f"typeof({name}) NOT IN ({str(kinds)[1:-1]})"
 
 
 def _recover(db: sqlite3.Connection) -> Recovered:
@@ -240,7 +237,6 @@ class SitemapTable:
         return bool(count < MAX_HOSTS)
 
     def of_row(self, number: int) -> SitemapRow:
-        """Return the sitemap with this row number."""
         found = self._first("id = ?", number)
         assert found is not None
         return found
@@ -255,12 +251,6 @@ def _loaded(text: str | None) -> Any:
     with suppress(ValueError, RecursionError):
         return json.loads(text) if text else None
     return None
-
-
-def _entry(text: str | None) -> dict[str, Any]:
-    found = _loaded(text)
-    entry = found if isinstance(found, dict) else {}
-    return {"alternate": [], **entry, "lastmod": entry.get("lastmod") or None}
 
 
 class Spool:
@@ -324,15 +314,13 @@ class Spool:
         elif since is not None and time.monotonic() - since >= self._seconds and not self.over:
             self.over = True
             goes_on = "The next run with this JOBDIR goes on with it"
-            values = {
-                "path": self._journal.path or "its temporary file",
-                "seconds": self._seconds,
-                "then": goes_on if self.durable else "Its contents are lost",
-            }
+            then = goes_on if self.durable else "Its contents are lost"
             message = (
                 "Seeding from sitemaps ends for this run: %(path)s has failed for %(seconds)g seconds. "
-                "%(then)s"
+                f"{then}"
             )
+            path = self._journal.path or "its temporary file"
+            values = {"path": path, "seconds": self._seconds}
             logger.error(message, values, extra={"spider": self._spider})
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -418,7 +406,13 @@ class Spool:
         site.waiting -= count
         if site.waiting <= 0:
             del self.sites[number]
-        return [Page(row, url, _entry(entry), sitemap, again) for row, url, entry, sitemap in rows]
+        pages = []
+        for row, url, text, sitemap in rows:
+            found = _loaded(text)
+            entry = {"alternate": [], **found} if isinstance(found, dict) else {"alternate": []}
+            entry["lastmod"] = entry.get("lastmod") or None
+            pages.append(Page(row, url, entry, sitemap, again))
+        return pages
 
     def _move(self, site: int, cursor: int) -> None:
         self._journal.put("sites", (site, self.origin_of(site), cursor))

@@ -1,4 +1,4 @@
-"""The interface of storages, and the simplest one: in memory. A project may bring its own."""
+"""The interface of storages, and the simplest one: in memory."""
 
 from __future__ import annotations
 
@@ -45,12 +45,10 @@ class Storage:
         found: dict[str, Entry | UnreadableEntry] = {}
         for origin in origins:
             try:
-                entry = self.load(origin)
+                if (entry := self.load(origin)) is not None:
+                    found[origin] = entry
             except UnreadableEntry as error:
                 found[origin] = error
-            else:
-                if entry is not None:
-                    found[origin] = entry
         return found
 
     def save_many(self, entries: Sequence[Entry]) -> None:
@@ -105,8 +103,7 @@ class Storage:
 
 
 class BatchStorage(Storage):
-    """A storage that implements the ``…_many`` methods. A crawl calls these alone: a subclass that
-    overrides :meth:`load`, :meth:`save`, :meth:`lease` or :meth:`release` changes nothing for it."""
+    """A storage that implements the ``…_many`` methods, which are all that a crawl calls."""
 
     def load(self, origin: str) -> Entry | None:
         entry = self.load_many([origin]).get(origin)
@@ -133,8 +130,7 @@ class MemoryStorage(Storage):
     """
 
     def __init__(self, max_origins: int, max_bytes: int) -> None:
-        self._max_origins = max_origins
-        self._max_bytes = max_bytes
+        self._max_origins, self._max_bytes = max_origins, max_bytes
         self._bytes = 0
         # Bytes and not objects: half the memory, and the same code path as on disk.
         self._packed: OrderedDict[str, bytes] = OrderedDict()

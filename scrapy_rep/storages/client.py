@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -56,10 +56,12 @@ class _PendingClaim:
     origin: str
     is_enough: Callable[[Entry], bool]
     answer: Deferred[Claim] = field(default_factory=Deferred)
-    """Called early if nobody waits for it any more."""
+    wanted: bool = True
+    """Whether somebody still waits for the answer."""
 
-    def settled_by(self, entry: Entry | None) -> bool:
-        """Whether *entry* makes a fetch unnecessary."""
+    def settled_by(self, found: dict[str, Entry]) -> bool:
+        """Whether an entry makes a fetch unnecessary."""
+        entry = found.get(self.origin)
         return entry is not None and self.is_enough(entry)
 
 
@@ -70,6 +72,7 @@ class _Calls:
     def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
         self._crawler = crawler
         self.storage = storage
+        self._name = type(storage).__name__
         self._lease_seconds = lease_seconds
         self._owner = uuid4().hex
         self._told_unreadable = False
@@ -80,7 +83,7 @@ class _Calls:
         """Whether calls of *kind* work, or are due to be tried again."""
         return self.again_at.get(kind, 0.0) <= time.monotonic()
 
-    def _attempt(
+    def attempt(
         self,
         kind: str,
         otherwise: T,
@@ -99,17 +102,16 @@ class _Calls:
         except Exception as error:  # noqa: BLE001
             # A storage may raise anything: the disk is full, the server gone, the user's class broken.
             if not self.again_at:
+                what = "read" if kind == _LOAD else "written"
                 self._log(
                     logging.WARNING,
-                    f"The robots.txt cache ({type(self.storage).__name__}) can't be "
-                    f"{'read' if kind == _LOAD else 'written'}: {text_of(error)}. The crawl goes on "
-                    f"with what is in memory, and tries again every {_RETRY_SECONDS:g} s.",
+                    f"The robots.txt cache ({self._name}) can't be {what}: {text_of(error)}. The crawl "
+                    f"goes on with what is in memory, and tries again every {_RETRY_SECONDS:g} s.",
                 )
             self.again_at[kind] = time.monotonic() + _RETRY_SECONDS
             return otherwise
         if self.again_at.pop(kind, None) is not None and not self.again_at:
-            name = type(self.storage).__name__
-            self._log(logging.INFO, f"The robots.txt cache ({name}) works again.")
+            self._log(logging.INFO, f"The robots.txt cache ({self._name}) works again.")
         return result
 
     def _log(self, level: int, message: str) -> None:
@@ -124,30 +126,30 @@ class _Calls:
         :param unsaved: answers that count as stored
         """
         found = unsaved | self._load([one.origin for one in asked if one.origin not in unsaved])
-        left = [one for one in asked if not one.settled_by(found.get(one.origin))]
-        granted = self._lease(renewed, [one.origin for one in left])
+        left = [one for one in asked if not one.settled_by(found)]
+        origins = [one.origin for one in left]
+        granted = self._lease([*renewed, *origins]).intersection(origins)
         # Another process may have saved its answer between the two calls.
         found |= self._load([origin for origin in granted if origin not in unsaved])
-        late = {one.origin for one in left if one.settled_by(found.get(one.origin))} & granted
+        late = granted.intersection(one.origin for one in left if one.settled_by(found))
         self._release(list(late))
         granted -= late
         return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
 
-    def _lease(self, renewed: list[str], origins: list[str]) -> set[str]:
+    def _lease(self, origins: list[str]) -> set[str]:
         """Return which *origins* to fetch: all, if leasing fails."""
-        every = [*renewed, *origins]
 
         def lease() -> set[str]:
-            return set(self.storage.lease_many(every, self._owner, self._lease_seconds))
+            return set(self.storage.lease_many(origins, self._owner, self._lease_seconds))
 
-        return self._attempt(_LEASE, set(every), lease) & set(origins) if every else set()
+        return self.attempt(_LEASE, set(origins), lease) if origins else set()
 
     def _release(self, origins: list[str]) -> None:
         if origins:
-            self._attempt(_RELEASE, None, self.storage.release_many, origins, self._owner)
+            self.attempt(_RELEASE, None, self.storage.release_many, origins, self._owner)
 
     def _load(self, origins: list[str]) -> dict[str, Entry]:
-        return self._attempt(_LOAD, {}, self._load_checked, origins) if origins else {}
+        return self.attempt(_LOAD, {}, self._load_checked, origins) if origins else {}
 
     def _load_checked(self, origins: list[str]) -> dict[str, Entry]:
         found = {}
@@ -185,11 +187,11 @@ class _Calls:
 
     def _save(self, entries: list[Entry]) -> int | None:
         def saves(some: list[Entry], insist: bool = True) -> bool:
-            return self._attempt(_SAVE, False, save, some, insist=insist)
+            def save() -> bool:
+                self.storage.save_many(some)
+                return True
 
-        def save(some: list[Entry]) -> bool:
-            self.storage.save_many(some)
-            return True
+            return self.attempt(_SAVE, False, save, insist=insist)
 
         if saves(entries, insist=False):
             return 0
@@ -198,21 +200,13 @@ class _Calls:
         # The storage works. An entry it can't save even alone is lost, and fetched again.
         return sum(not saves([entry]) for entry in entries[1:])
 
-    def purge_some(self, before: float) -> bool:
-        """Return whether more may be left."""
-        return self._attempt(_SAVE, False, self.storage.purge_some, before)
-
-    def close(self) -> None:
-        self._attempt(_CLOSE, None, self.storage.close)
-
 
 class _Unsaved(dict[str, "Entry"]):
     """The latest answer of each origin that a storage hasn't saved yet, oldest first, up to a limit."""
 
-    def __init__(self) -> None:
-        self._bytes = 0
-        self.late = False
-        """Whether saving has failed: another process may have saved newer answers meanwhile."""
+    _bytes = 0
+    late = False
+    """Whether saving has failed: another process may have saved newer answers meanwhile."""
 
     def add(self, entry: Entry) -> int:
         """Add *entry*, replacing an earlier one of its origin. Return how many others were dropped."""
@@ -225,9 +219,9 @@ class _Unsaved(dict[str, "Entry"]):
             dropped += 1
         return dropped
 
-    def saved(self, entries: list[Entry]) -> None:
+    def saved(self, entries: Iterable[Entry]) -> None:
         """Remove *entries*, unless newer ones have replaced them."""
-        for entry in entries:
+        for entry in list(entries):
             if self.get(entry.origin) is entry:
                 self._drop(entry.origin)
         self.late = self.late and bool(self)
@@ -294,9 +288,8 @@ class StorageClient:
         timer = call_later(_PATIENCE, self._go_without, asked) if self._calls.again_at else None
         try:
             return await maybe_deferred_to_future(asked.answer)
-        except (
-            BaseException
-        ):  # cancelled, and the answer with it; but the thread may get the lease yet
+        except BaseException:  # cancelled, or thrown away; the thread may get the lease yet
+            asked.wanted = False
             self.give_back(origin)
             raise
         finally:
@@ -337,7 +330,8 @@ class StorageClient:
 
     def _go_without(self, asked: _PendingClaim) -> None:
         """Answer what the storage, which fails, has not answered."""
-        if not asked.answer.called:
+        if asked.wanted:
+            asked.wanted = False
             asked.answer.callback(Claim(self._unsaved.get(asked.origin), granted=True))
 
     def _lost(self, count: int) -> None:
@@ -363,7 +357,7 @@ class StorageClient:
         self._running = False
         if self._closed is not None:
             self._ended = True
-            await run_in_thread(self._calls.close)
+            await run_in_thread(self._calls.attempt, _CLOSE, None, self._calls.storage.close)
             self._closed.callback(None)
 
     async def _answer(self) -> None:
@@ -382,7 +376,8 @@ class StorageClient:
         if self._leased and self._renewal is None and self._closed is None:
             self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
         for one, claim in zip(asked, claims, strict=True):
-            if not one.answer.called:
+            if one.wanted:
+                one.wanted = False
                 one.answer.callback(claim)
             elif claim.granted:
                 self.give_back(one.origin)
@@ -415,11 +410,12 @@ class StorageClient:
                 self._retry = call_later(_RETRY_SECONDS, self._save_again)
         else:  # nothing can be saved any more
             self._lost(len(self._unsaved))
-            self._unsaved.saved(list(self._unsaved.values()))
+            self._unsaved.saved(self._unsaved.values())
 
     async def _purge_some(self) -> None:
         if self._purges:
-            self._purges = await run_in_thread(self._calls.purge_some, self._expired())
+            attempt, purge = self._calls.attempt, self._calls.storage.purge_some
+            self._purges = await run_in_thread(attempt, _SAVE, False, purge, self._expired())
 
     def _save_again(self) -> None:
         self._retry = None

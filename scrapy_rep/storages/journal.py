@@ -32,11 +32,8 @@ class Foreign(sqlite3.DatabaseError):
 
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
-    """Open the file at *path*, for use in any thread.
-
-    :param path: None: a private temporary file
-    :param seconds: to wait for a lock
-    """
+    """Open the file at *path* (None: a private temporary one) for use in any thread. Waits *seconds* for
+    a lock."""
     db = sqlite3.connect(path or "", timeout=seconds, isolation_level=None, check_same_thread=False)
     # Otherwise one row with invalid text fails every query that meets it.
     db.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -156,21 +153,15 @@ _CALM_SECONDS = 10.0
 class Journal:
     """Tables in a file. Each has rows that are put and deleted by their primary keys.
 
-    Changes are in the file when :meth:`put` and :meth:`delete` return: the operating system has them,
-    so that they survive a kill of the process, but not always a power cut. What can't be written now
-    (the disk is full or read-only, the file locked, damaged or not open) is kept in memory, the latest
-    version of each row, until :meth:`flush` can write it. Callers see no error, and limit what they
-    add while :attr:`failing_since` is set. The log says once that the file fails, and once that it
-    works again.
+    Changes are in the file when :meth:`put` and :meth:`delete` return, and survive a kill of the
+    process, but not always a power cut. What can't be written now (the disk is full or read-only, the
+    file locked, damaged or not open) is kept in memory, the latest version of each row, until
+    :meth:`flush` can write it. Callers see no error, and limit what they add while
+    :attr:`failing_since` is set. The log says once that the file fails, and once that it works again.
     """
 
     def __init__(
-        self,
-        path: Path | None,
-        schema: str,
-        spider: Spider | None,
-        meanwhile: str,
-        if_damaged: str,
+        self, path: Path | None, schema: str, spider: Spider | None, meanwhile: str, if_damaged: str
     ) -> None:
         """:param path: None: a temporary file
         :param schema: ``CREATE … IF NOT EXISTS`` statements. Primary keys come first in their tables;
@@ -199,26 +190,20 @@ class Journal:
         self._tables = tables_of_schema(schema)
         self._put, self._keys, self._delete = {}, {}, {}
         for table, columns in self._tables.items():
-            assert columns is not None
-            keys = [column[1] for column in columns if column[5]]
-            marks, where = ", ".join("?" * len(columns)), " AND ".join(f"{key} = ?" for key in keys)
+            self._keys[table] = keys = [column[1] for column in columns or () if column[5]]
+            marks, where = (
+                ", ".join("?" * len(columns or ())),
+                " AND ".join(f"{key} = ?" for key in keys),
+            )
             self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
             self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
-            self._keys[table] = keys
 
-    def open(
-        self,
-        recover: Callable[[sqlite3.Connection], T],
-        upgrade: Callable[[sqlite3.Connection], object] = lambda db: None,
-    ) -> T | None:
+    def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
         """Open or create the file. Return what *recover* finds in it; None if it can't be used now.
-        A damaged one is set aside, and a new one begun. Blocks.
-
-        :param upgrade: adds to a file of an earlier version what it lacks
-        """
+        A damaged one is set aside, and a new one begun. Blocks."""
 
         def set_up(db: sqlite3.Connection) -> T:
-            self._set_up(db, upgrade)
+            self._set_up(db)
             return recover(db)
 
         try:
@@ -232,9 +217,7 @@ class Journal:
         self._tell_works()
         return found
 
-    def _set_up(
-        self, db: sqlite3.Connection, upgrade: Callable[[sqlite3.Connection], object]
-    ) -> None:
+    def _set_up(self, db: sqlite3.Connection) -> None:
         # Nothing that the event loop does waits for the disk. checkpoint() does, in a thread.
         db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
         db.execute("PRAGMA synchronous = OFF")
@@ -242,7 +225,6 @@ class Journal:
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-        upgrade(db)
         for table, columns in tables_of(db).items():
             if self._tables.get(table) != columns:
                 raise Foreign(f"its table {table} is not one of scrapy-rep's")
@@ -284,7 +266,7 @@ class Journal:
             self._write()
 
     def unwritten(self, table: str, key: object) -> tuple[Any, ...] | None:
-        """Return the row with this *key* if the file doesn't have it, or has an outdated version."""
+        """Return the row with this *key* if the file doesn't have it, or not this version."""
         return self._pending.get((table, key))
 
     def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -331,10 +313,8 @@ class Journal:
         with transaction(db):
             kinds = groupby(changes.items(), lambda change: (change[0][0], change[1] is None))
             for (table, deletes), some in kinds:
-                if deletes:
-                    db.executemany(self._delete[table], [key[1:] for key, _ in some])
-                else:
-                    db.executemany(self._put[table], [row for _, row in some if row])
+                rows = (row or key[1:] for key, row in some)
+                db.executemany((self._delete if deletes else self._put)[table], rows)
 
     async def flush(self) -> None:
         """Try again to write what couldn't be written, and checkpoint the file now and then. To be
@@ -357,10 +337,9 @@ class Journal:
 
     async def _write_again(self, db: sqlite3.Connection) -> None:
         if self._failed_read is not None:
-            query, values = self._failed_read
-            db.execute(query, values).fetchall()
+            db.execute(*self._failed_read).fetchall()
             self._failed_read = None
-        while True:
+        while self.failing_since is not None:
             changes = dict(islice(self._pending.items(), _AT_ONCE))
             if self.path:
                 await run_in_thread(self._write_in_thread, changes)
@@ -372,7 +351,6 @@ class Journal:
             self._unmerged += len(changes)
             if not self._pending:
                 self.failing_since = None
-                return
 
     def _write_in_thread(self, changes: _Changes) -> None:
         """Wait longer for a lock. The event loop can read meanwhile."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import redis
 from redis.backoff import NoBackoff
@@ -25,10 +26,32 @@ from scrapy_rep.storages.entry import (
     unsqueeze,
 )
 
+Key = TypeVar("Key", str, bytes)
+
 # A slower server counts as down for a while.
 _TIMEOUT_SECONDS = 2.0
 # Keys in one call when iterating over all entries.
 _AT_A_TIME = 500
+
+# Returns what is there: nothing longer than it may be, and no more than the batch may have. Others who
+# share the server may have written anything. Numbers: see _WRONG.
+_READ = """
+local found, room = {}, tonumber(ARGV[2])
+for at, key in ipairs(KEYS) do
+    local length = redis.pcall('STRLEN', key)
+    if type(length) == 'table' then
+        if not string.find(length.err, 'WRONGTYPE') then return length end
+        found[at] = 0
+    elseif length > tonumber(ARGV[1]) then
+        found[at] = 1
+    else
+        found[at] = length <= room and redis.call('GET', key)
+        room = found[at] and room - length or room
+    end
+end
+return found
+"""
+_WRONG = "broken: it is not a string", TOO_LARGE
 
 # Milliseconds. Returns a 1 for each lease the owner has now. A lease without an end (lost in a restored
 # dump), or with an impossibly late one, counts as free; so does a value of another type.
@@ -111,61 +134,36 @@ class RedisStorage(BatchStorage):
         keys = {self._key("entry", origin): origin for origin in origins}
         return {
             keys[key]: entry
-            for key, entry in self._entries(keys).items()
+            for key, entry in self._entries(list(keys)).items()
             # Without its body: the server has evicted that.
             if isinstance(entry, UnreadableEntry) or entry.sha256 is None or entry.packed
         }
 
-    def _entries(self, keys: Iterable[str]) -> dict[str, Entry | UnreadableEntry]:
+    def _entries(self, keys: Sequence[Key]) -> dict[Key, Entry | UnreadableEntry]:
         """Return what there is under *keys*, with the bodies that are still there."""
         found = {
             key: header if isinstance(header, UnreadableEntry) else entry_or_error(header)
             for key, header in self._values(keys, MAX_HEADER).items()
         }
-        whole = {key: entry for key, entry in found.items() if isinstance(entry, Entry)}
-        hashes = {entry.sha256 for entry in whole.values() if entry.sha256}
-        bodies = self._values([self._key("body", one) for one in hashes], MAX_PACKED)
-        for key, entry in whole.items():
-            if isinstance(packed := bodies.get(self._key("body", entry.sha256 or "")), bytes):
-                found[key] = replace(entry, packed=packed)
+        bodies = {
+            key: self._key("body", entry.sha256)
+            for key, entry in found.items()
+            if isinstance(entry, Entry) and entry.sha256
+        }
+        values = self._values(list(dict.fromkeys(bodies.values())), MAX_PACKED)
+        for key, body in bodies.items():
+            if isinstance(packed := values.get(body), bytes):
+                found[key] = replace(found[key], packed=packed)  # type: ignore[type-var]
         return found
 
-    def _values(self, keys: Iterable[str], limit: int) -> dict[str, bytes | UnreadableEntry]:
-        """Return the values of those of *keys* that have one, within :data:`MAX_BATCH` bytes. Asks for
-        their lengths first: others who share the server may have written anything."""
-        wanted = list(dict.fromkeys(keys))
-        found: dict[str, bytes | UnreadableEntry] = {}
-        asked: list[str] = []
-        room = MAX_BATCH
-        for key, length in zip(wanted, self._ask("strlen", wanted), strict=True):
-            if isinstance(length, UnreadableEntry):
-                found[key] = length
-            elif length > limit:
-                found[key] = UnreadableEntry(TOO_LARGE)
-            elif length <= room:
-                asked.append(key)
-                room -= length
-        values = zip(asked, self._ask("get", asked), strict=True)
-        found.update((key, value) for key, value in values if value is not None)
-        return found
-
-    def _ask(self, command: str, keys: Sequence[str]) -> list[Any]:
-        """Return the answers to *command* for each key; an ``UnreadableEntry`` for one whose value is not a string.
-
-        :raises redis.RedisError: if the server reports another error
-        """
-        if not keys:
-            return []
-        pipeline = self._client.pipeline(transaction=False)
-        for key in keys:
-            getattr(pipeline, command)(key)
-        answers: list[Any] = pipeline.execute(raise_on_error=False)
-        for number, answer in enumerate(answers):
-            if isinstance(answer, redis.ResponseError) and str(answer).startswith("WRONGTYPE"):
-                answers[number] = UnreadableEntry("broken: it is not a string")
-            elif isinstance(answer, Exception):
-                raise answer
-        return answers
+    def _values(self, keys: Sequence[Key], limit: int) -> dict[Key, bytes | UnreadableEntry]:
+        """Return the values of those of *keys* that have one, within :data:`MAX_BATCH` bytes."""
+        values = self._client.register_script(_READ)(keys, [limit, MAX_BATCH]) if keys else ()
+        return {
+            key: UnreadableEntry(_WRONG[value]) if isinstance(value, int) else value
+            for key, value in zip(keys, values, strict=True)
+            if value is not None
+        }
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
@@ -194,16 +192,13 @@ class RedisStorage(BatchStorage):
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         # The prefix is not a pattern.
         literal = re.sub(r"([*?\[\]^\\])", r"\\\1", self._prefix)
-        keys: list[str] = []
-        for key in self._client.scan_iter(f"{literal}:entry:*", _AT_A_TIME):
-            keys.append(key.decode("utf-8", "surrogateescape"))
-            if len(keys) == _AT_A_TIME:
-                yield from self._entries(keys).values()
-                keys = []
-        yield from self._entries(keys).values()
+        keys = self._client.scan_iter(f"{literal}:entry:*", _AT_A_TIME)
+        while some := list(islice(keys, _AT_A_TIME)):
+            yield from self._entries(some).values()
 
     def body(self, sha256: str) -> bytes | None:
-        [packed] = self._values([self._key("body", sha256)], MAX_PACKED).values() or [None]
+        key = self._key("body", sha256)
+        packed = self._values([key], MAX_PACKED).get(key)
         return unsqueeze(packed) if isinstance(packed, bytes) else None
 
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:

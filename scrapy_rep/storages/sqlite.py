@@ -70,10 +70,10 @@ CREATE INDEX IF NOT EXISTS entries_by_age ON entries (updated_at);
 CREATE INDEX IF NOT EXISTS bodies_by_age ON bodies (used_at);
 """
 
-# What is too long is cut, and counts as broken: others who share the file may have written it.
+# Others who share the file may have written anything: what is too long is cut, and counts as broken.
 _HEADER = f"substr(header, 1, {MAX_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
-_SELECT = f"SELECT {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
+_SELECT = f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
 _SAVE = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
 _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
@@ -102,32 +102,28 @@ class SqliteStorage(BatchStorage):
         return cls(Path(data_path(path)).absolute())
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
-        marks = ",".join("?" * len(origins))
-        query = f"SELECT origin, {_SELECT.removeprefix('SELECT ')} WHERE origin IN ({marks})"
+        query = f"{_SELECT} WHERE origin IN ({','.join('?' * len(origins))})"
 
-        def rows(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
-            room = MAX_BATCH
-            selected = []
-            for row in db.execute(query, origins):
-                packed = row[2]  # of any type, in a damaged file
-                room -= len(packed) if isinstance(packed, bytes | str) else 0
+        def load(db: sqlite3.Connection) -> dict[str, Entry | UnreadableEntry]:
+            found, room = {}, MAX_BATCH
+            for origin, header, packed in db.execute(query, origins):
+                room -= (
+                    len(packed) if isinstance(packed, bytes | str) else 0
+                )  # damaged: of any type
                 if room < 0:
                     break
-                selected.append(row)
-            return selected
+                found[origin] = entry_or_error(header, packed)
+            return found
 
-        return {origin: entry_or_error(*parts) for origin, *parts in self._do(rows)}
+        return self._do(load)
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         bodies = [
-            (_SAVE_BODY, (entry.sha256, entry.updated_at, entry.packed))
-            for entry in entries
-            if entry.sha256 is not None
+            (_SAVE_BODY, (one.sha256, one.updated_at, one.packed))
+            for one in entries
+            if one.sha256 is not None
         ]
-        rows = [
-            (_SAVE, (entry.origin, entry.header(), entry.sha256, entry.updated_at))
-            for entry in entries
-        ]
+        rows = [(_SAVE, (one.origin, one.header(), one.sha256, one.updated_at)) for one in entries]
         self._write(*bodies, *rows)
 
     def drop(self, origin: str) -> bool:
@@ -138,8 +134,8 @@ class SqliteStorage(BatchStorage):
         return dropped > 0
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        for row in self._do(lambda db: db.execute(_SELECT)):
-            yield entry_or_error(*row)
+        for _, header, packed in self._do(lambda db: db.execute(_SELECT)):
+            yield entry_or_error(header, packed)
 
     def body(self, sha256: str) -> bytes | None:
         query = f"SELECT {_PACKED} FROM bodies WHERE sha256 = ?"  # noqa: S608 (all ours)

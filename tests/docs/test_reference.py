@@ -14,6 +14,7 @@ from scrapy.settings import Settings
 from scrapy_rep import signals
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.summary import BEYOND, PAGE_VERDICTS
+from scrapy_rep.seeding.selection import Reason
 from scrapy_rep.settings import RepSettings, setting_name
 from tests.docs.examples import PAGES, section
 from tests.helpers.docs import ROOT, blocks, page
@@ -60,7 +61,8 @@ def test_every_stat_is_documented() -> None:
     outcomes = {f"rep/outcome/{outcome.value}" for outcome in Outcome}
     pages = {f"rep/page/{verdict}" for verdict, _, _ in PAGE_VERDICTS}
     beyond = {f"rep/beyond/{name.removeprefix('REP_').lower()}" for name in BEYOND}
-    assert documented - counted == outcomes | pages | beyond
+    rejected = {reason.stat for reason in Reason}
+    assert documented - counted == outcomes | pages | beyond | rejected
 
 
 def test_an_example_in_python_is_sound() -> None:

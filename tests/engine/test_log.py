@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.text import counted, duration
-from scrapy_rep.holding import deferral, held_origins
-from scrapy_rep.holding.hold import HeldOrigin
+from scrapy_rep.holding import deferral
+from scrapy_rep.holding import log as hold_log
+from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
@@ -94,7 +95,7 @@ async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
     )
 
 
-def hold_some(table: held_origins.HeldOrigins, origin: Origin, count: int) -> HeldOrigin:
+def hold_some(table: HeldOrigins, origin: Origin, count: int) -> HeldOrigin:
     for number in range(count):
         held_origin = table.wait(origin, held(number).request, None)
         table.settle(held_origin)
@@ -106,13 +107,13 @@ def test_waiting_is_not_told_at_every_turn(
 ) -> None:
     caplog.set_level("INFO", "scrapy_rep.holding")
     now = 0.0
-    monkeypatch.setattr(held_origins, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(hold_log, "time", SimpleNamespace(monotonic=lambda: now))
     context = context_of()
-    table = held_origins.HeldOrigins(context, Origins(context))
+    table = HeldOrigins(context, Origins(context))
     held_origin = hold_some(table, Origin.from_url("http://a.test/"), 50)
     told = []
     for now in map(float, range(21)):
-        table.tell(math.inf, math.inf, idle=True)
+        table.log.state(table.all(), math.inf, math.inf, idle=True)
         table.left(held_origin, held(1)._replace(counts=True))
         told.append(len(caplog.messages))
     assert told == [1] * 10 + [2] * 10 + [3]
@@ -122,7 +123,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
     caplog.set_level("INFO")
     context = context_of()
     origins = Origins(context)
-    table = held_origins.HeldOrigins(context, origins)
+    table = HeldOrigins(context, origins)
     errors = {"d": "HTTP 503", "c": "CannotResolveHostError: no DNS", "b": "Odd: " + "x" * 99}
     for count, name in enumerate("abcd", 1):
         origin = Origin.from_url(f"http://{name}.test/")
@@ -131,7 +132,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    table.tell(1, 2)
+    table.log.state(table.all(), 1, 2, idle=False)
     odd = errors["b"][:60]
     assert caplog.messages[0].startswith(
         "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "
@@ -202,23 +203,19 @@ async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None
 def test_what_is_remembered_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth here of what it is in a crawl: of the 100,000 that are remembered, and of 2 MB."""
     monkeypatch.setattr(log, "_REMEMBERED", log._REMEMBERED // 10)
-    monkeypatch.setattr(log, "_UNSORTED", log._UNSORTED // 10)
     some = BoundedSet()
     assert all(some.add(f"http://{number}.example") for number in range(40_000))
-    hashes = [*some._latest, *some._new, *some._old]
-    assert len(hashes) == len(set(hashes)) == len(some) <= 20_000
-    parts = [some._latest, some._new, some._old, *some._latest]
-    assert sum(map(sys.getsizeof, parts)) < 250_000
+    assert len({*some._new, *some._old}) == len(some) <= 20_000
+    assert sum(map(sys.getsizeof, [some._new, some._old])) < 250_000
     assert not any(some.add(f"http://{number}.example") for number in range(30_000, 40_000))
     assert some.add("http://0.example")
 
 
-@given(st.lists(st.integers(0, 20)), st.integers(1, 5), st.integers(1, 5))
-def test_the_last_ones_are_remembered(values: list[int], most: int, unsorted: int) -> None:
+@given(st.lists(st.integers(0, 20)), st.integers(1, 5))
+def test_the_last_ones_are_remembered(values: list[int], most: int) -> None:
     """So many different ones at least, and at most twice as many."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, "_REMEMBERED", most)
-        patch.setattr(log, "_UNSORTED", unsorted)
         some = BoundedSet()
         for at, value in enumerate(values):
             before = list(dict.fromkeys(reversed(values[:at])))

@@ -246,7 +246,7 @@ async def test_no_encoding_is_asked_for_that_cannot_be_decoded(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where Scrapy can, by another library."""
-    monkeypatch.setattr("scrapy_rep.origins.body.ACCEPTED_ENCODINGS", [b"gzip", b"br", b"new"])
+    monkeypatch.setattr("scrapy_rep.origins.answer.ACCEPTED_ENCODINGS", [b"gzip", b"br", b"new"])
     site = sites.add(robots=RULES)
     await crawl([site.url("/x")])
     assert site.requests[0].header("Accept-Encoding") == "gzip, deflate"

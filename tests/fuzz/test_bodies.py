@@ -14,18 +14,18 @@ from scrapy import Request
 from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
 from scrapy.exceptions import IgnoreRequest, ResponseDataLossError
 from scrapy.http import Response
-from scrapy.utils.test import get_crawler
 
-from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.inspection.lint import lint
-from scrapy_rep.origins.body import META_KEY, READ_BYTES, Transfer, TransferWatch
+from scrapy_rep.origins.answer import READ_BYTES, Transfer, answer_of
 from scrapy_rep.origins.cache import LARGE
+from scrapy_rep.origins.fetcher import META_KEY, Fetcher
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE, cut, normalise
 from tests.fuzz.strategies import FILES, SMALL_FILES, damaged
+from tests.helpers.recorded import context_of
 from tests.helpers.timing import in_a_slice
 from tests.protocol.strategies import any_text, chains, tokens, urls
 
@@ -59,31 +59,28 @@ NAMES = ["gzip", "x-gzip", "deflate", "GZIP", "identity", "br", "zstd", "compres
 
 
 @functools.cache
-def downloader() -> tuple[TransferWatch, HttpCompressionMiddleware]:
-    crawler = get_crawler()
-    return TransferWatch(crawler, EngineAccess(crawler)), HttpCompressionMiddleware.from_crawler(
-        crawler
-    )
+def downloader() -> tuple[Fetcher, HttpCompressionMiddleware]:
+    context = context_of()
+    return Fetcher(context), HttpCompressionMiddleware.from_crawler(context.crawler)
 
 
 def fetched(data: bytes, encodings: list[str], cut_off: bool = False) -> bytes:
     """The body, as the fetcher has it."""
-    watch, compression = downloader()
-    transfer = Transfer()
-    transfer.cut = cut_off
+    fetcher, compression = downloader()
+    transfer = Transfer(cut=cut_off)
     url = "http://a.example/robots.txt"
     request = Request(url, meta={META_KEY: transfer})
     response = Response(url, headers={"Content-Encoding": encodings}, body=data)
-    watch._response_downloaded(request, response)
+    fetcher._response_downloaded(request, response)
     try:
         response = compression.process_response(request, response)  # type: ignore[assignment]
     except Exception as error:
         # Whatever libraries raise: the fetcher expects anything of other components.
         raise IgnoreRequest from error
-    body = transfer.read(response)
-    if body.problem is not None:
-        raise ResponseDataLossError(body.problem)
-    return body.data
+    answer = answer_of(response, transfer, url, 0, soft_404=True)
+    if answer.error is not None:
+        raise answer.error
+    return answer.body
 
 
 @given(FILES, st.lists(st.sampled_from(LAYERS), max_size=5), st.booleans())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scrapy import Request
 from scrapy.http import Headers, Response
 
-from scrapy_rep.origins.body import (
+from scrapy_rep.origins.answer import (
     MAX_ENCODINGS,
     MAX_HEADER,
     NotCredible,

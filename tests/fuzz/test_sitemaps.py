@@ -14,8 +14,8 @@ from scrapy import Request
 
 from scrapy_rep.engine.text import PageURLs
 from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol.entries import MAX_TEXT
 from scrapy_rep.protocol.freshness import latest
-from scrapy_rep.protocol.markup import MAX_TEXT
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.selection import Listing
@@ -52,46 +52,62 @@ PACKED += [gzip.compress(b"<url><loc>http://a.example/</loc></url>" * 50_000)]
 SITEMAPS = damaged(PLAIN, WORDS) | damaged(PLAIN, WORDS, 2_000) | damaged(PACKED, [b"\x1f\x8b\x08"])
 
 
-def read(pieces: list[bytes], **limits: int) -> tuple[list[dict[str, Any]], tuple[Any, ...]]:
-    """All entries, and what is said of the file."""
+Entries = list[dict[str, Any]]
+
+
+def read(pieces: list[bytes], **limits: int) -> tuple[Entries, SitemapReader]:
     readers: list[SitemapReader] = []
 
-    def steps() -> Any:
+    def steps() -> Iterator[Entries]:
         readers[:] = [SitemapReader(**limits)]
         return readers[0].read(pieces)
 
-    entries = [entry for some in in_slices(steps) for entry in some]
-    [reader] = readers
-    return entries, (reader.kind, reader.problem, reader.count, reader.bytes)
+    return [entry for some in in_slices(steps) for entry in some], readers[0]
+
+
+def outcome(pieces: list[bytes]) -> tuple[Any, ...]:
+    """All entries, and what is said of the file."""
+    entries, reader = read(pieces)
+    return entries, reader.kind, reader.problem, reader.count, reader.bytes
+
+
+@given(SITEMAPS)
+def test_a_sitemap_has_entries_and_a_kind_or_a_problem(data: bytes) -> None:
+    entries, reader = read([data])
+    assert reader.count == len(entries)
+    assert reader.kind is not None or (reader.problem and not entries)
+    assert len(reader.problem or "") < 400
+
+
+@given(SITEMAPS)
+def test_what_is_kept_of_a_sitemap_is_text_that_can_be_stored_and_sent(data: bytes) -> None:
+    for entry in read([data])[0]:
+        assert entry.pop("broken", True) is True
+        for name, value in entry.items():
+            values = [*value, *value.values()] if isinstance(value, dict) else value
+            for text in [name, value] if isinstance(value, str) else [name, *values]:
+                assert len(text) <= MAX_TEXT
+                text.encode()
 
 
 # zlib gives what is in front of an error only if it was asked for that before.
 CUT_SHORT = b"\x1f\x8b\x08\0\0\0\0\0\2" + PACKED[0]
 
 
-@given(SITEMAPS, st.lists(st.integers(0, 1 << 20), max_size=5), st.integers(0, 99))
-@example(CUT_SHORT, [12], 0)
-@example(b"\n" + "http://a.example/".encode("utf-16"), [], 0)  # its mark is not the first thing
-def test_sitemaps_of_any_kind(data: bytes, places: list[int], most: int) -> None:
-    entries, (kind, problem, count, size) = whole = read([data])
-    assert count == len(entries)
-    assert entries == [] or kind is not None
-    assert kind is not None or problem
-    assert len(problem or "") < 400
-    for entry in entries:
-        for name, value in entry.items():
-            assert isinstance(name, str)
-            texts = value if isinstance(value, list) else [value]
-            if isinstance(value, dict):
-                texts = [*value, *value.values()]
-            assert all(text is True or len(text) <= MAX_TEXT for text in texts)
-            # What is kept is text: it can be stored, and sent.
-            assert all(text is True or text.encode() is not None for text in texts)
-    assert read(split(data, places)) == whole
-    assert read([data], max_entries=most)[0] == entries[:most]
-    some, (_, _, count, size) = read([data], max_bytes=50 * most)
-    assert size <= 50 * most
-    assert count == len(some) <= size
+@given(SITEMAPS, st.lists(st.integers(0, 1 << 20), max_size=5))
+@example(CUT_SHORT, [12])
+@example(b"\n" + "http://a.example/".encode("utf-16"), [])  # its mark is not the first thing
+def test_the_pieces_that_a_sitemap_comes_in_make_no_difference(
+    data: bytes, places: list[int]
+) -> None:
+    assert outcome(split(data, places)) == outcome([data])
+
+
+@given(SITEMAPS, st.integers(0, 99))
+def test_limits_cut_a_sitemap_off(data: bytes, most: int) -> None:
+    assert read([data], max_entries=most)[0] == read([data])[0][:most]
+    some, reader = read([data], max_bytes=50 * most)
+    assert len(some) <= reader.bytes <= 50 * most
 
 
 LOCS = damaged(

@@ -13,8 +13,7 @@ from scrapy_rep import usage
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.preferences import PURPOSES, Statement, Usage, read_robots
 from scrapy_rep.preferences.lint import usage_findings
-from scrapy_rep.preferences.sources import MAX_LICENSES, link_licenses
-from scrapy_rep.preferences.statements import MAX_TEXT, TdmFile
+from scrapy_rep.preferences.statements import MAX_LICENSES, MAX_TEXT, TdmFile, link_licenses
 from scrapy_rep.protocol.syntax import MAX_BYTES
 from tests.fuzz.strategies import damaged
 from tests.helpers.timing import in_a_slice

@@ -23,7 +23,7 @@ def lines(source: Source, *words: str, level: str | None = "INFO") -> list[str]:
         record.getMessage()
         for record in _ours(source)
         if level in (None, record.levelname)
-        and record.module != "summary"
+        and record.funcName != "log_summary"
         and (words or record.funcName != "log_beginning")
         and all(word in record.getMessage() for word in words)
     ]
@@ -41,7 +41,7 @@ def warnings(source: Source, *, without: str | None = None) -> list[str]:
 
 def summary(result: CrawlResult) -> list[str]:
     """The summary's lines, as they were before they were wrapped."""
-    found = [one.getMessage() for one in result.records if one.module == "summary"]
+    found = [one.getMessage() for one in result.records if one.funcName == "log_summary"]
     assert len(found) <= 1
     whole: list[str] = []
     for line in found[0].splitlines() if found else []:

@@ -23,14 +23,13 @@ class LinkSpider(ListSpider):
     """Follows all links of the pages that it starts from, and yields an item for every page."""
 
     dont_filter = False
-    link_meta: dict[str, Any] = {}
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         self.responses.append(response)
         yield {"url": response.url, "noindex": page_rules(response).noindex}
         if isinstance(response, HtmlResponse):
             for href in response.css("a::attr(href)").getall():
-                yield response.follow(href, meta=self.link_meta, errback=self.failed)
+                yield response.follow(href, errback=self.failed)
 
 
 class AsyncLinkSpider(LinkSpider):

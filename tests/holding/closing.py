@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.helpers.crawling import CrawlResult
-from tests.helpers.held import DEFER, Record
+from tests.helpers.held import DEFER, Record, assert_clean
 
 # The requirement is "about 2 seconds, whatever is in flight"; what is in flight takes 30.
 SECONDS = 6.0
@@ -25,7 +25,8 @@ def closing_took(result: CrawlResult) -> float:
 
 
 def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:
-    """Nobody was told that a request failed, and nothing counts as dropped."""
+    """It ended well, nobody was told that a request failed, and nothing counts as dropped."""
+    assert_clean(result)
     assert result.failures == {}
     assert record.dropped == []
     for stat in (

@@ -10,7 +10,7 @@ from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.hold import Entry, Held, Hold
+from scrapy_rep.holding.hold import Entry, Held, entry_of
 
 INF = float("inf")
 
@@ -52,9 +52,18 @@ def numbers(taken: list[Held]) -> list[int]:
     return [one.number for one in taken]
 
 
-def read_all(hold: Hold, heap: list[Entry]) -> list[Held]:
+def on_disk(hold: DiskHold, origin: str, one: Held) -> Entry:
+    """What is in memory of *one*, which is held on disk if that is possible."""
+    row = hold.hold(origin, one)
+    return entry_of(one, one.request if row is None else row)
+
+
+def read_all(hold: DiskHold, heap: list[Entry]) -> list[Held]:
     """What can be read of it, in the order in which it would leave."""
-    found = [hold.read(entry) for entry in sorted(heap)]
+    found = [
+        hold.read(number, since, what) if isinstance(what, int) else Held(number, since, what)
+        for _, number, since, what in sorted(heap)
+    ]
     return [one for one in found if one is not None]
 
 

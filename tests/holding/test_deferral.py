@@ -3,7 +3,6 @@ under JOBDIR over several runs; and paused crawls. In real crawls."""
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,8 @@ from scrapy import signals as scrapy_signals
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.files import ask
 from tests.helpers.held import (
     DEFER,
     NEVER,
@@ -31,6 +31,7 @@ from tests.helpers.held import (
     urls,
 )
 from tests.helpers.log import at_line, lines
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.holding.closing import assert_nothing_dropped
 
@@ -39,10 +40,7 @@ pytestmark = pytest.mark.slow
 
 def rows(directory: Path) -> int:
     """How many requests an ended run left on disk."""
-    db = sqlite3.connect(directory / "rep-held.sqlite")
-    (count,) = db.execute("SELECT count(*) FROM held").fetchone()
-    db.close()
-    return int(count)
+    return int(ask(directory / "rep-held.sqlite", "SELECT count(*) FROM held"))
 
 
 async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_path: Path) -> None:
@@ -100,7 +98,7 @@ async def test_waiting_goes_on_in_the_next_run(
     between the runs does not count."""
     passed = 0.0
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
-    monkeypatch.setattr("scrapy_rep.holding.held_origins.time", clock)
+    monkeypatch.setattr("scrapy_rep.holding.hold.time", clock)
     site = sites.add(robots=503)
     settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}
     record = Record()
@@ -203,64 +201,42 @@ async def test_objects_in_memory_are_the_same_objects(sites: Sites) -> None:
     assert_clean(result)
 
 
-class Outage:
-    """A site whose robots.txt is there once 60 requests are held."""
-
-    def __init__(self, sites: Sites) -> None:
-        self.gate = Gate(503, RULES)
-        self.site = sites.add(robots=self.gate)
-        self.wanted = urls(self.site, 60)
-        self.record = Record(on_deferred=self._look)
-        self.told: list[dict[str, Any]] = []
-
-    def _look(self, spider: Any, count: int) -> None:
-        if count == 60:
-            self.told += spider.crawler.get_downloader_middleware(RepMiddleware).held()
-            self.gate.open()
-
-    async def crawl(self) -> CrawlResult:
-        result = await self.record.crawl(self.wanted)
-        assert_clean(result)
-        return result
-
-
 @pytest.mark.loop
 @pytest.mark.scrapy_api
-async def test_all_are_held_and_each_is_fetched_once(sites: Sites) -> None:
-    outage = Outage(sites)
-    result, record = await outage.crawl(), outage.record
-    assert sorted(result.responses) == sorted(record.deferred) == sorted(outage.wanted)
-    assert len(outage.site.pages_asked) == len(set(outage.site.pages_asked)) == 60
-    assert record.released == record.deferred
-    assert record.origins == {origin_of(outage.site)}
-    assert_nothing_dropped(result, record)
+async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
+    """robots.txt is there once 60 requests are held."""
+    gate, told = Gate(503, RULES), []
+    site = sites.add(robots=gate)
+    wanted = urls(site, 60)
 
+    def look(spider: Any, count: int) -> None:
+        if count == 60:
+            told.extend(spider.crawler.get_downloader_middleware(RepMiddleware).held())
+            gate.open()
 
-async def test_what_is_held_is_counted(sites: Sites) -> None:
-    outage = Outage(sites)
-    result = await outage.crawl()
-    assert result.stat("rep/deferred") == result.stat("rep/released") == 60
-    assert (result.stats["rep/held/max"], result.stats["rep/held"]) == (60, 0)
-    assert await outage.record.concurrency() == [16, 16]
-
-
-async def test_robots_txt_is_asked_for_once_a_tick(sites: Sites) -> None:
-    """Each was a tick of the origin's clock, and the last one was answered."""
-    outage = Outage(sites)
-    result, resolved = await outage.crawl(), outage.record.resolved
-    asked = outage.site.count("/robots.txt")
-    assert asked == len(resolved) == result.stat("robotstxt/request_count") < 100
-    assert [one["attempts"] for one in resolved] == [*range(1, asked), 0]
-
-
-async def test_a_console_sees_what_is_held(sites: Sites) -> None:
-    outage = Outage(sites)
-    await outage.crawl()
-    [one] = outage.told
-    assert (one["origin"], one["requests"]) == (origin_of(outage.site), 60)
-    assert one["error"] == "HTTP 503"
-    assert one["attempts"] >= 1 and 0 <= one["held_seconds"] < 60
-    assert one["next_attempt_at"].endswith("Z") and one["unreachable_since"].endswith("Z")
+    record = Record(on_deferred=look)
+    result = await record.crawl(wanted)
+    with every_row() as row:
+        with row("all are held, and each is fetched once"):
+            assert sorted(result.responses) == sorted(record.deferred) == sorted(wanted)
+            assert len(site.pages_asked) == len(set(site.pages_asked)) == 60
+            assert record.released == record.deferred
+            assert record.origins == {origin_of(site)}
+            assert_nothing_dropped(result, record)
+        with row("what is held is counted"):
+            assert result.stat("rep/deferred") == result.stat("rep/released") == 60
+            assert (result.stats["rep/held/max"], result.stats["rep/held"]) == (60, 0)
+            assert await record.concurrency() == [16, 16]
+        with row("robots.txt is asked for once a tick of the origin's clock"):
+            asked = site.count("/robots.txt")
+            assert asked == len(record.resolved) == result.stat("robotstxt/request_count") < 100
+            assert [one["attempts"] for one in record.resolved] == [*range(1, asked), 0]
+        with row("a console sees what is held"):
+            [one] = told
+            assert (one["origin"], one["requests"]) == (origin_of(site), 60)
+            assert one["error"] == "HTTP 503"
+            assert one["attempts"] >= 1 and 0 <= one["held_seconds"] < 60
+            assert one["next_attempt_at"].endswith("Z") and one["unreachable_since"].endswith("Z")
 
 
 async def test_answer_within_the_grace(sites: Sites) -> None:
@@ -343,4 +319,3 @@ async def test_an_answer_that_must_not_be_kept(sites: Sites, tmp_path: Any) -> N
     assert sorted(record.released) == sorted(record.deferred)
     assert result.stats["rep/held"] == 0
     assert_nothing_dropped(result, record)
-    assert_clean(result)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +20,7 @@ from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
+from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
@@ -53,77 +55,77 @@ class Pipeline:
 
 class Held:
     """Two sites with 20 requests each, of which one answers 503 (its next robots.txt request may be in
-    flight), and the other is silent. When all are held, *act* is called."""
+    flight), and the other is silent. When all are held, *stop* is called: the crawl ends soon."""
 
-    def __init__(self, sites: Sites, act: Any) -> None:
+    def __init__(self, sites: Sites, stop: Callable[[Record], object] = Record.close) -> None:
         self.up = Gate(503, RULES)
         self.sites: list[Site] = [sites.add(robots=self.up), sites.add(robots=silence())]
         self.urls = [url for site in self.sites for url in urls(site, 20)]
         self.record = Record(on_deferred=self._look)
-        self._act = act
+        self._stop = stop
 
     def _look(self, _: Spider, count: int) -> None:
         if count == 40:
-            as_soon_as(lambda: self.record.resolved, lambda: later(0, self._act))
+            stop = partial(later, 0, lambda: self._stop(self.record))
+            as_soon_as(lambda: self.record.resolved, stop)
+
+    async def crawl(self, **more: Any) -> CrawlResult:
+        result = await self.record.crawl(self.urls, **{**SLOW, **more})
+        assert closing_took(result) < SECONDS
+        assert await self.record.concurrency() == [16, 16]
+        assert_no_errors(result)
+        return result
 
 
 @pytest.mark.loop
 @pytest.mark.scrapy_api
-async def test_without_jobdir_they_are_given_up(
+async def test_without_jobdir_they_are_given_up(sites: Sites) -> None:
+    held = Held(sites, lambda record: deferred_from_coro(record.engine.stop_async()))
+    result = await held.crawl()
+    assert result.reason == "shutdown"
+    errors = [result.failures[url] for url in held.urls]
+    assert all(isinstance(one, RobotsUnreachable) and one.attempts for one in errors)
+    assert all("; the crawl ended" in str(error) for error in errors)
+    assert all("503" in str(error) for error in errors[:20])
+    assert (result.stat("rep/given_up"), result.stats["rep/held"]) == (40, 0)
+
+
+async def test_what_errbacks_yield_at_the_end_reaches_the_pipelines(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Errbacks are called, with the reason, and what they yield reaches the pipelines."""
     monkeypatch.setattr(Pipeline, "events", [])
-    held = Held(sites, lambda: deferred_from_coro(held.record.engine.stop_async()))
-    result = await crawl(
-        held.urls,
-        {**SLOW, "ITEM_PIPELINES": {Pipeline: 1}},
+    held = Held(sites)
+    await held.crawl(
+        ITEM_PIPELINES={Pipeline: 1},
         on_failure=lambda spider: [{"url": spider.errors[-1][0].url}],
-        signal_handlers=held.record.handlers,
     )
-    assert result.reason == "shutdown"
-    assert closing_took(result) < SECONDS
-    errors = [result.failures[url] for url in held.urls]
-    assert [type(error) for error in errors] == [RobotsUnreachable] * 40
-    assert all(error.attempts and "the crawl" in error.reason for error in errors)  # type: ignore[attr-defined]
-    assert all("503" in error.reason for error in errors[:20])  # type: ignore[attr-defined]
-    assert sorted(Pipeline.events[:-1]) == sorted(result.failures)
+    assert sorted(Pipeline.events[:-1]) == sorted(held.urls)
     assert Pipeline.events[-1] == "closed"
-    assert result.stat("rep/given_up") == 40
-    assert result.stats["rep/held"] == 0
-    assert await held.record.concurrency() == [16, 16]
-    assert_no_errors(result)
 
 
 @pytest.mark.loop
 async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path) -> None:
     """The next crawl with it fetches each of them once, in the order in which they were held."""
-    settings = {**SLOW, "JOBDIR": str(tmp_path)}
-    held = Held(sites, lambda: held.record.close())
-    result = await crawl(held.urls, settings, signal_handlers=held.record.handlers)
-    assert closing_took(result) < SECONDS
+    settings, held = {**SLOW, "JOBDIR": str(tmp_path)}, Held(sites)
+    result = await held.crawl(**settings)
     assert result.failures == result.responses == {}
     assert result.stats["rep/held"] == 40
-    assert await held.record.concurrency() == [16, 16]
-    assert_no_errors(result)
 
     held.up.open()
     held.sites[1].set("/robots.txt", RULES)
     again = Record()
     result = await again.crawl([], **settings)
-    assert all(site.count(f"/page{number}") == 1 for site in held.sites for number in range(20))
+    assert len(lines(result, "Still holding 40 requests to 2 origins from an earlier run")) == 1
     for site in held.sites:
+        assert sorted(map(site.url, site.pages_asked)) == sorted(urls(site, 20))
         first, then = (
             [url for url in some if url.startswith(site.url(""))]
             for some in (held.record.deferred, again.released)
         )
         assert first == then
-    assert all(one.request.dont_filter for one in result.spider.responses)
-    assert not any("_rep_held" in one.meta for one in result.spider.responses)
-    assert result.stats["rep/held"] == 0
-    assert len(lines(result, "Still holding 40 requests to 2 origins from an earlier run")) == 1
+    asked = [one.request for one in result.spider.responses]
+    assert all(one.dont_filter and "_rep_held" not in one.meta for one in asked)
     assert (await crawl([], settings)).spider.responses == []
-    assert_clean(result)
 
 
 @pytest.mark.parametrize("jobdir", [False, True])
@@ -289,43 +291,47 @@ class Once(ListSpider):
     dont_filter = False
 
 
-@pytest.mark.scrapy_api
-@pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
-async def test_a_shared_queue_gets_held_requests_back_at_the_end(
-    sites: Sites, scheduler: type
-) -> None:
-    """Also what waits for a first answer. The next crawl goes on with it, as the user made it."""
-    busy, silent = sites.add(robots=503), sites.add(robots=silence())
-    wanted = [*urls(busy, 20), *urls(silent, 20)]
+async def hand_back(sites: Sites, scheduler: type[SharedScheduler]) -> tuple[list[Site], list[str]]:
+    """A crawl that ends while a site is down, and a silent one's first answer is awaited."""
+    both = [sites.add(robots=503), sites.add(robots=silence())]
+    wanted = [url for site in both for url in urls(site, 20)]
 
     def close(_: Spider, count: int) -> None:
         if count == 20:
             as_soon_as(lambda: len(scheduler.seen) == 40 and not scheduler.queue, record.close)
 
     record = Record(on_deferred=close)
-    result = await record.crawl(
-        Once, requests=wanted, **SLOW, SCHEDULER=scheduler, REP_DEFER_GRACE=30
-    )
-    assert result.reason == "enough"
+    settings = {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_GRACE": 30}
+    result = await record.crawl(Once, requests=wanted, **settings)
     assert closing_took(result) < SECONDS
     assert result.failures == result.responses == {}
-    assert result.stats["rep/held"] == 0
-    assert "rep/given_up" not in result.stats
-    assert len(scheduler.queue) == 40
+    assert result.stats["rep/held"] == 0 and "rep/given_up" not in result.stats
     assert_no_errors(result)
+    return both, wanted
 
-    # Held once more on arrival, for a while.
+
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
+async def test_a_shared_queue_gets_held_requests_back_at_the_end(
+    sites: Sites, scheduler: type[SharedScheduler]
+) -> None:
+    await hand_back(sites, scheduler)
+    assert len(scheduler.queue) == 40
+
+
+async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(sites: Sites) -> None:
+    """Held once more on arrival, for a while."""
+    both, wanted = await hand_back(sites, Persistent)
     gate = Gate(503, RULES)
-    for site in (busy, silent):
+    for site in both:
         site.set("/robots.txt", gate)
     again = Record(on_deferred=lambda _, count: gate.open() if count == 40 else None)
-    result = await again.crawl(Once, requests=wanted, **SLOW, SCHEDULER=scheduler)
+    result = await again.crawl(Once, requests=wanted, **SLOW, SCHEDULER=Persistent)
     assert set(result.responses) == set(wanted)
-    assert all(site.count(f"/page{n}") == 1 for site in (busy, silent) for n in range(20))
-    assert sorted(again.dropped) == sorted(wanted)
-    for response in result.spider.responses:
-        assert response.request.dont_filter is False
-        assert "_rep_held" not in response.meta
+    assert all(sorted(map(site.url, site.pages_asked)) == sorted(urls(site, 20)) for site in both)
+    assert sorted(again.dropped) == sorted(wanted), "the dupe filter lets none pass twice"
+    asked = [response.request for response in result.spider.responses]
+    assert not any(one.dont_filter or "_rep_held" in one.meta for one in asked)
     assert_clean(result)
 
 

@@ -3,9 +3,10 @@ turns out to be unreachable."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+import re
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from scrapy import Request
@@ -13,7 +14,7 @@ from scrapy import Request
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, answer, as_behaviour, in_turn, silence
-from tests.helpers.crawling import Clock, CrawlResult, ListSpider, crawl
+from tests.helpers.crawling import Clock, ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
     NEVER,
@@ -27,92 +28,54 @@ from tests.helpers.held import (
     urls,
 )
 from tests.helpers.log import lines
-from tests.helpers.servers import Connection, Hit, Site, Sites
+from tests.helpers.rows import every_row
+from tests.helpers.servers import Connection, Hit, Sites
 from tests.helpers.storing import in_a_file
 
 pytestmark = pytest.mark.slow
 
 
-def gave_up(told: list[str]) -> int:
-    """How many requests those lines are about: it is one line, unless the machine is so slow that some
-    requests were held later than others."""
-    assert len(told) <= 2
-    return sum(int(line.split()[2]) for line in told)
-
-
-class Over(NamedTuple):
-    """What came of requests for which no answer came in time."""
-
-    site: Site
-    wanted: list[str]
-    record: Record
-    result: CrawlResult
-    jobdir: bool
-
-
-in_two_ways = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("robots", "grace", "jobdir"),
     [(503, NEVER, False), (silence(), 0.1, True)],
     ids=["503", "silent, with a JOBDIR"],
 )
-
-
-@pytest.fixture
-def wait_too_long(
+async def test_requests_held_longer_than_max_wait_are_given_up(
     sites: Sites, tmp_path: Path, robots: Any, grace: float, jobdir: bool
-) -> Callable[[], Coroutine[Any, Any, Over]]:
-    """A crawl. The silent fetch in flight is not waited for."""
-
-    async def crawled() -> Over:
-        site, healthy = sites.add(robots=robots), sites.add(robots=RULES)
-        wanted, record = urls(site, 20), Record()
-        result = await record.crawl(
-            [*wanted, *urls(healthy, 5)],
-            **({"JOBDIR": str(tmp_path)} if jobdir else {}),
-            REP_DEFER_GRACE=grace,
-            REP_DEFER_MAX_WAIT=0.4,
-            REP_DOWNLOAD_TIMEOUT=NEVER,
-        )
-        return Over(site, wanted, record, result, jobdir)
-
-    return crawled
-
-
-@in_two_ways
-async def test_requests_held_longer_than_max_wait_are_given_up(wait_too_long: Any) -> None:
-    over = await wait_too_long()
-    assert set(over.result.failures) == set(over.wanted)
-    assert not set(over.record.released) & set(over.wanted)
-    assert over.site.pages_asked == []
-
-
-@in_two_ways
-async def test_who_is_given_up_hears_why(wait_too_long: Any) -> None:
-    over = await wait_too_long()
-    for error in over.result.failures.values():
-        assert isinstance(error, RobotsUnreachable)
-        assert (str(error.origin), error.decision) == (origin_of(over.site), None)
-        assert error.attempts > 0
-        assert "held for 0.4 s" in error.reason
-        assert error.reason in str(error)
-
-
-@in_two_ways
-async def test_those_given_up_are_counted(wait_too_long: Any) -> None:
-    over = await wait_too_long()
-    assert over.result.stat("rep/given_up") == 20
-    assert over.result.stats["rep/held"] == 0
-    told = lines(over.result, "Gave up ", f" to {origin_of(over.site)}")
-    assert gave_up(told) == 20
-    assert all(("kept for the next run" in line) is over.jobdir for line in told)
-
-
-@in_two_ways
-async def test_those_given_up_harm_nobody_else(wait_too_long: Any) -> None:
-    over = await wait_too_long()
-    assert len(over.result.responses) == 5
-    assert await over.record.concurrency() == [16, 16]
-    assert_clean(over.result)
+) -> None:
+    """The silent fetch in flight is not waited for."""
+    site, healthy = sites.add(robots=robots), sites.add(robots=RULES)
+    wanted, record = urls(site, 20), Record()
+    result = await record.crawl(
+        [*wanted, *urls(healthy, 5)],
+        **({"JOBDIR": str(tmp_path)} if jobdir else {}),
+        REP_DEFER_GRACE=grace,
+        REP_DEFER_MAX_WAIT=0.4,
+        REP_DOWNLOAD_TIMEOUT=NEVER,
+    )
+    with every_row() as row:
+        with row("all fail"):
+            assert set(result.failures) == set(wanted)
+            assert not set(record.released) & set(wanted)
+            assert site.pages_asked == []
+        with row("they hear why"):
+            for error in result.failures.values():
+                assert isinstance(error, RobotsUnreachable)
+                assert (str(error.origin), error.decision) == (origin_of(site), None)
+                assert error.attempts > 0
+                found = re.search(r"; held for ([\d.]+) s$", error.reason)
+                assert found is not None and 0.3 <= float(found[1]) < 60
+                assert error.reason in str(error)
+        with row("they are counted"):
+            assert (result.stat("rep/given_up"), result.stats["rep/held"]) == (20, 0)
+            # One line, unless the machine is so slow that some were held later than others.
+            told = lines(result, "Gave up ", f" to {origin_of(site)}")
+            assert len(told) <= 2 and sum(int(line.split()[2]) for line in told) == 20
+            assert all(("kept for the next run" in line) is jobdir for line in told)
+        with row("nobody else is harmed"):
+            assert len(result.responses) == 5
+            assert await record.concurrency() == [16, 16]
+            assert_clean(result)
 
 
 async def test_max_requests_and_answers_to_come(sites: Sites) -> None:
@@ -181,7 +144,10 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
     assert set(result.responses) >= set(wanted)
     assert len(result.responses) == 22 and len(result.failures) == 20
     assert result.stat("rep/unreachable/dropped") == 20
-    assert len(lines(result, "has used its share of REP_DEFER_MAX_REQUESTS", level="WARNING")) == 1
+    assert (
+        len(lines(result, "Too many requests are held (REP_DEFER_MAX_REQUESTS", level="WARNING"))
+        == 1
+    )
     assert_clean(result)
 
 
@@ -361,6 +327,9 @@ async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
     assert result.stat("rep/unreachable/dropped") == 17
     assert all(isinstance(one, RobotsUnreachable) for one in result.failures.values())
     assert "rep/given_up" not in result.stats
-    assert len(lines(result, "REP_DEFER_MAX_REQUESTS reached", level="WARNING")) == 1
+    assert (
+        len(lines(result, "Too many requests are held (REP_DEFER_MAX_REQUESTS", level="WARNING"))
+        == 1
+    )
     assert late.count("/robots.txt") == 1
     assert_clean(result)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,7 +126,7 @@ async def test_the_event_loop_has_its_turn_between_those_that_go_back(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler's server may be far: a slice of time is over after each."""
-    monkeypatch.setattr("scrapy_rep.holding.gate.Slices", lambda: SimpleNamespace(over=True))
+    monkeypatch.setattr("scrapy_rep.holding.gate.SLICE_SECONDS", 0.0)
     down, site, on_page = one_is_down(sites)
     taken = []
 
@@ -153,19 +152,19 @@ async def test_the_event_loop_has_its_turn_between_those_that_go_back(
 
 async def test_among_those_without_room_urgent_ones_have_no_precedence(sites: Sites) -> None:
     """One of them may be to a site that is up again."""
-    down, site, on_page = one_is_down(sites)
-    urgent = [Request(url, priority=10) for url in urls(down, 20)]
-    less = [Request(url, priority=-5) for url in urls(down, 20, "/other")]
-    levels = set()
+    gate = Gate(503, RULES)
+    down, levels = sites.add(robots=gate), set()
 
     def idle(spider: Spider) -> None:
         for _, _, request in spider.crawler.engine.scheduler.queue:
             if request.meta["_rep_held"]["times"] == 2:
                 levels.add(request.priority)
+                gate.open()
 
+    wanted = [Request(url, priority=10) for url in urls(down, 20)]
+    wanted += [Request(url, priority=-5) for url in urls(down, 20, "/other")]
     handlers = {scrapy_signals.spider_idle: idle}
-    wanted = [*urgent, *less, *urls(site, 10)]
-    result = await crawl_with(ByPriority, wanted, on_page=on_page, signal_handlers=handlers)
+    result = await crawl_with(ByPriority, wanted, signal_handlers=handlers)
     assert len(levels) == 1
     assert max(levels) < -1000
     assert len(result.responses) == len(wanted)

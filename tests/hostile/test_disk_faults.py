@@ -170,7 +170,7 @@ async def test_recovered_and_ended_in_slices(
         turns.append(1)
 
     monkeypatch.setattr("scrapy_rep.engine.timers.SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("scrapy_rep.holding.held_origins.pause", pause)
+    monkeypatch.setattr("scrapy_rep.holding.hold.pause", pause)
     monkeypatch.setattr("scrapy_rep.holding.handing_back.pause", pause)
     record = Record()
     # None is refused before all are recovered.

@@ -153,20 +153,19 @@ async def test_sitemaps_are_worked_on_in_slices(
     """The event loop has its turn after each step: of what is listed, of a piece of a file, which can have a
     thousand entries, of the proof that a host lists a sitemap. None is lost."""
     turns: Counter[str] = Counter()
-    usual = timers.work, timers.pause
+    pause = timers.pause
 
-    def count_turns_of(module: ModuleType, name: str) -> None:
+    def count_turns_of(module: ModuleType) -> None:
         def counted(*arguments: Any) -> Any:
             turns[module.__name__.rpartition(".")[2]] += 1
-            return usual[name == "pause"](*arguments)
+            return pause(*arguments)
 
-        monkeypatch.setattr(module, name, counted)
+        monkeypatch.setattr(module, "pause", counted)
 
     monkeypatch.setattr(timers, "SLICE_SECONDS", -1.0)
-    count_turns_of(discovery, "work")  # what a robots.txt lists is announced ...
-    count_turns_of(seeding, "pause")  # ... and read
-    count_turns_of(loader, "pause")
-    count_turns_of(selection, "work")
+    # What a robots.txt lists is announced, and read.
+    for module in (discovery, seeding, loader, selection):
+        count_turns_of(module)
     site, other, not_listed = sites.add(), sites.add(), sites.add()
     maps = [f"/map{number}.xml" for number in range(40)]
     some = "".join(f"Sitemap: {path}\n" for path in maps)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.origins import body
-from scrapy_rep.origins.body import decode
+from scrapy_rep.origins import answer
+from scrapy_rep.origins.answer import decode
 from scrapy_rep.protocol import sitemaps as unpack
 from scrapy_rep.protocol.availability import says_not_found
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
@@ -229,7 +229,7 @@ def test_packed_files_of_the_largest_size_are_read_as_before() -> None:
 
 def test_members_of_a_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
     spy = Spy()
-    monkeypatch.setattr(body, "zlib", spy)
+    monkeypatch.setattr(answer, "zlib", spy)
     assert decode(EMPTY * 25_600, "gzip") == (b"", True)
     assert spy.streams <= 100
     some = [gzip.compress(b"Disallow: /%d\n" % number) for number in range(50)]

@@ -11,7 +11,7 @@ import pytest
 
 from scrapy_rep.engine.text import counted
 from scrapy_rep.reporting import audit_trail as trail
-from scrapy_rep.reporting.audit_trail import DiskFull, LineFile
+from scrapy_rep.reporting.audit_trail import append
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import StepSpider, crawl
@@ -97,19 +97,18 @@ def test_complete_lines_alone(tmp_path: Path, room: int) -> None:
     path = tmp_path / "d.jsonl"
     path.write_bytes(b"an earlier run\n")
     SmallDisk.room = room
-    file = LineFile(io.BufferedWriter(SmallDisk(path, "ab")))
-    left = [b"first\n", b"second\n", b"third, longer\n", b"\n"]
-    whole = b"".join(left)
-    if room < len(whole):
-        with pytest.raises(DiskFull):
-            file.write(left)
-        text = path.read_bytes()
-        assert text.endswith(b"\n")
-        assert text + b"".join(left) == b"an earlier run\n" + whole
-        SmallDisk.room = 1000
-    file.write(left)
-    assert left == []
-    file.close()
+    whole = b"first\nsecond\nthird, longer\n\n"
+    left = bytearray(whole)
+    with SmallDisk(path, "ab") as file:
+        if room < len(whole):
+            with pytest.raises(OSError, match="No space left"):
+                append(file, left)
+            text = path.read_bytes()
+            assert text.endswith(b"\n")
+            assert text + left == b"an earlier run\n" + whole
+            SmallDisk.room = 1000
+        append(file, left)
+    assert left == b""
     assert path.read_bytes() == b"an earlier run\n" + whole
 
 
@@ -126,11 +125,9 @@ def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
                 raise
 
     SmallDisk.room = 3
-    file = LineFile(io.BufferedWriter(Shared(path, "ab")))
-    with pytest.raises(DiskFull):
-        file.write([b"first\n"])
+    with Shared(path, "ab") as file, pytest.raises(OSError, match="No space left"):
+        append(file, bytearray(b"first\n"))
     assert path.read_bytes() == b"firtheirs\n"
-    file.close()
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -139,7 +136,6 @@ async def test_decisions_on_a_full_disk(
 ) -> None:
     """One error; complete lines; and all of them if there is room in time."""
     monkeypatch.setattr(trail, "_SECONDS", 0.01)
-    monkeypatch.setattr(trail, "_AGAIN_SECONDS", 0.02)
     monkeypatch.setattr(trail, "_MAX_WAITING", 100_000 if again else 1000)
     site, path = sites.add(robots=RULES), tmp_path / "d.jsonl"
     SmallDisk.room = 2000

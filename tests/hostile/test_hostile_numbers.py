@@ -12,10 +12,10 @@ import pytest
 
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.protocol.freshness import unreachable_seconds
-from scrapy_rep.reporting.announcements import Announcer, ChangeWatch
 from scrapy_rep.reporting.audit_trail import AuditTrail
+from scrapy_rep.reporting.changes import ChangeWatch
 from scrapy_rep.reporting.record import Counts
-from scrapy_rep.reporting.recorder import StartRequests
+from scrapy_rep.reporting.recorder import Recorder, StartRequests
 from scrapy_rep.reporting.report import Report
 from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
@@ -97,11 +97,11 @@ async def test_a_clock_out_of_its_mind(
 
 PARTS: list[list[tuple[type, str]]] = [
     [
-        *((Counts, "answered"), (Report, "emit"), (ChangeWatch, "look"), (Discovery, "resolved")),
-        *((StartRequests, "refused"), (Announcer, "_log_failure")),
+        *((Counts, "answered"), (Report, "add"), (ChangeWatch, "look"), (Discovery, "resolved")),
+        *((StartRequests, "refused"), (Recorder, "_log_failure")),
     ],
-    [(Counts, "outcomes"), (AuditTrail, "emit"), (Announcer, "resolved")],
-    [(AuditTrail, "end"), (Announcer, "_count")],
+    [(Counts, "outcomes"), (AuditTrail, "add"), (Recorder, "_send")],
+    [(AuditTrail, "end"), (Recorder, "_count")],
 ]
 
 

@@ -82,7 +82,7 @@ def test_what_was_told_holds_on_to_no_crawler() -> None:
     crawler: Any = Crawler(Spider)
     crawler.stats = StatsCollector(crawler)
     sitemap = SitemapRow(1, "http://a.example/x", "http://a.example", "http://a.example", (), False)
-    SitemapLog(context_of(crawler)).failed(sitemap, "why", expected=False)
+    SitemapLog(context_of(crawler), lambda *_, **__: None).failed(sitemap, "why", expected=False)
     gone = weakref.ref(crawler)
     del crawler
     gc.collect()

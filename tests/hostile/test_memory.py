@@ -274,7 +274,7 @@ async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_pat
 # -- what was met ----------------------------------------------------------------------------
 
 
-def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
     """With seeding off, too. What was counted of late is not counted again."""
     monkeypatch.setattr(log, "_REMEMBERED", 1000)
     context, listed = context_of(), [f"/{n}.xml" for n in range(MAX_SITEMAPS)]
@@ -282,9 +282,10 @@ def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> Non
     for number in range(4):
         origin = Origin("http", f"{number}.example", 80)
         state = SimpleNamespace(origin=origin)
-        resolution: Any = SimpleNamespace(state=state, robots_url=origin.robots_url)
+        robots = SimpleNamespace(sitemaps=listed)
+        resolution: Any = SimpleNamespace(state=state, robots_url=origin.robots_url, robots=robots)
         for _ in range(2):  # the second time is a day later
-            list(discovery._announce(resolution, listed))
+            await discovery.resolved(resolution)
     assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
     assert len(discovery._seen) <= 2000
 

@@ -268,5 +268,5 @@ def test_all_are_found() -> None:
     """Of text and of bytes."""
     compiled = len(re.findall(r"^ *\w+ = re\.compile\(", SOURCE, re.MULTILINE))
     assert len(PATTERNS) >= compiled - 2  # equal ones count once
-    assert "scrapy_rep.protocol.markup._USUAL" in PATTERNS
+    assert "scrapy_rep.protocol.entries._USUAL" in PATTERNS
     assert "scrapy_rep.protocol.freshness._MAX_AGE" in PATTERNS

@@ -136,7 +136,7 @@ def test_every_code_is_tested_and_documented() -> None:
     files = "inspection/lint.py", "preferences/lint.py"
     code = "".join((package / path).read_text("utf-8") for path in files)
     tested = {one.code for body, _ in FOUND for one in lint(body)} | {"beyond-limit"}
-    # See test_lint_usage.py.
+    # See tests/preferences/test_robots.py.
     tested |= {"bad-usage", "bad-signal", "bad-license"}
     tested |= {"unknown-use", "signal-before-group", "not-checked"}
     assert set(re.findall(r'Finding\(\s*[\w.() +]+,\s*"([a-z0-9-]+)"', code)) == tested

@@ -58,31 +58,11 @@ async def run(
     return result.spider.outcomes, result
 
 
-Plan = list[tuple[float, Step]]
-
-
-async def run_plans(
-    clock: Clock, plans: list[Plan], settings: dict[str, Any] | None = None
-) -> tuple[dict[str, list[str]], CrawlResult]:
-    """One crawl of steps that come at their own seconds after its start. What became of the
-    requests for each URL, and of the crawl."""
-    steps: list[Step] = []
-    now = 0.0
-    for moment, step in sorted(itertools.chain(*plans), key=lambda one: one[0]):
-        steps += [moment - now, step]
-        now = moment
-    outcomes, result = await run(clock, *steps, settings=settings)
-    found: dict[str, list[str]] = {}
-    for url, outcome in zip((one for one in steps if isinstance(one, str)), outcomes, strict=True):
-        found.setdefault(url, []).append(outcome)
-    return found, result
-
-
 class Asked:
     """A step: notes how often robots.txt was asked for so far."""
 
     def __init__(self, site: Site) -> None:
-        self.site, self.counts = site, []  # type: ignore[var-annotated]
+        self.site, self.counts = site, list[int]()
 
     def __call__(self) -> None:
         self.counts.append(self.site.count("/robots.txt"))
@@ -102,41 +82,41 @@ FRESH: list[tuple[str, str, int, int]] = [
 
 @pytest.mark.parametrize("settings", [{}, CHOSEN], ids=["default", "chosen"])
 async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
-    sites: Sites, clock: Clock, settings: dict[str, Any]
+    sites: Sites, clock: Clock, stored: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     """An answer that there is no file is one too; after a failure, Retry-After is a lower bound, within the
     ceiling."""
-    table: list[tuple[Any, Site, list[float], list[str], list[int]]] = []
+    table: list[tuple[int, str, int, Site]] = []
     for status, (name, value, default, chosen) in itertools.product((200, 404), FRESH):
-        seconds = chosen if settings else default
         site = sites.add(robots=answer(RULES, status, [(name, value), ("Age", "0")]))
-        outcomes = [NO if status == 200 else OK] * 4
-        times = [0, seconds - 1, seconds + 1, 2 * seconds]
-        table.append(((status, value), site, times, outcomes, [1, 1, 2, 2]))
+        table.append((status, value, chosen if settings else default, site))
     date = formatdate(clock.now + 500, usegmt=True)
     rows = [("500", 500), (date, 500), ("9999", 800), ("10", 75)]
-    for status, (value, seconds) in itertools.product((429, 503), rows if not settings else ()):
-        site = sites.add(robots=in_turn(answer("busy", status, [("Retry-After", value)]), RULES))
-        times = [0, seconds - 1, seconds + 26]
-        table.append(((status, value), site, times, [DOWN, DOWN, OK], [1, 1, 2]))
-    counts = {site: Asked(site) for _, site, *_ in table}
-    path = {
-        site: site.url("/x" if DOWN in outcomes else "/private")
-        for _, site, _, outcomes, _ in table
-    }
-    plans = [
-        [(moment, step) for moment in times for step in (path[site], counts[site])]
-        for _, site, times, *_ in table
-    ]
-    found, result = await run_plans(clock, plans, {**SLOW, **settings})
-    with every_row() as row:
-        for name, site, _, outcomes, asked in table:
-            with row(name):
-                assert counts[site].counts == asked
-                assert found[path[site]] == outcomes
-    if settings:
-        stats = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
-        assert stats == [count * len(table) for count in (1, 4, 1, 0)]
+    for status, (value, seconds) in itertools.product((429, 503), rows):
+        site = sites.add(robots=answer("busy", status, [("Retry-After", value)]))
+        table.append((status, value, seconds, site))
+    await run(clock, *(row[-1].url("/x") for row in table), settings=SLOW | stored | settings)
+    with every_row() as checking:
+        for status, value, seconds, site in table:
+            with checking((status, value)):
+                entry, more = kept(site, stored), 25 if value == "10" else 0
+                until = entry.fresh_until if status in (200, 404) else entry.next_attempt_at
+                assert seconds <= until - clock.now <= seconds + more
+
+
+@pytest.mark.parametrize("status", [200, 404])
+async def test_what_is_fresh_is_not_asked_for_again(
+    sites: Sites, clock: Clock, status: int
+) -> None:
+    site = sites.add(robots=answer(RULES, status))
+    asked, page = Asked(site), site.url("/private")
+    outcomes, result = await run(
+        clock, page, asked, DAY - 1, page, asked, 2, page, asked, DAY - 1, page, asked
+    )
+    assert outcomes == [NO if status == 200 else OK] * 4
+    assert asked.counts == [1, 1, 2, 2]
+    stats = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
+    assert stats == [1, 4, 1, 0]
 
 
 async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
@@ -160,22 +140,15 @@ async def test_after_30_days_unreachable_only_a_copy_still_forbids(
     sites: Sites, clock: Clock
 ) -> None:
     """The first site fails a day after its answer, the second from the start."""
-    wanted = {"with a copy": [NO, OK] * 9, "without a copy": [DOWN, DOWN] * 6 + [OK, OK] * 2}
     copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
-    table = {"with a copy": copied, "without a copy": never}
-    weeks = [7 * DAY * number for number in range(5)]  # time in which nobody asks is no evidence
-    since_failure = [*weeks, 30 * DAY - 1000, 30 * DAY + 1000, 330 * DAY]
-    times = [(copied, moment) for moment in (0, *(DAY + one for one in since_failure))]
-    times += [(never, moment) for moment in since_failure]
-    plans: list[Plan] = [
-        [(moment, site.url(path)) for path in ("/private", "/x")] for site, moment in times
-    ]
-    outcomes, _ = await run_plans(clock, plans, SLOW)
-    with every_row() as row:
-        for name, site in table.items():
-            with row(name):
-                both = zip(outcomes[site.url("/private")], outcomes[site.url("/x")], strict=True)
-                assert list(itertools.chain(*both)) == wanted[name]
+    both = [copied.url("/private"), copied.url("/x"), never.url("/private"), never.url("/x")]
+    week = 7 * DAY  # time in which nobody asks is no evidence
+    later = [*[week] * 4, 2 * DAY - 1000, 2000, 300 * DAY]
+    outcomes, _ = await run(
+        clock, *both[:2], DAY, *both, *(step for time in later for step in (time, *both)),
+        settings=SLOW,
+    )  # fmt: skip
+    assert outcomes == [NO, OK, *[NO, OK, DOWN, DOWN] * 6, *[NO, OK, OK, OK] * 2]
 
 
 NEWER = "User-agent: *\nDisallow: /x\n"

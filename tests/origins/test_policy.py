@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from scrapy import Request
+from scrapy.utils.test import get_crawler
+
+from scrapy_rep import RepMiddleware
+from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.origins.policy import Decide, Drop, Hold, Leave, Pass, Policy, Room, Wait
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.entry import Entry
+from tests.helpers.crawling import run_settings
 from tests.helpers.rows import every_row
+from tests.helpers.storing import rules
 
 NOW = 1000.0
 FREE, FULL, GREEDY = Room.FREE, Room.FULL, Room.GREEDY
@@ -69,12 +79,33 @@ TABLE: list[tuple[OriginState | None, str, Room, object, object]] = [
 ]
 
 
+def test_nothing_known_is_no_permission() -> None:
+    """An entry that this project doesn't take for an answer (REP_CHALLENGE, say) leaves nothing."""
+    assert OriginState(Entry("http://a.example")).unreachable
+    assert not OriginState(ENTRY).unreachable
+
+
+async def test_an_origin_that_fails_while_its_rules_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A large file is read in a thread, and another process may store a failure meanwhile."""
+    middleware: Any = RepMiddleware.from_crawler(get_crawler(settings_dict=run_settings()))
+    cache, origin = middleware.origins.cache, "http://a.example"
+    cache._take(Origin.from_text(origin), rules(origin, at=time.time()))
+
+    async def read(state: OriginState, chain: object) -> None:
+        cache._take(state.origin, replace(UNREACHABLE, next_attempt_at=time.time() + 60))
+
+    monkeypatch.setattr(cache, "read", read)
+    with pytest.raises(RobotsUnreachable):
+        await middleware.process_request(Request(f"{origin}/x"))
+
+
 def test_the_advice_for_each_request() -> None:
     with every_row() as checking:
         for row in TABLE:
             with checking(row[1:]):
                 state, unreachable, room, at_the_gate, in_the_middleware = row
-                more: dict[str, Any] = {"unreachable": unreachable, "patience": 30.0}
-                policy = replace(Policy.of(RepSettings()), **more)
+                policy = Policy(RepSettings(unreachable=unreachable, download_timeout=30.0))
                 assert policy.at_the_gate(state, room) == at_the_gate
                 assert policy.in_the_middleware(state, NOW) == in_the_middleware

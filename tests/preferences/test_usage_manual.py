@@ -14,7 +14,7 @@ import pytest
 import scrapy_rep
 from scrapy_rep.preferences import PURPOSES, Usage
 from scrapy_rep.preferences.middlewares import ACTIONS
-from scrapy_rep.preferences.sources import MAX_LINES
+from scrapy_rep.preferences.statements import MAX_LINES
 from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.log import lines, warnings
 from tests.helpers.recorded import decisions

@@ -55,20 +55,9 @@ OTHERS = [
     (["Allow: /$", "Disallow: /"], "/page.htm", (False, 3), "the allow does not match"),
     (["Disallow: /%62%61"], "/ba", NO_RULE, "nothing is decoded in the rule"),
     (["Disallow: /ba"], "/%62%61", NO_RULE, "nothing is decoded in the URL"),
-    (["Disallow: /a%2fb"], "/a%2Fb", DISALLOWED, "escapes of a rule are upper-cased"),
-    (["Disallow: /a%2fb"], "/a%2fb", NO_RULE, "the caller upper-cases those of the URL"),
-    (["Disallow: /\u00e9"], "/\u00e9", NO_RULE, "the caller encodes the URL"),
     (["Allow: /12345", "Disallow: /*\u30c4"], "/12345%E3%83%84", (False, 3), "11 octets to 6"),
-    (["Disallow: /a$$"], "/a$", DISALLOWED, "of two dollars the second is the end"),
     (["Disallow: $"], "/", NO_RULE, "a dollar alone never matches"),
-    (["Disallow:", "Disallow: /b"], "/a", ALLOWED, "an empty rule is named where no other matches"),
-    (["Disallow:", "Allow:"], "/a", (True, 3), "an empty allow before an empty disallow"),
-    (["Disallow: /", "Allow: /a/index.htmlx"], "/a/", (True, 3), "what starts with index.htm"),
-    (["Disallow: /", "Allow: /a/index.html"], "/a/?b", DISALLOWED, "allows its directory, and no more"),
-    (["Allow: /a/index.html", "Disallow: /*a*/"], "/a/", (False, 3), "is as long as its directory"),
     (["Disallow: /a", "Disallow: /ab", "Disallow: /abc"], "/abd", (False, 3), "one of a chain"),
-    (["Disallow: /a-", "Disallow: /a-b/c", "Disallow: /a-b"], "/a-c", DISALLOWED, "a sibling"),
-    (["Disallow: /x*a", "Disallow: /xa*"], "/xa", DISALLOWED, "of equal rules the first line"),
 ]  # fmt: skip
 
 
@@ -81,18 +70,11 @@ def test_rules_are_compared_as_google_does() -> None:
 
 # (URL or something like it, a rule that matches what is compared, reason)
 COMPARED = [
-    ("https://example.com?a", "/?a$", "a query without a path"),
     ("https://example.com;a/b", "/;a/b$", "parameters without a path"),
     ("https://example.com#/a", "/$", "a fragment without a path"),
-    ("https://example.com/a?b#c#d", "/a?b$", "the fragment starts at the first #"),
     ("https://example.com/a?b=https://x/y", "/a?b=https://x/y$", "a URL in the query"),
-    ("https://u:p@example.com:8080/a", "/a$", "user info and port go"),
-    ("HTTPS://EXAMPLE.COM/a", "/a$", "scheme and host in capitals"),
-    ("ftp://[::1]:8080/a/../b", "/a/../b$", "another scheme; dots stay"),
-    ("https://example.com//a//b", "//a//b$", "doubled slashes stay"),
     ("example.com/a", "/a$", "no scheme"),
     ("//example.com/a", "/a$", "a relative scheme"),
-    ("/a?b=https://x/y", "/a?b=https://x/y$", "a path alone with a URL in its query"),
     *((text, "/$", "no path") for text in ("https://example.com", "example.com", "", "http://[")),
 ]
 

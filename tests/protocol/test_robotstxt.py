@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
 from typing import Any
@@ -25,67 +25,70 @@ class Source:
     """Gives a body and counts how often it was asked for it."""
 
     def __init__(self, body: bytes) -> None:
-        self.body = body
-        self.count = 0
+        self.body, self.count = body, 0
 
     def __call__(self) -> bytes:
         self.count += 1
         return self.body
 
 
-def test_of_bytes_of_any_type_what_counts_is_copied() -> None:
+@pytest.mark.parametrize("kind", [bytes, bytearray, lambda body: memoryview(bytearray(body))])
+def test_of_bytes_of_any_type_what_counts_is_copied(kind: Any) -> None:
     body = BODY + b"#" * (MAX_BYTES - len(BODY) - 1) + b"\n" + EVERYTHING * 1000
-    for kind in (bytes, bytearray, lambda body: memoryview(bytearray(body))):
-        given = kind(body)
-        robots = RobotsTxt.parse(given)
-        if kind is not bytes:
-            given[:] = b"#" * len(body)  # type: ignore[index]
-        assert len(pickle.dumps(robots)) < MAX_BYTES + 1000
-        assert robots.decide("/x", "foo").rule == Rule(2, "/x", False)
-        assert robots.allowed("/", "foo")
-    for body in ("User-agent: *", None, 7, ["User-agent: *"]):  # type: ignore[assignment]
-        with pytest.raises(TypeError, match=f"robots.txt is bytes-like, not {type(body).__name__}"):
-            RobotsTxt.parse(body)
+    given = kind(body)
+    robots = RobotsTxt.parse(given)
+    if kind is not bytes:
+        given[:] = b"#" * len(body)
+    assert len(pickle.dumps(robots)) < MAX_BYTES + 1000
+    assert robots.decide("/x", "foo").rule == Rule(2, "/x", False)
+    assert robots.allowed("/", "foo")
 
 
-def test_it_can_be_pickled_and_copied() -> None:
+@pytest.mark.parametrize("body", ["User-agent: *", None, 7, ["User-agent: *"]])
+def test_a_body_that_is_no_bytes_is_refused(body: Any) -> None:
+    with pytest.raises(TypeError, match=f"robots.txt is bytes-like, not {type(body).__name__}"):
+        RobotsTxt.parse(body)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_it_can_be_pickled_and_copied(asked: bool) -> None:
     robots = RobotsTxt.parse(BODY)
-    for asked in (False, True):
-        if asked:
-            assert not robots.allowed("/x", "foo")
-        for one in (
-            *(pickle.loads(pickle.dumps(robots, version)) for version in range(2, 6)),  # noqa: S301
-            copy.copy(robots),
-            copy.deepcopy(robots),
-        ):
-            assert one.decide("/x", "foo") == robots.decide("/x", "foo")
-            assert one.crawl_delay("foo") == 2
+    if asked:
+        assert not robots.allowed("/x", "foo")
+    pickles = [pickle.dumps(robots, version) for version in range(2, 6)]
+    for one in (*map(pickle.loads, pickles), copy.copy(robots), copy.deepcopy(robots)):
+        assert one.decide("/x", "foo") == robots.decide("/x", "foo")
+        assert one.crawl_delay("foo") == 2
 
 
-def test_what_is_no_product_token_is_refused() -> None:
+def test_what_is_no_product_token_is_refused_the_second_time_too() -> None:
     wrong = r"is not a product token \(letters, '-' and '_' only\)"
     robots = RobotsTxt.parse(BODY)
+    asks = (
+        partial(robots.allowed, "/"),
+        partial(robots.decide, "/"),
+        robots.rules,
+        robots.crawl_delay,
+    )
     for agent in ("FooBot/1.0", "foo*", " foo", "foo\n", "\u212aoo", "\ud800", "a" * 9999 + "."):
-        # The second time, too.
-        for one in (agent, [agent], ("bar", agent)) * 2:
-            asks = (robots.rules, robots.crawl_delay)
-            for ask in (partial(robots.allowed, "/"), partial(robots.decide, "/"), *asks):
-                with pytest.raises(ValueError, match=wrong) as caught:
-                    ask(one)
-        assert len(str(caught.value)) < 600
+        for one, ask in product((agent, [agent], ("bar", agent)), asks + asks):
+            with pytest.raises(ValueError, match=wrong) as caught:
+                ask(one)
+            assert len(str(caught.value)) < 600
 
 
-def test_the_error_says_which_token_was_meant() -> None:
-    header = "Mozilla/5.0 (compatible; FooBot/1.2; +https://foo.example/bot)"
-    for agent in ("FooBot/1.0", header):
-        with pytest.raises(ValueError, match=r"; product_token\(\) finds 'FooBot' in it$"):
-            RobotsTxt.parse(BODY).allowed("/", agent)
-    with pytest.raises(ValueError, match=r"only\)$"):
-        RobotsTxt.parse(BODY).allowed("/", "1.0")
-    agent: Any
-    for agent in (b"foo", [b"foo"], None, 7, [None]):
-        with pytest.raises(TypeError):
-            RobotsTxt.parse(BODY).allowed("/", agent)
+@pytest.mark.parametrize(
+    ("agent", "error", "words"),
+    [
+        ("FooBot/1.0", ValueError, r"; product_token\(\) finds 'FooBot' in it$"),
+        ("Mozilla/5.0 (compatible; FooBot/1.2; +http://a.example)", ValueError, "finds 'FooBot'"),
+        ("1.0", ValueError, r"only\)$"),
+        *((agent, TypeError, ".") for agent in (b"foo", [b"foo"], None, 7, [None])),
+    ],
+)
+def test_the_error_says_which_token_was_meant(agent: Any, error: type, words: str) -> None:
+    with pytest.raises(error, match=words):
+        RobotsTxt.parse(BODY).allowed("/", agent)
 
 
 def test_who_names_no_crawler_gets_the_rules_for_all() -> None:
@@ -163,16 +166,18 @@ def test_the_last_site_is_remembered_and_no_more() -> None:
         assert robots.allowed(url, "foo") is allowed, url
 
 
+COMPARABLE = {
+    "/caf\xe9": "https://example.com/caf\xe9",
+    "/caf%C3%A9": "https://example.com/caf%c3%a9",
+    "/a%2Fb": "https://example.com/a%2fb?x",
+    "/\u30c4": "/\u30c4",
+    "/a": "http://b\xfccher.example/a#\xe9",
+}
+
+
 def test_comparable_urls_get_the_verdict_of_a_crawl() -> None:
-    for rule, url in {
-        "/caf\xe9": "https://example.com/caf\xe9",
-        "/caf%C3%A9": "https://example.com/caf%c3%a9",
-        "/a%2Fb": "https://example.com/a%2fb?x",
-        "/\u30c4": "/\u30c4",
-        "/a": "http://b\xfccher.example/a#\xe9",
-    }.items():
+    for rule, url in COMPARABLE.items():
         robots = RobotsTxt.parse(f"User-agent: *\nDisallow: {rule}".encode())
-        assert not robots.allowed(comparable(url), "foo")
         assert not robots.decide(comparable(url), "foo").allowed
         assert not RobotParser(robots).allowed(url, "foo")
 
@@ -239,28 +244,16 @@ def test_threads_may_share_one() -> None:
     names = ["a", "b", "c", "d"]
     body = "".join(f"User-agent: {name}\nDisallow: /{name}\n" for name in names)
     robots = RobotsTxt.parse(body.encode())
-    wrong: list[object] = []
 
-    def ask(name: str) -> None:
-        try:
-            for number in range(1500):
-                other = names[number % 4]
-                url = f"https://{other}.example/{other}"
-                if robots.allowed(url, name) is not (name != other):
-                    wrong.append((name, other))
-                if robots.decide(url, name).allowed is not (name != other):
-                    wrong.append((name, other))
-        except Exception as error:  # noqa: BLE001
-            wrong.append(error)
+    def wrong(name: str) -> list[str]:
+        asked = [(other, f"https://{other}.example/{other}") for other in names] * 3000
+        verdicts = ((robots.allowed(url, name), robots.decide(url, name)[0]) for _, url in asked)
+        return [one for (one, _), got in zip(asked, verdicts) if got != (one != name,) * 2]
 
-    threads = [threading.Thread(target=ask, args=(name,)) for name in names]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        with ThreadPoolExecutor(len(names)) as threads:
+            assert [*threads.map(wrong, names)] == [[]] * 4
     finally:
         sys.setswitchinterval(interval)
-    assert not wrong

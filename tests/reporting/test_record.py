@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.reporting.announcements import MAX_LINES, changed_lines
-from scrapy_rep.reporting.record import Record as Line
+from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
+from scrapy_rep.reporting.record import Found
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import Clock, StepSpider, crawl
 from tests.helpers.held import DEFER, later, origin_of, urls
@@ -85,7 +85,8 @@ async def test_a_crawl_is_on_record_from_its_beginning_to_its_end(
 async def test_without_a_listener_no_record_is_made(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Line, "__init__", None)
+    monkeypatch.setattr("scrapy_rep.reporting.recorder.fields_of", None)
+    monkeypatch.setattr(Found, "fields", None)
     site, down = sites.add(robots=RULES), sites.add(robots=503)
     result = await crawl([site.url("/x"), site.url("/private"), down.url("/x")])
     result.assert_clean()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scrapy import Request, Spider
 
-from scrapy_rep.seeding.outstanding import Outstanding
+from scrapy_rep.seeding.seeding import Outstanding
 from scrapy_rep.seeding.spool import FILE_NAME, Spool
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import change
@@ -76,31 +76,19 @@ async def test_what_is_put_back_is_taken_next(tmp_path: Path, again: bool) -> No
     spool.close()
 
 
-@pytest.mark.parametrize("lasts", [True, False])
-def test_the_row_of_a_held_page_goes_once_it_is_safe(tmp_path: Path, lasts: bool) -> None:
-    """A hold in memory, which has a copy of the request, would lose it in a kill."""
-    outstanding = Outstanding(Spool(str(tmp_path), 1.0, None), lambda: lasts)
+@pytest.mark.parametrize("held", [True, False])
+def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
+    """The hold frees the request once that is on disk; a kill would empty a hold in memory."""
+    outstanding = Outstanding(Spool(None, 1.0, None))
     request = Request(f"{A}/1")
     outstanding.add(request, 7, 1)
-    outstanding.held(request)
-    outstanding.held(request.copy())
-    assert outstanding.total == 0
-    request = request.copy()
-    assert outstanding.finished == ([7] if lasts else [])
-    outstanding.arrive(request)
-    del request
-    assert outstanding.finished == [7]
-
-
-def test_the_row_of_a_page_goes_once_the_page_is_done() -> None:
-    outstanding = Outstanding(Spool(None, 1.0, None), lambda: False)
-    request = Request(f"{A}/2")
-    outstanding.add(request, 8, 1)
-    outstanding.arrive(request)
+    outstanding.left(request.copy())
+    assert outstanding.total == 1
+    (outstanding.left if held else outstanding.arrive)(request)
     assert outstanding.total == 0
     assert outstanding.finished == []
     del request
-    assert outstanding.finished == [8]
+    assert outstanding.finished == [7]
 
 
 # For each change: how many rows are deleted, and how many pages, and entries that wait for proof, are left.

@@ -1,8 +1,8 @@
-"""A file for a storage, and one that uses it."""
+"""A file for a storage, and storages that use it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,19 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def storage(path: Path) -> Iterator[SqliteStorage]:
-    made = SqliteStorage(path)
-    yield made
-    made.close()
+def opened(path: Path) -> Iterator[Callable[..., SqliteStorage]]:
+    """Opens storages as other processes do; they are closed in the end."""
+    made: list[SqliteStorage] = []
+
+    def opened(other: Path = path) -> SqliteStorage:
+        made.append(SqliteStorage(other))
+        return made[-1]
+
+    yield opened
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def storage(opened: Callable[..., SqliteStorage]) -> SqliteStorage:
+    return opened()

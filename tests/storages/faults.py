@@ -1,4 +1,4 @@
-"""Files that are broken, and what can happen to one under JOBDIR while a crawl is running."""
+"""What can happen to a file of ours, and to the disk that it is on."""
 
 from __future__ import annotations
 
@@ -14,39 +14,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import SqliteStorage
 from tests.helpers.files import script
-from tests.helpers.storing import rules
-
-
-def damaged(path: Path, start: int = 4096) -> None:
-    """One of ours with garbage from its second page on."""
-    storage = SqliteStorage(path)
-    for number in range(300):
-        storage.save(rules(f"http://{number}:80", b"%d" % number * 100))
-    storage.close()
-    data = path.read_bytes()
-    assert len(data) > start + 4096
-    path.write_bytes(data[:start] + b"\xaa" * (len(data) - start))
-
-
-BROKEN = {
-    "text": lambda path: path.write_text("User-agent: *\n" * 100),
-    "short": lambda path: path.write_bytes(b"short"),
-    "header alone": lambda path: path.write_bytes(b"SQLite format 3\0"),
-    "header and garbage": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\xaa" * 8176),
-    "another program's": lambda path: script(
-        path,
-        "CREATE TABLE entries (origin TEXT, theirs TEXT)",
-        "INSERT INTO entries VALUES ('x', 'precious')",
-    ),
-    # Of a program that marks its files, still empty but for that.
-    "another program's, marked": lambda path: script(
-        path, "PRAGMA application_id = 42", "CREATE TABLE theirs (x)"
-    ),
-    "damaged within": damaged,
-    "header damaged": lambda path: damaged(path, 0),
-}
 
 
 def _overwritten(path: Path) -> None:

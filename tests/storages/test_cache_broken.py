@@ -1,4 +1,4 @@
-"""A storage that can't be used, or not all the time: one warning says so, the crawl goes on,
+"""Crawls with a storage that can't be used, or not all the time: one warning says so, the crawl goes on,
 decisions stay right. Files of SqliteStorage, disks, Redis servers, classes of the user's."""
 
 from __future__ import annotations
@@ -8,43 +8,74 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import Entry, SqliteStorage, Storage
+from scrapy_rep.storages import Entry, Storage, client, sqlite
 from tests.helpers.behaviours import RULES
-from tests.helpers.crawling import crawl
-from tests.helpers.files import aside, ask, change
-from tests.helpers.held import origin_of
+from tests.helpers.crawling import NO, OK, CrawlResult, StepSpider, crawl
+from tests.helpers.files import aside, change
+from tests.helpers.held import assert_clean, origin_of
 from tests.helpers.log import lines, warnings
 from tests.helpers.redisserver import RedisServer, needs_server
-from tests.helpers.servers import Sites
-from tests.helpers.storing import in_a_file, on_a_server, rules
+from tests.helpers.servers import Site, Sites
+from tests.helpers.storing import in_a_file, on_a_server, rules, users_class
 from tests.storages.faults import Disk
-from tests.storages.redis_servers import Address, catch_up, replicated
-from tests.storages.redis_servers import ask as ask_server
-from tests.storages.visits import (
-    EARNED,
-    assert_quiet,
-    make_impatient,
-    nothing,
-    some,
-    visit,
-    warning,
-)
+
+EARNED = "refused every start"
+"""Words of the one warning that such a crawl earns: its only start request is a forbidden one."""
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_impatient(monkeypatch)
+    """What failed is tried again soon, and a process that is locked out does not wait. A claim waits
+    for a storage that failed, however slow the machine is."""
+    monkeypatch.setattr(client, "_PATIENCE", 60.0)
+    monkeypatch.setattr(client, "_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
 
 
-@pytest.fixture
-def in_file(tmp_path: Path) -> dict[str, Any]:
-    return in_a_file(tmp_path)
+def some(sites: Sites, count: int = 4) -> list[Site]:
+    return [sites.add(robots=RULES) for _ in range(count)]
+
+
+async def visit(
+    some: list[Site],
+    settings: dict[str, Any],
+    *between: Callable[[], object] | None,
+    fetched: list[int] | None = None,
+) -> CrawlResult:
+    """A crawl of two pages of each site, with what happens after each of the first sites. All
+    decisions are right, and each robots.txt was asked for once (or *fetched* times)."""
+    steps: list[Any] = []
+    for site, then in zip(some, [*between, *[None] * len(some)], strict=False):
+        steps += [site.url("/private"), site.url("/x"), *([then] if then else [])]
+    before = [site.count("/robots.txt") for site in some]
+    result = await crawl(StepSpider, settings, steps=steps)
+    assert_clean(result)
+    assert isinstance(result.spider, StepSpider)
+    assert result.spider.outcomes == [NO, OK] * len(some)
+    counts = [site.count("/robots.txt") - then for site, then in zip(some, before, strict=True)]
+    assert counts == (fetched or [1] * len(some))
+    return result
+
+
+def outages(result: CrawlResult) -> tuple[list[str], int]:
+    """What warnings say of the storage, and how often it works again."""
+    return warnings(result, without=EARNED), len(lines(result, "works again"))
+
+
+def warning(result: CrawlResult) -> str:
+    """The only one there is of the storage."""
+    [found], _ = outages(result)
+    return found
+
+
+def assert_quiet(result: CrawlResult) -> None:
+    assert outages(result) == ([], 0)
 
 
 # Files
@@ -54,89 +85,62 @@ async def test_no_place_for_a_file(sites: Sites, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("somebody's")
     settings = {**in_a_file(tmp_path), "REP_CACHE_PATH": tmp_path / "file/a/robots.sqlite"}
     said = warning(await visit(some(sites, 2), settings))
-    assert "SqliteStorage" in said
-    assert "The crawl goes on" in said
-    assert str(tmp_path / "file") in said
+    assert all(words in said for words in ("SqliteStorage", "The crawl goes on", str(tmp_path)))
     assert (tmp_path / "file").read_text() == "somebody's"
 
 
 @pytest.mark.loop
-async def test_overwritten_in_the_middle(sites: Sites, path: Path, in_file: dict[str, Any]) -> None:
-    filled = SqliteStorage(path)
-    filled.save_many([rules(f"http://{n}.example:80", b"%d" % n * 100) for n in range(1000)])
-    filled.close()
-    # Different bodies: their hashes are all over the file.
-    many = [sites.add(robots=f"{RULES}# {number}") for number in range(4)]
-
-    def overwrite() -> None:
-        with path.open("r+b") as file:
-            file.write(b"\xaa" * path.stat().st_size)
-
-    said = warning(await visit(many, in_file, nothing, nothing, overwrite))
-    [kept] = aside(path)
-    assert kept.name in said
-    # What came after that is kept, at the latest what came last.
-    assert_quiet(await visit(many[-1:], in_file, fetched=[0]))
-    assert ask(path, "PRAGMA integrity_check") == "ok"
-
-
-@pytest.mark.loop
 async def test_a_locked_file_is_reported_and_used_again_when_free(
-    sites: Sites, path: Path, in_file: dict[str, Any]
+    sites: Sites, tmp_path: Path, path: Path
 ) -> None:
     """By a program that holds it while the crawl runs."""
-    known = some(sites, 1)
-    await visit(known, in_file)
+    known, settings = some(sites, 1), in_a_file(tmp_path)
+    await visit(known, settings)
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("PRAGMA locking_mode = EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")
-    result = await visit(some(sites, 3), in_file, nothing, other.close)
-    assert "locked" in warning(result)
-    assert len(lines(result, "works again")) == 1
+    [said], again = outages(await visit(some(sites, 3), settings, None, other.close))
+    assert "locked" in said
+    assert again == 1
     assert aside(path) == []
-    assert_quiet(await visit(known, in_file, fetched=[0]))
+    assert_quiet(await visit(known, settings, fetched=[0]))
 
 
 async def test_what_is_broken_in_the_file_is_fetched_again(
-    sites: Sites, path: Path, in_file: dict[str, Any]
+    sites: Sites, tmp_path: Path, path: Path
 ) -> None:
     """Entries, and bodies: one warning for all, and it is mended by that."""
     known = [sites.add(robots=f"{RULES}# {number}") for number in range(5)]
-    await visit(known, in_file)
-    too_large = json.dumps({**json.loads(rules(origin_of(known[2])).header()), "fetched_at": 1e300})
+    settings, origins = in_a_file(tmp_path), [*map(origin_of, known)]
+    await visit(known, settings)
+    too_large = json.dumps({**json.loads(rules(origins[2]).header()), "fetched_at": 1e300})
     headers = ['{"schema":99,"origin":{"like":"nobody knows"}}', too_large, b"\xff\xfe{}"]
-    for site, header in zip(known[1:], headers, strict=False):
-        change(path, "UPDATE entries SET header = ? WHERE origin = ?", header, origin_of(site))
+    for origin, header in zip(origins[1:], headers, strict=False):
+        change(path, "UPDATE entries SET header = ? WHERE origin = ?", header, origin)
     damage = "UPDATE bodies SET packed = x'aa' WHERE sha256 = (SELECT sha256 FROM entries WHERE origin = ?)"
-    change(path, damage, origin_of(known[4]))
-    said = warning(await visit(known, in_file, fetched=[0, 1, 1, 1, 1]))
-    assert f"Ignoring the robots.txt cache's entry for {origin_of(known[1])}" in said
-    assert_quiet(await visit(known, in_file, fetched=[0] * 5))
-
-
-# Disks
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    made = Disk(tmp_path / "disk", "600k")
-    yield made
-    made.close()
+    change(path, damage, origins[4])
+    said = warning(await visit(known, settings, fetched=[0, 1, 1, 1, 1]))
+    assert f"Ignoring the robots.txt cache's entry for {origins[1]}" in said
+    assert_quiet(await visit(known, settings, fetched=[0] * 5))
 
 
 @pytest.mark.process
-async def test_a_read_only_disk(sites: Sites, disk: Disk) -> None:
+async def test_a_read_only_disk(sites: Sites, tmp_path: Path) -> None:
     """The crawl works without its cache, before there is a file and afterwards."""
-    settings, known = in_a_file(disk.folder), some(sites, 2)
-    disk.read_only()
-    assert "SqliteStorage" in warning(await visit(known, settings))
-    assert list(disk.folder.iterdir()) == []
-    disk.read_only(False)
-    assert_quiet(await visit(known, settings))
-    disk.read_only()
-    assert "SqliteStorage" in warning(await visit(some(sites, 2), settings))
-    disk.read_only(False)
-    assert_quiet(await visit(known, settings, fetched=[0, 0]))
+    disk = Disk(tmp_path / "disk", "600k")
+    try:
+        settings, known = in_a_file(disk.folder), some(sites, 2)
+        disk.read_only()
+        assert "SqliteStorage" in warning(await visit(known, settings))
+        assert list(disk.folder.iterdir()) == []
+        disk.read_only(False)
+        assert_quiet(await visit(known, settings))
+        disk.read_only()
+        assert "SqliteStorage" in warning(await visit(some(sites, 2), settings))
+        disk.read_only(False)
+        assert_quiet(await visit(known, settings, fetched=[0, 0]))
+    finally:
+        disk.close()
 
 
 # Servers
@@ -144,13 +148,9 @@ async def test_a_read_only_disk(sites: Sites, disk: Disk) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    """One of the test's own, which it may stop, fill or hang."""
+    """One of the test's own, which it may stop or hang."""
     with RedisServer(tmp_path) as running:
         yield running
-
-
-def on(server: RedisServer | Address, url: str = "") -> dict[str, Any]:
-    return on_a_server(url or server.url, "rep")
 
 
 @needs_server
@@ -158,82 +158,46 @@ def on(server: RedisServer | Address, url: str = "") -> dict[str, Any]:
 async def test_a_server_that_goes_twice(sites: Sites, server: RedisServer) -> None:
     """Each outage is news: the first began before the crawl."""
     server.stop()
-    many = some(sites, 5)
-    result = await visit(many, on(server), server.start, nothing, server.stop, server.start)
-    said = warnings(result, without=EARNED)
-    assert len(said) == len(lines(result, "works again")) == 2
+    many, settings = some(sites, 5), on_a_server(server.url, "rep")
+    between = server.start, None, server.stop, server.start
+    said, again = outages(await visit(many, settings, *between))
+    assert len(said) == again == 2
     assert all("RedisStorage" in one and "ConnectionError" in one for one in said)
-    assert_quiet(await visit(many[-1:], on(server), fetched=[0]))
+    assert_quiet(await visit(many[-1:], settings, fetched=[0]))
 
 
 @needs_server
 async def test_a_server_that_hangs(
     sites: Sites, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scrapy_rep.storages import redis
-
     # Each call of a server that hangs takes as long.
-    monkeypatch.setattr(redis, "_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("scrapy_rep.storages.redis._TIMEOUT_SECONDS", 0.1)
     assert server._process is not None
     process = server._process.pid
-
-    def hang() -> None:
-        os.kill(process, signal.SIGSTOP)
 
     def go_on() -> None:
         os.kill(process, signal.SIGCONT)
 
     try:
-        url = server.url.partition("?")[0]
-        result = await visit(some(sites, 4), on(server, url), hang, go_on)
+        settings = on_a_server(server.url.partition("?")[0], "rep")
+        hang = lambda: os.kill(process, signal.SIGSTOP)
+        said, again = outages(await visit(some(sites, 4), settings, hang, go_on))
     finally:
         go_on()
     # More than one if the machine is slow. The last of those may come at the end.
-    said, again = warnings(result, without=EARNED), len(lines(result, "works again"))
     assert all("Timeout" in one for one in said)
     assert again in (len(said), len(said) - 1)
     assert again > 0
 
 
 @needs_server
-async def test_a_server_that_is_full_is_read(sites: Sites, server: RedisServer) -> None:
-    """What is new is not kept until there is room, and nobody waits for it."""
-    known = some(sites, 1)
-    await visit(known, on(server))
-    many = [*some(sites, 2), *known, *some(sites, 2)]
-    full, free = ("CONFIG SET", "maxmemory", "1"), ("CONFIG SET", "maxmemory", "0")
-    between = (
-        lambda: ask_server(server, *full),
-        nothing,
-        nothing,
-        lambda: ask_server(server, *free),
-    )
-    result = await visit(many, on(server), *between, fetched=[1, 1, 0, 1, 1])
-    assert "maxmemory" in warning(result)
-    assert len(lines(result, "works again")) == 1
-    assert_quiet(await visit(many[-1:], on(server), fetched=[0]))
-
-
-@needs_server
-async def test_a_failover_in_the_middle_of_a_crawl(sites: Sites, tmp_path: Path) -> None:
-    """The replica becomes the primary, and the address leads to it."""
-    with replicated(tmp_path) as (old, new), Address(old) as address:
-        known, others = some(sites, 1), some(sites, 3)
-        await visit(known, on(address))
-        catch_up(old)
-
-        def fail_over() -> None:
-            catch_up(old)  # Redis loses what its replica doesn't have yet
-            ask_server(new, "REPLICAOF", "NO", "ONE")
-            address.server = new
-            ask_server(old, "REPLICAOF", "127.0.0.1", new.port)
-
-        many = [*known, *others]
-        result = await visit(many, on(address), nothing, fail_over, fetched=[0, 1, 1, 1])
-        said = warnings(result, without=EARNED)
-        assert len(said) == len(lines(result, "works again")) <= 1
-        old.stop()
-        assert_quiet(await visit(many, on(new), fetched=[0] * 4))
+async def test_a_cluster_that_is_gone(sites: Sites, tmp_path: Path) -> None:
+    if int(pytest.importorskip("redis").__version__.split(".")[0]) < 8:
+        pytest.skip("needs redis 8")
+    settings = on_a_server(RedisServer(tmp_path).url, "rep")
+    settings["REP_CACHE_STORAGE"] = users_class("RedisStorage")
+    said = warning(await visit(some(sites, 2), settings))
+    assert "can't be read: RedisClusterException" in said
 
 
 # Classes
@@ -254,11 +218,10 @@ class Fails(Storage):
 @pytest.mark.loop
 async def test_a_class_that_raises(sites: Sites) -> None:
     result = await visit(some(sites), {"REP_CACHE_STORAGE": Fails})
-    said = warning(result)
-    assert "(Fails)" in said
+    [said], again = outages(result)
+    assert "(Fails) can't be" in said
     assert "ZeroDivisionError: a bug of the user's" in said
-    assert result.stat("rep/cache/unsaved") == 4
-    assert lines(result, "works again") == []
+    assert (result.stat("rep/cache/unsaved"), again) == (4, 0)
 
 
 async def test_a_missing_package_ends_the_crawl_before_a_fetch(

@@ -7,7 +7,7 @@ Each has a client of the storage of its own. What depends on processes is shown 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from tests.helpers.process import Crawl
 from tests.helpers.redisserver import needs_server
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import in_a_file
-from tests.storages.fleet import Fleet
 
 
 def decided(crawl: Crawl, *sites: Site) -> dict[str, list[str]]:
@@ -58,6 +57,43 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
 # Processes
 
 
+class Fleet:
+    """Crawls that share a storage and go about the same sites."""
+
+    def __init__(self, folder: Path, storage: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._storage = storage
+        self.crawls: list[Crawl] = []
+
+    def add(
+        self, urls: list[str], *, reactor: str = "asyncio", ends: str = "", **settings: Any
+    ) -> Crawl:
+        """:param GO: whether the crawl begins when :meth:`go` says it"""
+        go = str(self._folder / "go") if settings.pop("GO", False) else ""
+        settings = {"REP_DEFER_GRACE": 0.5, **self._storage, **settings}
+        folder = self._folder / "runs"
+        self.crawls.append(Crawl(folder, urls, settings, reactor=reactor, ends=ends, go=go))
+        return self.crawls[-1]
+
+    def go(self) -> None:
+        """Let those begin that wait for it, when all are ready."""
+        for one in self.crawls:
+            one.wait_for("opened")
+        (self._folder / "go").touch()
+
+    def join(self) -> None:
+        for one in self.crawls:
+            assert one.join().reason == "finished", one.log
+            one.assert_clean()
+
+    def sum(self, stat: str) -> int:
+        return sum(int(crawl.stats.get(stat, 0)) for crawl in self.crawls)
+
+    def close(self) -> None:
+        for one in self.crawls:
+            one.close()
+
+
 @pytest.fixture
 def fleet(tmp_path: Path, storage: dict[str, Any]) -> Iterator[Fleet]:
     one = Fleet(tmp_path, storage)
@@ -71,7 +107,7 @@ def test_one_process_fetches_and_the_others_use_its_answer(sites: Sites, fleet: 
     gate = silent_until_open(RULES)
     quick, slow, missing = sites.add(robots=RULES), sites.add(robots=gate), sites.add(robots=404)
     wanted = [site.url(path) for path in PATHS for site in (quick, slow, missing)]
-    many: dict[str, Any] = {"CONCURRENT_REQUESTS": 64, "go": "go"}
+    many: dict[str, Any] = {"CONCURRENT_REQUESTS": 64, "GO": True}
     patient = fleet.add(wanted, reactor="select", REP_DEFER_GRACE=60, **many)
     hasty = fleet.add(wanted, **many)
     fleet.go()
@@ -85,16 +121,11 @@ def test_one_process_fetches_and_the_others_use_its_answer(sites: Sites, fleet: 
     assert fleet.sum("robotstxt/request_count") == fleet.sum("rep/cache/recalled") == 3
     for one in fleet.crawls:
         by_rules = {
-            kind: sorted(
-                site.url(path)
-                for site in (quick, slow)
-                for path in PATHS
-                if allowed(path) is allows
-            )
+            kind: sorted(s.url(p) for s in (quick, slow) for p in PATHS if allowed(p) is allows)
             for kind, allows in (("page", True), ("failed", False))
         }
         assert decided(one, quick, slow) == by_rules
-        assert sorted(decided(one, missing)["page"]) == sorted(map(missing.url, PATHS))
+        assert decided(one, missing)["page"] == sorted(map(missing.url, PATHS))
         assert sorted(one.urls("released")) == sorted(one.urls("deferred"))
     assert patient.urls("deferred") == []
 

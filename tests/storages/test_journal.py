@@ -30,17 +30,27 @@ def journal_of(path: Path | None) -> Journal:
     return Journal(path, SCHEMA, None, "it is tried again", "it is lost")
 
 
-def opened(path: Path | None) -> Journal:
-    journal = journal_of(path)
-    assert journal.open(lambda db: True)
-    return journal
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Journal]]:
+    """Opens journals; what the test has not closed is closed in the end."""
+    made: list[Journal] = []
+
+    def opened(path: Path | None, rows: int = 0) -> Journal:
+        made.append(journal_of(path))
+        assert made[-1].open(lambda db: True)
+        fill(made[-1], range(1, rows + 1))
+        return made[-1]
+
+    yield opened
+    for one in made:
+        one.close()
 
 
-@pytest.fixture(params=["a file", "temporary"])
-def journal(request: pytest.FixtureRequest, path: Path) -> Iterator[Journal]:
-    made = opened(None if request.param == "temporary" else path)
-    yield made
-    made.close()
+Opener = Callable[..., Journal]
+
+
+def fill(journal: Journal, numbers: range) -> None:
+    journal.put("held", *((number, FILLER) for number in numbers))
 
 
 def ids(journal: Journal) -> list[int]:
@@ -55,10 +65,17 @@ def stored(path: Path) -> list[int]:
     return found
 
 
+def said(records: Any) -> tuple[int, int]:
+    """How often the log says that the file fails, and that it works again."""
+    return len(warnings(records)), len(lines(records, "can be used again"))
+
+
 # As long as all is well
 
 
-def test_rows_are_put_replaced_and_deleted(journal: Journal) -> None:
+@pytest.mark.parametrize("temporary", [False, True])
+def test_rows_are_put_replaced_and_deleted(path: Path, opened: Opener, temporary: bool) -> None:
+    journal = opened(None if temporary else path)
     journal.put("held", (1, "one"), (2, "two"), (3, "three"))
     journal.put("held", (2, "again"))
     journal.delete("held", 1, 7)
@@ -68,40 +85,35 @@ def test_rows_are_put_replaced_and_deleted(journal: Journal) -> None:
     assert journal.unwritten("held", 3) is None
 
 
-def test_a_change_is_in_the_file_at_once_and_survives_a_kill(path: Path) -> None:
+def test_a_change_is_in_the_file_at_once_and_survives_a_kill(path: Path, opened: Opener) -> None:
     journal = opened(path)
     for number in range(1, 4):
         journal.put("held", (journal.new_id("held"), "x"))
         assert stored(path) == list(range(1, number + 1))
     assert journal._db is not None
     journal._db.close()  # what a kill leaves: nothing is closed in order
-    again = opened(path)
-    assert ids(again) == [1, 2, 3]
-    again.close()
+    assert ids(opened(path)) == [1, 2, 3]
 
 
-def test_ids_are_never_used_again(path: Path) -> None:
+def test_ids_are_never_used_again(path: Path, opened: Opener) -> None:
     """Not by the next run, and though the highest was deleted: a request on its way may have it."""
     journal = opened(path)
     journal.put("held", *((journal.new_id("held"), "x") for _ in range(3)))
     journal.delete("held", 3)
     journal.close()
-    journal = opened(path)
-    assert journal.new_id("held") == 4
-    journal.close()
+    assert opened(path).new_id("held") == 4
 
 
-def test_changes_that_belong_together_are_written_together(path: Path) -> None:
+def test_changes_that_belong_together_are_written_together(path: Path, opened: Opener) -> None:
     journal = opened(path)
     with journal.together():
         journal.put("held", (1, "x"))
         journal.put("pairs", ("a", "b", 1))
         assert stored(path) == []
     assert stored(path) == [1]
-    journal.close()
 
 
-async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
+async def test_checkpoints_are_made_in_a_thread(path: Path, opened: Opener) -> None:
     """They wait for the disk: nothing that is written in the event loop makes one."""
     journal = opened(path)
     size = path.stat().st_size
@@ -110,20 +122,19 @@ async def test_checkpoints_are_made_in_a_thread(path: Path) -> None:
     assert path.stat().st_size == size
     await journal.flush()
     assert path.stat().st_size > 3_000_000
-    journal.close()
 
 
-async def test_the_log_does_not_grow_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_log_does_not_grow_for_ever(
+    path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though what is written during each checkpoint keeps it from its end."""
     monkeypatch.setattr(Journal, "_checkpoint", lambda self: module._LARGE)
     journal = opened(path)
     for _ in range(5):
-        for number in range(250):
-            journal.put("held", (number, FILLER))
+        fill(journal, range(250))
         await journal.flush()
     journal.put("held", (1, "x"))
     assert journal.read(module._CHECKPOINT)[0][1] < 100
-    journal.close()
 
 
 # While it can't be written
@@ -138,59 +149,66 @@ def fault(
         yield made
 
 
-async def test_what_fails_is_written_once_that_works(path: Path, fault: Fault) -> None:
-    journal = opened(path)
-    journal.put("held", *((number, FILLER) for number in range(1, 6)))
+async def failing(path: Path, opened: Opener, fault: Fault) -> Journal:
+    """A file of five rows that has failed while others came and went."""
+    journal = opened(path, rows=5)
+    fault.begin()
+    fill(journal, range(6, 31))
+    journal.delete("held", 2, 7)
+    journal.put("held", (8, "again"))
+    for _ in range(2):
+        await journal.flush()
+    return journal
+
+
+async def test_what_fails_is_kept_in_memory(path: Path, opened: Opener, fault: Fault) -> None:
     with captured_log() as records:
-        fault.begin()
-        for number in range(6, 31):
-            journal.put("held", (number, FILLER))
-        journal.delete("held", 2, 7)
-        journal.put("held", (8, "again"))
-        assert list(journal._pending)[-1] == ("held", 8), "as they came"
+        journal = await failing(path, opened, fault)
+    assert ids(journal) == stored(path) == [1, 2, 3, 4, 5]
+    assert list(journal._pending)[-1] == ("held", 8), "as they came"
+    assert [journal.unwritten("held", row) for row in (8, 7, 1)] == [(8, "again"), None, None]
+    assert journal.failing_since is not None
+    with pytest.raises(sqlite3.OperationalError):
+        journal.read_latest("SELECT 1")
+    [warning] = warnings(records)
+    assert all(words in warning for words in (str(path), fault.words))
+    assert warning.endswith("it is tried again")
+
+
+async def test_what_fails_is_written_once_that_works(
+    path: Path, opened: Opener, fault: Fault
+) -> None:
+    with captured_log() as records:
+        journal = await failing(path, opened, fault)
+        fault.end()
         for _ in range(2):
             await journal.flush()
-        assert stored(path) == [1, 2, 3, 4, 5]
-        assert ids(journal) == [1, 2, 3, 4, 5]
-        assert journal.unwritten("held", 8) == (8, "again")
-        assert journal.unwritten("held", 7) is journal.unwritten("held", 1) is None
-        assert journal.failing_since is not None
-        with pytest.raises(sqlite3.OperationalError):
-            journal.read_latest("SELECT 1")
-        [warning] = warnings(records)
-        assert str(path) in warning
-        assert fault.words in warning
-        assert warning.endswith("it is tried again")
-        fault.end()
-        await journal.flush()
-        await journal.flush()
     assert stored(path) == [1, 3, 4, 5, 6, *range(8, 31)]
     assert ask(path, "SELECT text FROM held WHERE id = 8") == "again"
     assert journal.failing_since is None
     assert journal.read_latest("SELECT 1") == [(1,)]
-    assert len(warnings(records)) == len(lines(records, "can be used again")) == 1
-    journal.close()
+    assert said(records) == (1, 1)
 
 
 @pytest.mark.parametrize("in_time", [True, False])
-def test_closing_is_the_last_chance(path: Path, fault: Fault, in_time: bool) -> None:
-    journal = opened(path)
-    journal.put("held", (1, "x"))
+def test_closing_is_the_last_chance(
+    path: Path, opened: Opener, fault: Fault, in_time: bool
+) -> None:
+    journal = opened(path, rows=1)
     fault.begin()
-    journal.put("held", *((number, FILLER) for number in range(2, 30)))
+    fill(journal, range(2, 30))
     with captured_log() as records:
         if in_time:
             fault.end()
         journal.close()
     fault.end()
     assert stored(path) == (list(range(1, 30)) if in_time else [1])
-    assert ["Could not finish writing" in one for one in warnings(records)] == [True] * (
-        not in_time
-    )
+    assert len(warnings(records)) == (not in_time)
+    assert all("Could not finish writing" in one for one in warnings(records))
 
 
 async def test_the_log_does_not_swing_back_and_forth(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is deleted from a full disk makes room for a moment, over and over."""
     now = time.monotonic()
@@ -198,19 +216,20 @@ async def test_the_log_does_not_swing_back_and_forth(
         journal = opened(path)
         for _ in range(5):
             fault.begin()
-            journal.put("held", *((number, FILLER) for number in range(30)))
+            fill(journal, range(30))
             await journal.flush()
             fault.end()
             await journal.flush()
             assert journal.failing_since is None
-        assert (len(warnings(records)), lines(records, "can be used again")) == (1, [])
+        assert said(records) == (1, 0)
         monkeypatch.setattr(module.time, "monotonic", lambda: now + 100)
         await journal.flush()
-        journal.close()
-    assert len(lines(records, "can be used again")) == 1
+    assert said(records) == (1, 1)
 
 
-async def test_what_can_not_be_read_counts_as_failing_until_it_can(path: Path) -> None:
+async def test_what_can_not_be_read_counts_as_failing_until_it_can(
+    path: Path, opened: Opener
+) -> None:
     """Though writing works."""
     journal = opened(path)
     with captured_log() as records:
@@ -224,11 +243,10 @@ async def test_what_can_not_be_read_counts_as_failing_until_it_can(path: Path) -
         await journal.flush()
     assert journal.read_latest("SELECT x FROM there_later") == []
     assert len(warnings(records)) == 1
-    journal.close()
 
 
 async def test_a_slow_disk_holds_nobody_up_while_it_is_tried_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that may take long is done in a thread, and what is put meanwhile is not lost."""
     journal, go_on, threads = opened(path), threading.Event(), set()
@@ -256,17 +274,16 @@ async def test_a_slow_disk_holds_nobody_up_while_it_is_tried_again(
     assert threading.main_thread() not in threads
     assert stored(path) == [2, 3, 4]
     assert ask(path, "SELECT text FROM held WHERE id = 2") == "new"
-    journal.close()
 
 
 # What is there when it is opened
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_file_is_set_aside(path: Path, damage: Callable[[Path], object]) -> None:
-    journal = opened(path)
-    journal.put("held", *((number, FILLER) for number in range(40)))
-    journal.close()
+def test_a_damaged_file_is_set_aside(
+    path: Path, opened: Opener, damage: Callable[[Path], object]
+) -> None:
+    opened(path, rows=40).close()
     damage(path)
     with captured_log() as records:
         journal = opened(path)
@@ -276,12 +293,11 @@ def test_a_damaged_file_is_set_aside(path: Path, damage: Callable[[Path], object
     assert len(ids(journal)) in (0, 40)
     journal.put("held", (1, "x"))
     assert 1 in stored(path)
-    journal.close()
 
 
 @pytest.mark.parametrize("how", ["a file for a folder", "locked"])
 def test_what_can_not_be_opened_is_tried_again(
-    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    path: Path, opened: Opener, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_THREAD_LOCK_SECONDS", 0.01)
     if how == "locked":
@@ -305,38 +321,36 @@ def test_what_can_not_be_opened_is_tried_again(
         path.parent.mkdir(exist_ok=True)
         assert journal.open(lambda db: True)
     assert journal.failing_since is None
-    assert len(warnings(records)) == len(lines(records, "can be used again")) == 1
+    assert said(records) == (1, 1)
     assert aside(path) == []
     journal.close()
 
 
-async def test_what_is_damaged_while_it_is_open(path: Path) -> None:
+async def test_what_is_damaged_while_it_is_open(path: Path, opened: Opener) -> None:
     """What can't be read raises, what can't be written is not retried at the end. The next run sets
     the file aside."""
-    with Corrupted(path).possible() as fault:
-        journal = opened(path)
-        journal.put("held", *((number, FILLER) for number in range(40)))
-        with captured_log() as records:
-            fault.begin()
-            with pytest.raises(sqlite3.DatabaseError):
-                journal.read_latest("SELECT * FROM held")
-            journal.put("held", (50, FILLER))
-            await journal.flush()
-            journal.close()
+    with Corrupted(path).possible() as fault, captured_log() as records:
+        journal = opened(path, rows=40)
+        fault.begin()
+        with pytest.raises(sqlite3.DatabaseError):
+            journal.read_latest("SELECT * FROM held")
+        journal.put("held", (50, FILLER))
+        await journal.flush()
+        journal.close()
     assert journal.damaged
     [warning] = warnings(records)
     assert warning.endswith("it is lost")
-    again = opened(path)
+    opened(path)
     assert len(aside(path)) == 1
-    again.close()
 
 
 @pytest.mark.parametrize("works", [True, False])
-async def test_a_file_that_is_deleted_while_it_is_open(path: Path, works: bool) -> None:
+async def test_a_file_that_is_deleted_while_it_is_open(
+    path: Path, opened: Opener, works: bool
+) -> None:
     """It ends with the run, without an error. What could not be written stays in memory; nothing comes
     in its place."""
-    journal = opened(path)
-    journal.put("held", (1, "x"))
+    journal = opened(path, rows=1)
     other = sqlite3.connect(path, isolation_level=None)
     if not works:
         other.execute("BEGIN IMMEDIATE")

@@ -17,11 +17,18 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.storages import Entry, SqliteStorage, sqlite
 from scrapy_rep.storages.journal import set_aside
 from tests.helpers.crawling import captured_log
-from tests.helpers.files import aside, ask, change
+from tests.helpers.files import aside, ask, change, script
 from tests.helpers.log import warnings
 from tests.helpers.rows import every_row
 from tests.helpers.storing import HOUR, NOW, A, B, missing, rules, together
-from tests.storages.faults import BROKEN
+from tests.storages.faults import DAMAGES
+
+Opener = Callable[..., SqliteStorage]
+
+
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
 
 # Where it is
 
@@ -32,10 +39,9 @@ def test_relative_paths_are_in_the_projects_data(
     project = tmp_path / "project"
     (project / "inner").mkdir(parents=True)
     (project / "scrapy.cfg").write_text("[settings]\ndefault = inner.settings\n")
-    (project / "inner" / "__init__.py").touch()
-    (project / "inner" / "settings.py").touch()
-    for name in ("SCRAPY_SETTINGS_MODULE", "SCRAPY_PROJECT"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("__init__.py", "settings.py"):
+        (project / "inner" / name).touch()
+    monkeypatch.delenv("SCRAPY_PROJECT", raising=False)
     monkeypatch.chdir(project / "inner")
     monkeypatch.setattr(sys, "path", [str(project), *sys.path])
     monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "inner.settings")
@@ -51,19 +57,7 @@ def test_relative_paths_are_in_the_projects_data(
         assert path.exists()
 
 
-def test_a_write_ahead_log(storage: SqliteStorage, path: Path) -> None:
-    """Readers do not wait for writers."""
-    storage.save(rules())
-    assert ask(path, "PRAGMA journal_mode") == "wal"
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    assert storage.load(A) == rules()
-    other.close()
-    storage.close()
-    assert list(path.parent.glob("*-wal")) == list(path.parent.glob("*-shm")) == []
-
-
-# Leases lapse
+# What is in it
 
 
 def test_a_lease_lapses_after_its_seconds(
@@ -101,16 +95,13 @@ def test_purging_takes_bodies_after_their_entries(
         for entry in storage.entries():
             assert isinstance(entry, Entry)
             entry.check(entry.origin)
-    assert [entries for entries, _ in left[:10]] == [85, 75, 65, 55, 45, 35, 25, 15, 5, 0]
-    assert [bodies for _, bodies in left[10:]] == [85, 75, 65, 55, 45, 35, 25, 15, 5, 0, 0]
+    slices = [85, 75, 65, 55, 45, 35, 25, 15, 5, 0]
+    assert left == [(n, 95) for n in slices] + [(0, n) for n in [*slices, 0]]
     assert ask(path, "SELECT count(*) FROM leases") == 0
 
 
-# Batches
-
-
-def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage) -> None:
-    """Each waits for the disk, and for the lock."""
+def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage, path: Path) -> None:
+    """Each waits for the disk, and for the lock. The same body is kept once."""
     origins = [f"http://{number}:80" for number in range(300)]
     assert storage.load(A) is None
     statements: list[str] = []
@@ -130,19 +121,37 @@ def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage) -
     assert transactions() == (1, 1)
     assert len(storage.load_many(origins)) == 300
     assert len(statements) == 1
-
-
-# What is kept
-
-
-def test_the_same_body_is_kept_once(storage: SqliteStorage, path: Path) -> None:
-    storage.save_many([rules(f"http://{number}:80") for number in range(100)])
     assert ask(path, "SELECT count(*) FROM bodies") == 1
 
 
 # A file that is broken, or not ours
 
 
+def damaged(path: Path, how: str) -> None:
+    """One of ours, which was that."""
+    storage = SqliteStorage(path)
+    storage.save_many([rules(f"http://{n}:80", b"%d" % n * 100) for n in range(300)])
+    storage.close()
+    DAMAGES[how](path)
+
+
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "text": lambda path: path.write_text("User-agent: *\n" * 100),
+    "short": lambda path: path.write_bytes(b"short"),
+    "header alone": lambda path: path.write_bytes(b"SQLite format 3\0"),
+    "header and garbage": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\xaa" * 8176),
+    "another program's": lambda path: script(
+        path,
+        "CREATE TABLE entries (origin TEXT, theirs TEXT)",
+        "INSERT INTO entries VALUES ('x', 'precious')",
+    ),
+    # Of a program that marks its files, still empty but for that.
+    "another program's, marked": lambda path: script(
+        path, "PRAGMA application_id = 42", "CREATE TABLE theirs (x)"
+    ),
+    "damaged within": lambda path: damaged(path, "all pages overwritten"),
+    "header damaged": lambda path: damaged(path, "header overwritten"),
+}
 FIRST: tuple[Callable[[SqliteStorage], object], ...] = (
     lambda storage: storage.load("http://7:80"),
     lambda storage: storage.save(missing()),
@@ -191,28 +200,25 @@ def open_elsewhere(path: Path, monkeypatch: pytest.MonkeyPatch) -> set[Path]:
 
 
 def test_a_broken_file_that_another_process_has_open_is_set_aside_later(
-    path: Path, open_elsewhere: set[Path]
+    storage: SqliteStorage, path: Path, open_elsewhere: set[Path]
 ) -> None:
     """The client, which is told, keeps what there is to save, and tries again."""
     path.write_bytes(b"no database" * 100)
-    storage = SqliteStorage(path)
     for _ in range(2):
         with pytest.raises(PermissionError):
             storage.save(rules())
-        assert path.read_bytes().startswith(b"no database")
+        assert path.read_bytes() == b"no database" * 100
         assert aside(path) == []
     open_elsewhere.clear()
     storage.save(rules())
     assert storage.load(A) == rules()
-    [kept] = aside(path)
-    assert kept.read_bytes().startswith(b"no database")
-    storage.close()
+    assert [one.read_bytes() for one in aside(path)] == [b"no database" * 100]
 
 
 def test_a_file_stays_with_its_log_until_both_can_be_renamed(
     path: Path, open_elsewhere: set[Path]
 ) -> None:
-    log = path.with_name(path.name + "-wal")
+    log = beside(path, "-wal")
     path.write_bytes(b"file")
     log.write_bytes(b"log")
     with pytest.raises(PermissionError):
@@ -221,8 +227,7 @@ def test_a_file_stays_with_its_log_until_both_can_be_renamed(
     open_elsewhere.clear()
     set_aside(path, OSError())
     [kept] = aside(path)
-    kept_log = kept.with_name(kept.name + "-wal")
-    assert (kept.read_bytes(), kept_log.read_bytes()) == (b"file", b"log")
+    assert (kept.read_bytes(), beside(kept, "-wal").read_bytes()) == (b"file", b"log")
     assert not (path.exists() or log.exists())
 
 
@@ -232,11 +237,9 @@ def test_a_newer_version_is_left_alone(storage: SqliteStorage, path: Path) -> No
     storage.close()
     change(path, "PRAGMA user_version = 99")
     content = path.read_bytes()
-    for _ in range(2):
+    for call in (lambda: storage.load(A), lambda: storage.save(missing())) * 2:
         with pytest.raises(sqlite3.NotSupportedError, match="newer version of scrapy-rep"):
-            storage.load(A)
-        with pytest.raises(sqlite3.NotSupportedError):
-            storage.save(missing())
+            call()
     assert path.read_bytes() == content
     assert aside(path) == []
     change(path, "PRAGMA user_version = 1")
@@ -251,7 +254,7 @@ def test_garbage_of_a_killed_process(storage: SqliteStorage, path: Path, suffix:
         storage.close()
         if kept is None:
             path.write_bytes(b"")
-        path.with_name(path.name + suffix).write_bytes(b"\xaa" * 40_000)
+        beside(path, suffix).write_bytes(b"\xaa" * 40_000)
         with captured_log() as records:
             assert storage.load(A) == kept
             storage.save(missing(B))
@@ -260,38 +263,33 @@ def test_garbage_of_a_killed_process(storage: SqliteStorage, path: Path, suffix:
 
 
 @pytest.mark.parametrize("file", ["as it was", "written over"])
-def test_what_a_killed_process_left_is_used(path: Path, tmp_path: Path, file: str) -> None:
+def test_what_a_killed_process_left_is_used(
+    opened: Opener, path: Path, tmp_path: Path, file: str
+) -> None:
     """Its log has everything, which is worth more than a file that somebody wrote over."""
-    storage = SqliteStorage(path)
-    storage.save(rules())
-    copy = tmp_path / "copy"
-    copy.mkdir()
+    opened().save(rules())
+    copy = tmp_path / "copy" / path.name
+    copy.parent.mkdir()
     for one in path.parent.glob(f"{path.name}*"):
-        shutil.copy(one, copy)
-    storage.close()
-    left = SqliteStorage(copy / path.name)
+        shutil.copy(one, copy.parent)
     if file == "written over":
-        (copy / path.name).write_bytes(b"broken" * 1000)
+        copy.write_bytes(b"broken" * 1000)
     with captured_log() as records:
-        assert left.load(A) == rules()
-    assert aside(copy / path.name) == warnings(records) == []
-    left.close()
+        assert opened(copy).load(A) == rules()
+    assert aside(copy) == warnings(records) == []
 
 
-def test_a_leftover_log_goes_with_the_broken_file(path: Path) -> None:
+def test_a_leftover_log_goes_with_the_broken_file(storage: SqliteStorage, path: Path) -> None:
     """It is not taken for a part of the new one."""
-    path.write_bytes(b"broken" * 1000)
-    beside = {suffix: suffix.encode() * 1000 for suffix in ("-wal", "-shm")}
-    for suffix, content in beside.items():
-        path.with_name(path.name + suffix).write_bytes(content)
-    storage = SqliteStorage(path)
+    left = {suffix: b"broken" * 1000 for suffix in ("", "-wal", "-shm")}
+    for suffix, content in left.items():
+        beside(path, suffix).write_bytes(content)
     with captured_log() as records:
         storage.save(rules())
         assert storage.load(A) == rules()
-    [kept] = aside(path)
-    assert kept.read_bytes() == b"broken" * 1000
-    for suffix, content in beside.items():
-        assert path.with_name(path.name + suffix).read_bytes() != content
+    assert [one.read_bytes() for one in aside(path)] == [left[""]]
+    for suffix, content in left.items():
+        assert beside(path, suffix).read_bytes() != content
     assert len(warnings(records)) == 1
     storage.close()
     assert ask(path, "PRAGMA integrity_check") == "ok"
@@ -300,18 +298,14 @@ def test_a_leftover_log_goes_with_the_broken_file(path: Path) -> None:
 # Where nothing can be written
 
 
-def test_a_lock_file_of_somebody_else(path: Path) -> None:
+def test_a_lock_file_of_somebody_else(storage: SqliteStorage, path: Path) -> None:
     """What is beside the file under the name of its lock is not ours: it stays as it is, and it
     is named if it is in the way."""
-    beside = path.with_name(path.name + ".lock")
-    beside.write_text("12345\n")
-    storage = SqliteStorage(path)
-    try:
+    lock = beside(path, ".lock")
+    lock.write_text("12345\n")
+    with pytest.raises(sqlite3.OperationalError, match=str(lock)):
         storage.save(rules())
-    except (OSError, sqlite3.Error) as error:
-        assert str(beside) in str(error)
-    storage.close()
-    assert "12345\n" in [one.read_text() for one in path.parent.glob("*.lock*")]
+    assert lock.read_text() == "12345\n"
 
 
 def test_a_full_disk(storage: SqliteStorage, path: Path) -> None:
@@ -337,17 +331,15 @@ def test_a_locked_file_refuses_writes_but_can_be_read(
     storage.save(rules())
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    for _ in range(2):
-        for write in (
-            lambda: storage.save(missing()),
-            lambda: storage.lease(A, "me", HOUR),
-            lambda: storage.drop(A),
-            lambda: storage.purge(NOW),
-        ):
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
-                write()
+    for write in (
+        lambda: storage.save(missing()),
+        lambda: storage.lease(A, "me", HOUR),
+        lambda: storage.drop(A),
+        lambda: storage.purge(NOW),
+    ) * 2:
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            write()
         assert storage.load(A) == rules()
-    other.execute("ROLLBACK")
     other.close()
     storage.save(missing())
     assert storage.load(A) == missing()
@@ -363,20 +355,10 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 60.0)
 
 
-def overwrite(path: Path) -> None:
-    """From the second page on, while it is open."""
-    with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xaa" * (path.stat().st_size - 4096))
-
-
-def opened(path: Path) -> SqliteStorage:
-    """On a large file, of which it remembers as little as it can."""
-    storage = SqliteStorage(path)
-    if not path.exists():
-        for number in range(300):
-            storage.save(rules(f"http://{number}:80", b"%d" % number * 100))
-    storage.load(A)
+def enlarge(storage: SqliteStorage) -> SqliteStorage:
+    """Give it a large file, of which it remembers as little as it can."""
+    if storage.load("http://0:80") is None:
+        storage.save_many([rules(f"http://{n}:80", b"%d" % n * 100) for n in range(300)])
     assert storage._db is not None
     storage._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     storage._db.execute("PRAGMA cache_size = 1")
@@ -389,10 +371,10 @@ def use_all_of_it(storage: SqliteStorage) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_another_has_set_it_aside(path: Path) -> None:
+def test_another_has_set_it_aside(opened: Opener, path: Path) -> None:
     """Two have it open when it breaks; the second finds the new one that the first has begun."""
-    first, second = opened(path), opened(path)
-    overwrite(path)
+    first, second = enlarge(opened()), enlarge(opened())
+    DAMAGES["all pages overwritten"](path)
     with captured_log() as records:
         use_all_of_it(first)
         first.save(missing(B))
@@ -401,35 +383,34 @@ def test_another_has_set_it_aside(path: Path) -> None:
     assert first.load(A) == missing(A)
     assert second.load(B) == missing(B)
     assert len(aside(path)) == len(warnings(records)) == 1
-    for one in (first, second):
-        one.close()
 
 
 @pytest.mark.usefixtures("patient")
-def test_another_is_about_to_begin_a_new_one(path: Path) -> None:
+def test_another_is_about_to_begin_a_new_one(storage: SqliteStorage, path: Path) -> None:
     """It has set the broken one aside and not made another yet."""
-    storage = opened(path)
-    overwrite(path)
-    path.rename(path.with_name(f"{path.name}.unreadable-1"))
+    enlarge(storage)
+    DAMAGES["all pages overwritten"](path)
+    path.rename(f"{path}.unreadable-1")
     with captured_log() as records:
         use_all_of_it(storage)
         storage.save(rules())
     assert storage.load(A) == rules()
     assert warnings(records) == []
     assert len(aside(path)) == 1
-    storage.close()
 
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("broken", [b"", b"broken" * 1000], ids=["new", "broken"])
-def test_many_find_a_new_or_broken_one_at_once(tmp_path: Path, broken: bytes) -> None:
+def test_many_find_a_new_or_broken_one_at_once(
+    opened: Opener, tmp_path: Path, broken: bytes
+) -> None:
     """A fleet is started. One makes the file; the others use it, and no answer is lost."""
     for turn in range(3):
         path = tmp_path / str(turn) / "robots.sqlite"
         if broken:
             path.parent.mkdir()
             path.write_bytes(broken)
-        storages = [SqliteStorage(path) for _ in range(8)]
+        storages = [opened(path) for _ in range(8)]
 
         def use(number: int, storages: list[SqliteStorage] = storages) -> bool:
             storages[number].save(rules(f"http://{number}:80"))
@@ -441,19 +422,17 @@ def test_many_find_a_new_or_broken_one_at_once(tmp_path: Path, broken: bytes) ->
         assert len(warnings(records)) == bool(broken)
         kept = [one.origin for one in storages[0].entries() if isinstance(one, Entry)]
         assert sorted(kept) == [f"http://{number}:80" for number in range(8)]
-        for one in storages:
-            one.close()
 
 
-def test_one_at_a_time_opens_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_at_a_time_opens_the_file(
+    storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else one could set aside what another has just begun."""
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
     other = sqlite3.connect(f"{path}.lock", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    storage = SqliteStorage(path)
     with pytest.raises(sqlite3.OperationalError, match="lock"):
         storage.load(A)
     assert not path.exists()
     other.close()
     assert storage.load(A) is None
-    storage.close()

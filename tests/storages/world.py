@@ -1,5 +1,5 @@
-"""An access to a storage, with its clocks in the hand of the test, and a storage that writes down how it
-is used."""
+"""A crawl's client of a storage, with its clocks in the hand of the test, and a storage that writes down
+how it is used."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.storages import (
-    Entry,
-    MemoryStorage,
-    client,
-)
-from scrapy_rep.storages.client import StorageClient
+from scrapy_rep.storages import Entry, MemoryStorage, client
+from scrapy_rep.storages.client import Claim, StorageClient
 from tests.helpers.held import a_while
-from tests.helpers.storing import NOW
+from tests.helpers.storing import NOW, A, rules
 
 LEASE = 30.0
 
@@ -31,14 +28,23 @@ class Watched(MemoryStorage):
     def __init__(self) -> None:
         super().__init__(1000, 1 << 30)
         self.calls: list[tuple[Any, ...]] = []
+        self.sizes: list[tuple[str, int]] = []
+        """Of batches."""
         self.threads: set[int] = set()
         self.leases: dict[str, str] = {}
         self.fails: dict[str, Exception] = {}
         self.before: dict[str, Callable[[], object]] = {}
         self.overlaps = 0
         self._busy = threading.Lock()
+        for name in ("load", "save", "lease", "release"):
+            method = getattr(self, f"{name}_many")
+            setattr(self, f"{name}_many", partial(self._batch, name, method))
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _batch(self, name: str, method: Callable[..., Any], some: Any, *arguments: Any) -> Any:
+        self.sizes.append((name, len(some)))
+        return method(some, *arguments)
+
+    def call(self, name: str, *arguments: Any) -> None:
         self.calls.append((name, *arguments))
         self.threads.add(threading.get_ident())
         if not self._busy.acquire(blocking=False):
@@ -52,34 +58,38 @@ class Watched(MemoryStorage):
             self._busy.release()
 
     def load(self, origin: str) -> Entry | None:
-        self._call("load", origin)
+        self.call("load", origin)
         return super().load(origin)
 
     def save(self, entry: Entry) -> None:
-        self._call("save", entry.origin)
+        self.call("save", entry.origin)
         super().save(entry)
 
     def lease(self, origin: str, owner: str, seconds: float) -> bool:
-        self._call("lease", origin, seconds)
+        self.call("lease", origin, seconds)
         return self.leases.setdefault(origin, owner) == owner
 
     def release(self, origin: str, owner: str) -> None:
-        self._call("release", origin)
+        self.call("release", origin)
         if self.leases.get(origin) == owner:
             del self.leases[origin]
 
     def purge(self, before: float) -> None:
-        self._call("purge", before)
+        self.call("purge", before)
 
     def close(self) -> None:
-        self._call("close")
+        self.call("close")
 
     def names(self) -> list[str]:
         return [one[0] for one in self.calls]
 
+    def batches(self, name: str) -> list[int]:
+        """How many origins each call of *name* had."""
+        return [size for one, size in self.sizes if one == name]
+
 
 class World:
-    """An access to a storage, with its clocks in the hand of the test."""
+    """A client of a storage, with its clocks in the hand of the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.storage = Watched()
@@ -88,10 +98,10 @@ class World:
         monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(client, "call_later", self._call_later)
         self.crawler = get_crawler()
-        self.access = self.new()
+        self.client = self.new()
 
     def new(self) -> StorageClient:
-        """Another process's access to the same storage."""
+        """Another process's client of the same storage."""
         return StorageClient(self.crawler, self.storage, LEASE, lambda: NOW)
 
     def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
@@ -102,6 +112,14 @@ class World:
         self.timers.append(timer)
         return timer
 
+    def later(self) -> None:
+        """So much time goes by that what failed is tried again; the timers ring."""
+        self.now += 10.1
+        timers, self.timers = self.timers, []
+        for timer in timers:
+            if not timer.cancelled:
+                timer.function()
+
     @property
     def lost(self) -> int:
         """Answers that will never be saved, as the stat has it."""
@@ -110,8 +128,25 @@ class World:
 
     async def settle(self) -> None:
         """Wait until everything that was queued is done."""
-        while self.access._running:
+        while self.client._running:
             await a_while(0.001)
+
+    async def claims(self, origins: list[str], by: StorageClient | None = None) -> list[Claim]:
+        """Answers to claims made at the same time."""
+        by = by or self.client
+        claims = [deferred_from_coro(by.claim(origin, never)) for origin in origins]
+        return [await maybe_deferred_to_future(one) for one in claims]
+
+    async def publish(self, *entries: Entry) -> None:
+        for entry in entries:
+            self.client.publish(entry)
+        await self.settle()
+
+    async def use(self, origin: str = A) -> Claim:
+        """What the cache does with an origin that has to be asked for."""
+        claim = await self.client.claim(origin, never)
+        await self.publish(*[rules(origin)] * claim.granted)
+        return claim
 
 
 class Hanging:

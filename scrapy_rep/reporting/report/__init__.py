@@ -1,44 +1,49 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
-It is made from the record alone: `reading.py` reads it and sums up each crawl, in rows that `data.py`
-describes; `contents.py` says what needs a look, and what differs between crawls; `page.html`, `page.css` and `page.js` are the page. A crawl writes its record to a temporary file for
-that. Jinja is an extra, imported only when a report is written.
+It is made from the record alone, by a crawl as it goes, or from files later: `reading.py` sums up each
+crawl, in rows that `data.py` describes; here is what needs a look, and what differs between crawls;
+`page.html`, `page.css` and `page.js` are the page. Jinja is an extra, imported only when a report is
+written.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from contextlib import suppress
-from gzip import GzipFile
+from collections import defaultdict
+from contextlib import nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import islice, pairwise
+from os import PathLike
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import run_in_thread
 
+import scrapy_rep
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import clean, counted, date, duration, text_of
 from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.audit_trail import Feed
-from scrapy_rep.reporting.record import OUTCOMES, Listener, Record
+from scrapy_rep.reporting.changes import changed_lines
+from scrapy_rep.reporting.record import CONFIGURATION, OUTCOMES
+from scrapy_rep.reporting.report.data import Change
+from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
 
 if TYPE_CHECKING:
-    import logging
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scrapy_rep.engine.log import Isolation
     from scrapy_rep.origins.context import CrawlContext
     from scrapy_rep.origins.state import OriginTable
-    from scrapy_rep.reporting.report.contents import ReportData
+    from scrapy_rep.reporting.report.data import OriginRow, RuleOrigin
 
 logger = get_logger(__name__)
 
 LIBRARIES = ("jinja2",)
 
 _FOLDER = Path(__file__).parent
-# Bytes of the record, packed, before it goes to a temporary file.
-_IN_MEMORY = 1 << 20
 
 
 def is_possible(context: CrawlContext) -> bool:
@@ -53,44 +58,21 @@ def is_possible(context: CrawlContext) -> bool:
     return not missing
 
 
-class Report(Listener):
-    """Keeps the record of a crawl, and writes the page when it has ended."""
+class Report:
+    """Sums up the record of a crawl, and writes the page when it has ended."""
 
     part = "report"
 
-    def __init__(self, context: CrawlContext, table: OriginTable, isolated: Isolation) -> None:
-        """:raises SettingsError: if ``REP_REPORT`` can't be written to"""
-        super().__init__(isolated)
-        self._feed = Feed(
-            context.crawler, "REP_REPORT", context.settings.report or "", overwrite=True
-        )
+    def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
+        """:raises SettingsError: if *uri* can't be written to"""
+        self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
         self._context = context
         self._table = table
-        self._file: IO[bytes] | None = None
-        self._packed: GzipFile | None = None
-        self._broken = False
+        self._crawl = CrawlSum()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep *record*."""
-        assert isinstance(record, Record)
-        if self._broken:
-            return
-        try:
-            if self._packed is None:  # not before: a crawl may never begin
-                self._file = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (closed in the end)
-                # A tenth of the bytes, for a tenth of the time that making them takes.
-                self._packed = GzipFile(fileobj=self._file, mode="wb", compresslevel=1)
-            self._packed.write(record.line(self._context.channel.crawl))
-        except OSError as error:
-            self._lose(error)
-
-    def _lose(self, error: OSError) -> None:
-        self._broken = True
-        logger.warning(
-            "REP_REPORT: can't write to a temporary file, so the report will be incomplete: %(error)s",
-            {"error": error},
-            extra=self._context.extra,
-        )
+    def add(self, fields: dict[str, Any]) -> None:
+        """Count a line of the record."""
+        self._crawl.add(Line(fields))
 
     async def end(self) -> None:
         """Write the page. Failures are logged."""
@@ -106,30 +88,9 @@ class Report(Listener):
             logger.error(message, values, extra=self._context.extra)
         else:
             logger.info("The robots.txt report is in %(uri)s", values, extra=self._context.extra)
-        finally:
-            for one in (self._packed, self._file):
-                if one is not None:
-                    # The disk may be full: nothing more can be lost.
-                    with suppress(OSError, ValueError):
-                        one.close()
 
     async def _page(self) -> bytes:
-        from scrapy_rep.reporting.report.contents import ReportData  # most crawls don't need it
-
-        files = []
-        try:
-            if self._packed is not None and not self._broken:
-                self._packed.close()
-            if self._file is not None:
-                self._file.seek(0)
-                files.append(self._file)
-        except OSError as error:
-            self._lose(error)
-        data = await run_in_thread(ReportData.read, files)
-        if self._broken:
-            data.notes.append(
-                "Some of the record was lost: the temporary file could not be written."
-            )
+        data = await run_in_thread(ReportData.of, [self._crawl])
         states = {one.origin: self._table.get(Origin.from_url(one.origin)) for one in data.quoted()}
         entries = {
             (name, state.entry.sha256): state.entry for name, state in states.items() if state
@@ -140,6 +101,228 @@ class Report(Listener):
             return render(data)
 
         return await run_in_thread(finish)
+
+
+_CRAWLS = 50
+# Excerpts from robots.txt files: of all rules, and of one. Lines before and after the one that decided,
+# and characters of each.
+_EXCERPTS, _OF_A_RULE, _AROUND, _LENGTH = 250, 20, 4, 200
+
+
+@dataclass(slots=True)
+class ReportData:
+    """Everything on the page."""
+
+    crawls: list[CrawlSum]
+    """The oldest first. The page shows the last one, and all side by side."""
+    changes: list[Change]
+    """What differs between each crawl and the next."""
+    all_changes: int
+    notes: Sequence[str]
+    """Sentences about the record itself."""
+    version: str = scrapy_rep.__version__
+
+    @classmethod
+    def read(cls, record: Sequence[str | PathLike[str] | IO[bytes]]) -> ReportData:
+        """Read files of JSON lines.
+
+        :raises OSError: if a file can't be read
+        """
+        by_name: defaultdict[str, CrawlSum] = defaultdict(CrawlSum)
+        unreadable = left_out = 0
+        for one in record:
+            with open(one, "rb") if isinstance(one, (str, PathLike)) else nullcontext(one) as file:
+                for line in lines_of(file):
+                    name = line.text("crawl", 40) if line is not None else ""
+                    if line is None:
+                        unreadable += 1
+                    elif name in by_name or len(by_name) < _CRAWLS:
+                        by_name[name].add(line)
+                    else:
+                        left_out += 1
+        notes = {
+            f"Lines of the record that could not be read: {unreadable:,}.": unreadable,
+            f"Only the first {_CRAWLS} crawls on record are shown.": left_out,
+            "The record is empty.": not by_name,
+        }
+        crawls = sorted(by_name.values(), key=lambda one: one.began) or [CrawlSum()]
+        return cls.of(crawls, [note for note, count in notes.items() if count])
+
+    @classmethod
+    def of(cls, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> ReportData:
+        """Return what there is to say of *crawls*, the oldest first, once each, which have ended."""
+        for crawl in crawls:
+            crawl.end()
+        changes = [
+            change
+            for number, (old, new) in enumerate(pairwise(crawls))
+            for change in _changes(old, new, number)
+        ]
+        return cls(crawls, changes[:MAX_CHANGES], len(changes), notes)
+
+    @property
+    def crawl(self) -> CrawlSum:
+        """The last one."""
+        return self.crawls[-1]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What needs a look in it, the most serious first."""
+        parts = (_of_the_crawl, _of_origins, _of_sitemaps)
+        found = [finding for part in parts for finding in part(self.crawl)]
+        return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
+
+    def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
+        """Add what the robots.txt files say.
+
+        :param body_of: returns that of an origin with a SHA-256; None if it is not at hand
+        """
+        for one in self.quoted():
+            body = body_of(one.origin, one.sha256 or "")
+            if body is not None:
+                one.excerpt = _excerpt(body, one.line)
+        for change in self.changes:
+            old, new = (body_of(change.origin, one) if one else b"" for one in change.sha256)
+            if old is not None and new is not None:
+                change.known = True
+                for name, value in changed_lines(old, new).items():
+                    setattr(change, name, value)
+
+    def quoted(self) -> Iterator[RuleOrigin]:
+        """Yield the origins whose robots.txt is quoted, with the line that decided."""
+        left = _EXCERPTS
+        for rule in self.crawl.rules.top:
+            found = [one for one in rule.origins if one.sha256][: min(left, _OF_A_RULE)]
+            left -= len(found)
+            yield from found
+
+
+def _changes(old: CrawlSum, new: CrawlSum, number: int) -> Iterator[Change]:
+    """Yield whose robots.txt differs between two crawls, as far as both have an answer."""
+    for name, after in new.known.items():
+        before = old.known.get(name)
+        if before is None or {before.outcome, after.outcome} & {"none", "unreachable"}:
+            continue
+        if (before.outcome, before.sha256) != (after.outcome, after.sha256):
+            change = Change(name, crawls=(number, number + 1))
+            change.outcomes = before.outcome, after.outcome
+            change.sha256 = before.sha256, after.sha256
+            yield change
+
+
+def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
+    """Return what stands around *line*, counted from 1."""
+    lines = normalise(body).split("\n")
+    if not 1 <= line <= len(lines):
+        return []
+    first = max(0, line - 1 - _AROUND)
+    return [
+        (number, text.encode("latin-1").decode(errors="replace").rstrip()[:_LENGTH], number == line)
+        for number, text in enumerate(lines[first : line + _AROUND], first + 1)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that needs a look: a sentence, with the section of the page that has more, what that
+    section's filter shows then, some origins or URLs, and a command that tells more."""
+
+    kind: str
+    level: str
+    count: int
+    text: str
+    section: str = ""
+    items: Sequence[str] = ()
+    filter: str = ""
+    command: str = ""
+
+
+_ITEMS = 5
+_LOST = "redirected in a loop, too many times, or without a target"
+_LEVELS = ("error", "warning", "note")
+# Rules that close a whole origin.
+_WHOLE = frozenset({"/", "/*", "*"})
+
+
+def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
+    starts = (crawl.finished or Line({})).part("start_requests")
+    if count := starts.number("refused"):
+        level, words = "error", f"robots.txt refused every start request ({count:,})."
+        if starts.flag("passed"):
+            level = "warning"
+            words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
+        url, command = starts.text("url"), starts.text("command")
+        words += f" The first was {url}: {starts.text('why').rstrip('.')}."
+        yield Finding("start_requests", level, count, words, "rules", [url], "", command)
+    if count := crawl.outcomes["none", CONFIGURATION]:
+        stuck = [row for row in crawl.known.values() if row.kind == CONFIGURATION]
+        words = f"The project's configuration keeps the crawl from {counted(count, 'origin')}"
+        words += f": {stuck[0].reason}." if stuck else "."
+        yield Finding("configuration", "error", count, words, "origins", _names(stuck), "none")
+    if crawl.finished is None and crawl.started:
+        words = "The record is incomplete: the crawl was killed, or is still running."
+        yield Finding("killed", "warning", 1, words)
+    if count := crawl.counts["given_up"]:
+        words = f"{counted(count, 'held request')} given up."
+        yield Finding("given_up", "warning", count, words, "unreachable")
+    if count := crawl.counts["kept"]:
+        words = f"{counted(count, 'request')} still held at the end, and kept for the next run."
+        yield Finding("kept", "note", count, words, "unreachable")
+    if count := crawl.changes.all:
+        words = f"{counted(count, 'robots.txt', 'robots.txt files')} changed in the crawl."
+        yield Finding("changed", "note", count, words, "changes", _names(crawl.changes.top))
+    for kind, why in (("page", "the rules of their pages"), ("usage", "preferences about use")):
+        if count := crawl.counts[f"{kind}_dropped"]:
+            words = f"{counted(count, 'item or request', 'items and requests')} dropped because of {why}."
+            yield Finding(kind, "note", count, words, "pages" if kind == "page" else kind)
+
+
+def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
+    closed = {
+        one.origin
+        for row in crawl.rules.top
+        if row.rule.partition(":")[2].strip() in _WHOLE
+        for one in row.origins
+    }
+    shut = [row for row in crawl.known.top if row.origin in closed and not row.requests["allowed"]]
+    if shut:
+        refused = counted(sum(row.requests["forbidden"] for row in shut), "request")
+        words = (
+            f"{counted(len(shut), 'origin')} entirely closed to this crawler: {refused} refused."
+        )
+        yield Finding("closed", "warning", len(shut), words, "rules", _names(shut))
+    reasons = ", ".join(f"{n:,} {kind or 'unknown'}" for kind, n in crawl.reasons)
+    for outcome, kind, level, what in (
+        ("unreachable", "down", "error", f"unreachable at the end: {reasons}"),
+        ("challenge", "challenge", "warning", "answered with a bot wall in place of robots.txt"),
+        ("html", "html", "warning", "answered with an HTML page in place of robots.txt"),
+        ("redirected", "redirects", "warning", _LOST),
+    ):
+        if count := crawl.answers.get(outcome):
+            some = _names(row for row in crawl.known.top if row.outcome == outcome)
+            words = f"{counted(count, 'origin')} {what}."
+            yield Finding(kind, level, count, words, "origins", some, outcome)
+
+
+def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
+    failed = [row for row in crawl.sitemaps.top if not row.read and row.found != "guessed"]
+    if failed:
+        first = failed[0]
+        count = crawl.counts["sitemaps_failed"]
+        words = f"{counted(count, 'sitemap')} could not be read: {first.url} ({first.failed})"
+        words += ", for example." if count > 1 else "."
+        urls = [row.url for row in failed[:_ITEMS]]
+        yield Finding("sitemaps", "warning", count, words, "sitemaps", urls)
+    empty = [row for row in crawl.sitemaps.top if row.read and row.entries and not row.taken]
+    if empty:
+        count = crawl.counts["sitemaps_useless"]
+        words = f"Nothing was taken from {counted(count, 'sitemap')} that could be read."
+        urls = [row.url for row in empty[:_ITEMS]]
+        yield Finding("sitemaps", "note", count, words, "sitemaps", urls)
+
+
+def _names(rows: Iterable[OriginRow | Change]) -> list[str]:
+    return [row.origin for row in islice(rows, _ITEMS)]
 
 
 def render(data: ReportData) -> bytes:

@@ -53,7 +53,7 @@ class RuleRow:
 class Period:
     """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of the
     first fetch (its *end*: ``answered``, ``given_up``, ``open``); or requests that ``waited`` for a first
-    answer."""
+    answer, or wait for one that never came (``unanswered``)."""
 
     origin: str
     began: float
@@ -103,10 +103,11 @@ class OriginRow:
         return forbidden / (allowed + forbidden) if allowed or forbidden else None
 
     @property
-    def interest(self) -> int:
-        """How much a reader wants to see it."""
+    def order(self) -> tuple[bool, int, str]:
+        """Those with something going on, and those refused most, come first."""
         refused = sum(self.requests[name] for name in _INTERESTING)
-        return 2 * refused + (self.outcome not in ("rules", "missing", "none"))
+        interest = 2 * refused + (self.outcome not in ("rules", "missing", "none"))
+        return self.period is None, -interest, self.origin
 
 
 class SitemapRow(NamedTuple):
@@ -235,17 +236,14 @@ class Timeline:
             at = max(at, self._points[-1].at)  # the clock may be set back
         self._points.append(TimePoint(at, self.held, self.waiting))
         if len(self._points) > 2 * _POINTS - 2:
-            self._thin()
-
-    def _thin(self) -> None:
-        """Keep half of the points: the larger values of two, and the last ones."""
-        *points, last = self._points
-        pairs = [points[at : at + 2] for at in range(0, len(points), 2)]
-        self._points = [
-            TimePoint(two[0].at, max(one.held for one in two), max(one.waiting for one in two))
-            for two in pairs
-        ]
-        self._points.append(last)
+            # Keep half of them: the larger values of two, and the last one.
+            *points, last = self._points
+            pairs = [points[at : at + 2] for at in range(0, len(points), 2)]
+            self._points = [
+                TimePoint(two[0].at, max(one.held for one in two), max(one.waiting for one in two))
+                for two in pairs
+            ]
+            self._points.append(last)
 
     def points(self, began: float, ended: float, axis: Axis) -> list[TimePoint]:
         """Return the values, each until the next."""

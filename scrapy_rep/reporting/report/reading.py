@@ -5,12 +5,11 @@ Of very many origins, those where nothing was refused or failed are only counted
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections import Counter
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import IO, TYPE_CHECKING, Any
 
 from scrapy_rep.engine.log import BoundedSet
@@ -49,33 +48,17 @@ _MAX_TEXT = 2000
 _MAX_NUMBER = 10**15
 
 
-class LineReader:
-    """Reads one file."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        """:param file: at its beginning, seekable"""
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        self._file: IO[bytes] = gzip.GzipFile(fileobj=file, mode="rb") if packed else file  # type: ignore[assignment]
-        self.unreadable = 0
-        """How many lines are not records."""
-        self.cut = False
-        """Whether the file ends in the middle."""
-
-    def __iter__(self) -> Iterator[Line]:
+def lines_of(file: IO[bytes]) -> Iterator[Line | None]:
+    """Yield the lines of a record; None for each that is none."""
+    while line := file.readline(_MAX_LINE):
         try:
-            while line := self._file.readline(_MAX_LINE):
-                try:
-                    found = json.loads(line.decode())
-                except (ValueError, RecursionError):
-                    self.unreadable += not line.isspace()
-                    continue
-                if isinstance(found, dict) and isinstance(found.get("verdict"), str):
-                    yield Line(found)
-                else:
-                    self.unreadable += 1
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            self.cut = True
+            found = json.loads(line.decode())
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and isinstance(found.get("verdict"), str):
+            yield Line(found)
+        elif not line.isspace():
+            yield None
 
 
 class Line:
@@ -113,15 +96,12 @@ class Line:
         """Return an object, an empty one for any other value."""
         return Line(self.fields.get(name))
 
-    def parts(self, name: str, most: int) -> list[Line]:
-        """Return the first objects of a list, empty ones for other values."""
-        return [Line(one) for one in self._items(name, most)]
-
-    def texts(self, name: str, most: int) -> list[str]:
+    def texts(self, name: str) -> list[str]:
         """Return the texts among the first values of a list."""
-        return [one[:_MAX_TEXT] for one in self._items(name, most) if isinstance(one, str)]
+        return [one[:_MAX_TEXT] for one in self.items(name, _REASONS) if isinstance(one, str)]
 
-    def _items(self, name: str, most: int) -> list[Any]:
+    def items(self, name: str, most: int) -> list[Any]:
+        """Return the first values of a list, none of any other value."""
         found = self.fields.get(name)
         return found[:most] if isinstance(found, list) else []
 
@@ -136,7 +116,7 @@ _PAGES = {verdict: f"{noun}s {what}" for verdict, noun, what in PAGE_VERDICTS}
 
 
 class CrawlSum:
-    """Sums up the record of one crawl, a line at a time, and shows it after :meth:`end`."""
+    """Sums up the record of one crawl, a line at a time, until :meth:`end`."""
 
     def __init__(self) -> None:
         self.started = False
@@ -149,19 +129,23 @@ class CrawlSum:
         self.began = self.ended = 0.0
         self.counts: Counter[str] = Counter()
         """Requests by what became of them, and some totals, as in the record."""
-        self.known: Rows[OriginRow] = Rows(_ORIGINS, _interest, self._forget)
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """How many origins there are, by outcome and why; before the end, without those known."""
-        self.rules: Rows[RuleRow] = Rows(_RULES, lambda row: (-row.times, row.rule, row.group))
+        self.known: Rows[OriginRow] = Rows(_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._forget)
+        self.rules: Rows[RuleRow] = Rows(
+            _RULES, MAX_RULES, lambda row: (-row.times, row.rule, row.group)
+        )
         self._seen = BoundedSet()
         self.sitemaps: Rows[SitemapRow] = Rows(
-            2 * MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
+            2 * MAX_SITEMAPS, MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
         )
-        self.periods: Rows[Period] = Rows(2 * MAX_PERIODS, lambda period: -period.seconds)
-        self.changes: Rows[Change] = Rows(2 * MAX_CHANGES, lambda _: 0)
-        self.pages: Rows[SaidRow] = Rows(_SAID, lambda row: -row.count)
-        self.statements: Rows[SaidRow] = Rows(_SAID, lambda row: -row.count)
-        self.usage: Rows[Counter[str]] = Rows(_USES, lambda said: -said.total())
+        self.periods: Rows[Period] = Rows(
+            2 * MAX_PERIODS, MAX_PERIODS, lambda period: -period.seconds
+        )
+        self.changes: Rows[Change] = Rows(2 * MAX_CHANGES, MAX_CHANGES, lambda _: 0)
+        self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
+        self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
+        self.usage: Rows[Counter[str]] = Rows(_USES, _USES, lambda said: -said.total())
         """What was said about each purpose, and what was dropped."""
         self.usage_pages = 0
         self._held_by_time = Timeline()
@@ -176,7 +160,7 @@ class CrawlSum:
         }  # fmt: skip
 
     def add(self, line: Line) -> None:
-        """Count a line."""
+        """Count a line, which has a verdict."""
         at = line.seconds("time")
         if at is not None:
             self.began = self.began or at
@@ -232,9 +216,22 @@ class CrawlSum:
         if outcome == "unreachable":
             origin.kind = about.text("kind", 40) or kind_of(origin.reason)
             self._fails(origin, began, at, fetches)
-        else:
-            self._answers(origin, line, about)
-            self._get(origin, began, at)
+            return
+        origin.kind = ""
+        delay = about.fields.get("crawl_delay")
+        origin.delay = None
+        if isinstance(delay, int | float) and 0 < delay < 10**9:
+            origin.delay = float(delay)
+        origin.size = None if about.fields.get("bytes") is None else about.number("bytes")
+        origin.sitemaps = about.number("sitemaps")
+        origin.sha256 = line.text("sha256", 64) or None
+        # Those that waited have an answer.
+        if (period := origin.period) is not None and period.end == "waited":
+            period.began = min(began, period.began)
+            period.requests, period.reason = origin.unclear, OUTCOMES[outcome]
+        self._end_period(origin, "answered", at)
+        origin.requests["waited"] += origin.unclear
+        origin.unclear = 0
 
     def _fails(self, origin: OriginRow, began: float, at: float, fetches: int) -> None:
         """Those that wait are held from now on."""
@@ -251,26 +248,6 @@ class CrawlSum:
         origin.open_held += origin.open_waiting
         origin.open_waiting = origin.unclear = 0
 
-    def _answers(self, origin: OriginRow, line: Line, about: Line) -> None:
-        delay = about.fields.get("crawl_delay")
-        origin.delay = None
-        if isinstance(delay, int | float) and 0 < delay < 10**9:
-            origin.delay = float(delay)
-        origin.size = None if about.fields.get("bytes") is None else about.number("bytes")
-        origin.sitemaps = about.number("sitemaps")
-        origin.sha256 = line.text("sha256", 64) or None
-        origin.kind = ""
-
-    def _get(self, origin: OriginRow, began: float, at: float) -> None:
-        """Those that waited have an answer."""
-        period = origin.period
-        if period is not None and period.end == "waited":
-            period.began = min(began, period.began)
-            period.requests, period.reason = origin.unclear, OUTCOMES[origin.outcome]
-        self._end_period(origin, "answered", at)
-        origin.requests["waited"] += origin.unclear
-        origin.unclear = 0
-
     def _end_period(self, origin: OriginRow, end: str, at: float) -> None:
         period, origin.period = origin.period, None
         if period is not None:
@@ -280,17 +257,13 @@ class CrawlSum:
 
     def _changed(self, line: Line, at: float) -> None:
         about = line.part("change")
-        turned = about.parts("turned", _TURNED)
-        change = Change(
-            line.text("origin"),
-            about.texts("added", _REASONS),
-            about.texts("removed", _REASONS),
-            about.number("lines_added"),
-            about.number("lines_removed"),
-            at,
-            [{name: one.text(name) for name in ("url", "was", "now")} for one in turned],
-            about.number("turned_count"),
-        )
+        change = Change(line.text("origin"), at=at)
+        change.added, change.removed = map(about.texts, ("added", "removed"))
+        change.lines_added = about.number("lines_added")
+        change.lines_removed = about.number("lines_removed")
+        change.turned_count = about.number("turned_count")
+        turned = map(Line, about.items("turned", _TURNED))
+        change.turned = [{name: one.text(name) for name in ("url", "was", "now")} for one in turned]
         self.changes.add(change)
 
     # Requests
@@ -363,16 +336,15 @@ class CrawlSum:
 
     def _sitemap(self, line: Line, _: float) -> None:
         about = line.part("sitemap")
-        found, by, kind = map(about.text, ("found", "by", "kind"))
-        counts = about.number("entries"), about.number("taken")
+        found, by, kind, failed = map(about.text, ("found", "by", "kind", "failed"))
+        entries, taken = map(about.number, ("entries", "taken"))
         rejected = about.part("rejected")
         reasons = [(words, rejected.number(words)) for words in list(rejected.fields)[:_REASONS]]
-        failed = about.text("failed")
         why = failed or line.text("reason")
         self.counts["sitemaps_failed"] += bool(failed) and found != "guessed"
-        self.counts["sitemaps_useless"] += not failed and counts[0] > 0 and not counts[1]
+        self.counts["sitemaps_useless"] += not failed and entries > 0 and not taken
         self.sitemaps.add(
-            SitemapRow(line.text("url"), found, by, kind, *counts, reasons, why, not failed)
+            SitemapRow(line.text("url"), found, by, kind, entries, taken, reasons, why, not failed)
         )
 
     def _page(self, line: Line, _: float) -> None:
@@ -389,7 +361,7 @@ class CrawlSum:
         for name, said in usage.fields.items():
             if said in ("y", "n"):
                 self._purpose(name)["yes" if said == "y" else "no"] += 1
-        for one in usage.parts("statements", _REASONS):
+        for one in map(Line, usage.items("statements", _REASONS)):
             where = f"{one.text('source')}: {one.text('text')}"[:_REASON_LENGTH]
             for name in list(one.part("says").fields)[:_USES]:
                 new = partial(SaidRow, name[:_REASONS], where, url)
@@ -407,34 +379,17 @@ class CrawlSum:
     # The end
 
     def end(self) -> None:
-        """There are no more lines."""
-        self._end_periods()
-        self._add_up()
-        for rows, most in (
-            (self.known, MAX_ORIGINS),
-            (self.rules, MAX_RULES),
-            (self.sitemaps, MAX_SITEMAPS),
-            (self.periods, MAX_PERIODS),
-            (self.changes, MAX_CHANGES),
-            (self.pages, MAX_SAID),
-            (self.statements, MAX_SAID),
-        ):
-            rows.end(most)
-        self.axis = Axis(self.began, self.ended)
-        self.timeline = self._held_by_time.points(self.began, self.ended, self.axis)
-
-    def _end_periods(self) -> None:
-        """End what is still going on."""
+        """There are no more lines: end what is still going on, and add up."""
         for origin in self.known.values():
-            origin.requests["waited"] += origin.unclear
-            period = origin.period
-            if period is not None and period.end == "open":
+            if (period := origin.period) is not None:
+                if period.end == "waited":
+                    period.end, period.reason = "unanswered", OUTCOMES["none"]
+                    period.requests = origin.unclear
                 gave_up = period.given_up > 0 and not origin.open_held
-                ended = self.ended if origin.open_held else period.ended
+                goes_on = origin.open_held or origin.open_waiting
+                ended = self.ended if goes_on else period.ended
                 self._end_period(origin, "given_up" if gave_up else "open", ended)
-            origin.period = None
-
-    def _add_up(self) -> None:
+            origin.requests["waited"] += origin.unclear
         told, outcomes = self.finished or Line({}), self.outcomes
         outcomes.update((one.outcome, one.kind) for one in self.known.values())
         self.counts["origins"] = outcomes.total()
@@ -446,8 +401,5 @@ class CrawlSum:
         self.answers = {key: count for key, count in by_key.items() if count}
         reasons = [(kind, n) for (key, kind), n in outcomes.items() if key == "unreachable"]
         self.reasons = sorted(reasons, key=lambda reason: (-reason[1], reason[0]))
-
-
-def _interest(row: OriginRow) -> tuple[bool, int, str]:
-    """Those with something going on, and those refused most, come first."""
-    return row.period is None, -row.interest, row.origin
+        self.axis = Axis(self.began, self.ended)
+        self.timeline = self._held_by_time.points(self.began, self.ended, self.axis)

@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from scrapy_rep.engine.text import iso
-from scrapy_rep.reporting.report.contents import ReportData
+from scrapy_rep.reporting.report import ReportData
 
 NOW = 1_800_000_000.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import sys
 from io import BytesIO
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Any
 import pytest
 from lxml import etree, html
 
-from scrapy_rep.reporting.report import reading, render, share
-from scrapy_rep.reporting.report.contents import ReportData
+from scrapy_rep.reporting.report import ReportData, reading, render, share
 from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, assert_clean, origin_of
@@ -150,8 +148,8 @@ def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
         answers = [answer("rules", 0, A, sha256=sha256, **about), answer("missing", 0, B, **about)]
         answers.append(answer(("rules", "unreachable")[number - 1], 0, "http://c.example", **about))
         crawls.append(b"".join([started(about["crawl"], **about), *answers, allowed]))
-    files = [tmp_path / "2.jsonl.gz", tmp_path / "1.jsonl"]
-    files[0].write_bytes(gzip.compress(crawls[1]))
+    files = [tmp_path / "2.jsonl", tmp_path / "1.jsonl"]
+    files[0].write_bytes(crawls[1])
     files[1].write_bytes(crawls[0])
     for record in ([BytesIO(b"".join(crawls))], files):
         data = ReportData.read(record)  # type: ignore[arg-type]
@@ -245,22 +243,6 @@ async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_pat
     result = await crawl(sites.add().url("/"), {"REP_REPORT": str(tmp_path)})
     [error] = lines(result, level="ERROR")
     assert error.startswith(f"REP_REPORT: can't write the report to {tmp_path}: IsADirectory")
-    result.assert_clean()
-
-
-async def test_a_full_disk_costs_the_rest_of_the_report(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Full(gzip.GzipFile):
-        def write(self, data: Any) -> int:
-            raise OSError("No space left on device")
-
-    monkeypatch.setattr("scrapy_rep.reporting.report.GzipFile", Full)
-    path = tmp_path / "robots.html"
-    result = await crawl(sites.add().url("/"), {"REP_REPORT": str(path)})
-    [warning] = lines(result, level="WARNING")
-    assert "so the report will be incomplete: No space left on device" in warning
-    assert "The record is empty." in texts(parse(path), ".banner")
     result.assert_clean()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import tracemalloc
 from io import BytesIO
@@ -11,9 +10,8 @@ from typing import Any
 
 import pytest
 
+from scrapy_rep.reporting.report import ReportData, render
 from scrapy_rep.reporting.report import reading as module
-from scrapy_rep.reporting.report import render
-from scrapy_rep.reporting.report.contents import ReportData
 from scrapy_rep.reporting.report.data import Axis, Timeline
 from tests.reporting.report.records import NOW, answer, data_of, ended, line, many_lines, started
 
@@ -74,8 +72,9 @@ def test_waiting_for_a_first_answer_is_not_being_held() -> None:
         ended(10),
     ).crawl
     assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 3, 4]
-    [spell, wait] = sorted(crawl.periods.top, key=lambda one: one.end)
+    [spell, still, wait] = sorted(crawl.periods.top, key=lambda one: one.end)
     assert (spell.origin, spell.requests, spell.end, wait.end) == (B, 2, "open", "waited")
+    assert (still.origin, still.requests, still.end, still.seconds) == (C, 1, "unanswered", 1)
     assert (wait.origin, wait.requests, wait.reason, wait.ended - NOW) == (A, 2, "with rules", 3)
     steps = [(round(one.at - NOW), one.held, one.waiting) for one in crawl.timeline]
     assert [step for step in steps if step[0] == 5] == [(5, 2, 0)]
@@ -156,7 +155,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     assert found["down"] == "1 origin unreachable at the end: 1 HTTP 503."
     assert set(found) == {
         *("start_requests", "closed", "down", "html", "challenge", "redirects"),
-        *("sitemaps", "pages", "usage", "changed"),
+        *("sitemaps", "page", "usage", "changed"),
     }
     levels = [one.level for one in data.findings]
     assert levels == sorted(levels, key=["error", "warning", "note"].index)
@@ -194,6 +193,31 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     assert (statement.count, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
 
 
+def test_rows_with_more_to_say_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SAID", 1)
+    crawl = data_of(
+        started(),
+        *[answer(kind, 1, one) for kind, one in (("rules", A), ("html", B), ("rules", C))],
+        refused(C),
+        *[line("noindex", 1, A, reason=why) for why in ("once", "twice", "twice")],
+        *[down(at, B) for at in (2, 9)],
+        line("held", 2, A, reason="HTTP 503"),
+        *[line("sitemap", 3, A, url=url, sitemap={"failed": why, "taken": 0}) for url, why in (
+            ("read", None), ("gone", "HTTP 404"))],
+        ended(10),
+    ).crawl  # fmt: skip
+    assert [row.origin for row in crawl.known.top] == [A, C, B]
+    assert [row.text for row in crawl.pages.top] == ["twice"]
+    assert crawl.pages.all == 2
+    assert [row.url for row in crawl.sitemaps.top] == ["gone", "read"]
+
+
+def test_very_many_crawls_are_not_all_shown() -> None:
+    data = data_of(*[started(str(number), crawl=str(number)) for number in range(60)])
+    assert [crawl.name for crawl in data.crawls] == [str(number) for number in range(50)]
+    assert data.notes == ["Only the first 50 crawls on record are shown."]
+
+
 # -- hostile records -------------------------------------------------------------------------
 
 
@@ -226,22 +250,7 @@ def test_what_is_no_record_is_skipped_and_told() -> None:
     data = data_of(started("ours"), *broken, b"\n", refused(A), b'{"verdict": "disallo')
     assert data.notes == ["Lines of the record that could not be read: 7."]
     assert data.crawl.counts["forbidden"] == 1
-    cut = gzip.compress(b"".join(many_lines(50)))[:-30]
-    assert data_of(cut).notes == ["The record ends in the middle of a packed file."]
     assert data_of(b"").notes == ["The record is empty."]
-
-
-def test_the_record_of_an_earlier_version_is_read() -> None:
-    """Without an id, a beginning or an end."""
-    lines = [line(one, 3, B, reason="HTTP 503", crawl=None) for one in ("held", "unreachable")]
-    data = data_of(refused(A, crawl=None), *lines)
-    assert [data.crawl.counts[name] for name in ("forbidden", "held", "dropped", "origins")] == [
-        1,
-        1,
-        1,
-        2,
-    ]
-    assert "killed" not in texts(data)
 
 
 @pytest.mark.slow

@@ -1,0 +1,117 @@
+"""Compares each new robots.txt with the copy before."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.asyncio import run_in_thread
+
+from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine.text import counted
+from scrapy_rep.origins.cache import LARGE
+from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.protocol.matching import comparable
+from scrapy_rep.storages.entry import UnreadableEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy_rep.origins.context import CrawlContext
+    from scrapy_rep.origins.flights import Resolution
+    from scrapy_rep.origins.requests import Agents
+    from scrapy_rep.protocol import Origin
+    from scrapy_rep.storages.base import Entry
+
+logger = get_logger(__name__)
+
+# Refused URLs that are remembered, and how many of an origin are compared.
+_REFUSED, _URLS = 1000, 20
+# Of a change: lines kept, and characters of each.
+MAX_LINES, _LENGTH = 50, 300
+
+
+class ChangeWatch:
+    """Knows which URLs a change may matter to."""
+
+    def __init__(self, context: CrawlContext, agents: Agents) -> None:
+        self._context = context
+        self._agents = agents
+        self._refused: deque[tuple[Origin, str]] = deque(maxlen=_REFUSED)
+        self._log = Limiter(logger, "robots.txt files that have changed")
+
+    def forbidden(self, origin: Origin, url: str) -> None:
+        """Remember a URL that is refused: a change may allow it."""
+        self._refused.append((origin, url))
+
+    async def look(
+        self, resolution: Resolution, before: Entry, waiting: Callable[[str], Iterable[str]]
+    ) -> dict[str, Any] | None:
+        """Return what has changed since *before*, None if nothing has. Log and count it.
+
+        :param waiting: returns URLs that wait for an origin's answer; it may read them from disk
+        """
+        state, now = resolution.state, resolution.state.entry
+        if before.fetched_at is None or now.unreachable_since is not None:
+            return None  # only answers that count are compared
+        if (before.outcome, before.sha256) == (now.outcome, now.sha256):
+            return None
+        try:
+            old, new = before.body, now.body
+        except UnreadableEntry:  # a damaged file of another process
+            return None
+        refused = [url for origin, url in self._refused if origin == state.origin]
+        urls = list(dict.fromkeys([*refused[-_URLS:], *waiting(state.name)]))
+        chain = self._agents.chain_of(resolution.request)
+        how = old, new, urls, chain, self._context.settings.obey_global_group
+        large = len(old) + len(new) > LARGE
+        change = await run_in_thread(compare, *how) if large else compare(*how)
+        self._context.stats.inc_value("rep/changed")
+        values = {
+            "origin": state.origin,
+            "added": counted(change["lines_added"], "line"),
+            "removed": f"{change['lines_removed']:,}",
+            "turned": "",
+        }
+        if count := change["turned_count"]:
+            first = change["turned"][0]
+            values["turned"] = (
+                f"; this changes the verdict on {count} of {counted(len(urls), 'waiting or recent URL')}: "
+                f"for example, {first['url']} is now {first['now']}"
+            )
+        message = (
+            "robots.txt of %(origin)s has changed: %(added)s added, %(removed)s removed%(turned)s"
+        )
+        self._log.log(message, values, self._context.spider)
+        return {"old_sha256": before.sha256, **change}
+
+
+def compare(
+    old: bytes, new: bytes, urls: list[str], chain: tuple[str, ...], obey_global: bool
+) -> dict[str, Any]:
+    """Return what differs between two robots.txt files: lines, and verdicts on *urls*."""
+    turned = []
+    files = RobotsTxt.parse(old), RobotsTxt.parse(new)
+    for url in urls:
+        found = [one.decide(comparable(url), chain, obey_global=obey_global) for one in files]
+        was, now = ("allowed" if one.allowed else "disallowed" for one in found)
+        if was != now:
+            turned.append({"url": url, "was": was, "now": now})
+    return {**changed_lines(old, new), "turned": turned[:_URLS], "turned_count": len(turned)}
+
+
+def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
+    """Return the lines that only one of two files has, in the order in which they first appear."""
+    before, after = _lines(old), _lines(new)
+    added, removed = (list(one.elements()) for one in (after - before, before - after))
+    return {
+        "added": [one[:_LENGTH] for one in added[:MAX_LINES]],
+        "removed": [one[:_LENGTH] for one in removed[:MAX_LINES]],
+        "lines_added": len(added),
+        "lines_removed": len(removed),
+    }
+
+
+def _lines(body: bytes) -> Counter[str]:
+    text = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode(errors="replace")
+    return Counter(filter(None, map(str.strip, text.split("\n"))))
