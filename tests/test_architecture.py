@@ -30,8 +30,8 @@ LAYERS = [
     {"preferences"},
     {"commands", "addon"},
 ]
+# What imports can stand in.
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
-"""What imports can stand in."""
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 

@@ -32,12 +32,9 @@ def accepted(url: str) -> bool:
     return True
 
 
-Errors = list[list[BaseException]]
-
-
 async def crawl_among_good_ones(
     sites: Sites, bad: Sequence[str | Request]
-) -> tuple[CrawlResult, Errors]:
+) -> tuple[CrawlResult, list[list[BaseException]]]:
     """The good ones arrive, whatever the bad do; and of each bad one we hear, too. What its
     errback got is at its own place in the list."""
     site = sites.add(robots=RULES)
@@ -48,50 +45,38 @@ async def crawl_among_good_ones(
     # Scrapy drops long URLs at 2083 characters, unless it is told not to.
     settings = {"RETRY_ENABLED": False, "URLLENGTH_LIMIT": 0}
     result = await crawl([*good[:2], *requests, *good[2:]], settings)
-    for url in good:
-        assert result.status(url) == 200
-    arrived = [response.meta.get("number") for response in result.spider.responses]
-    failed = [request.meta.get("number") for request, _ in result.spider.errors]
-    assert Counter(arrived + failed) == Counter([None] * len(good) + [*range(len(bad))])
+    assert [result.status(url) for url in good] == [200] * len(good)
+    heard = [one.meta.get("number") for one in result.spider.responses]
+    errors: list[list[BaseException]] = [[] for _ in bad]
+    for request, error in result.spider.errors:
+        errors[request.meta["number"]].append(error)
+        heard.append(request.meta["number"])
+    assert Counter(heard) == Counter([None] * len(good) + [*range(len(bad))])
     ours = [one for one in result.records if one.name.startswith("scrapy_rep")]
     assert [one.getMessage() for one in ours if one.levelno > logging.INFO] == []
     assert site.count("/robots.txt") == 1
     result.assert_clean()
-    errors: Errors = [[] for _ in bad]
-    for request, error in result.spider.errors:
-        errors[request.meta["number"]].append(error)
     return result, errors
 
 
+# fmt: off
 NO_ORIGIN = [
-    *(
-        "http://",
-        "http:///x",
-        "http://:80/",
-        "http://?x=1",
-        "http://#x",
-        "http://user@/x",
-        "ftp://",
-    ),
-    *("http://user:pass@:80/x", "http://127.0.0.1:99999/x", "http://127.0.0.1:port/x", "https://"),
+    "http://", "http:///x", "http://:80/", "http://?x=1", "http://#x", "http://user@/x", "ftp://",
+    "http://user:pass@:80/x", "http://127.0.0.1:99999/x", "http://127.0.0.1:port/x", "https://",
     "http://127.0.0.1:8\u06608/x",  # a digit, though none of ASCII
-    *("http://127.0.0.1:-1/x", "http://127.0.0.1:+80/x", "http://127.0.0.1: 80/x"),
+    "http://127.0.0.1:-1/x", "http://127.0.0.1:+80/x", "http://127.0.0.1: 80/x",
 ]
 UNRESOLVABLE = [
-    *("http://a..b/", "http://.../x", "http://.a/", "http://-/", "http://a b/x", "http://%/x"),
-    *(
-        "http://%2e%2e/x",
-        "http://a%00b/",
-        "http://a\x00b/",
-        "http://\u00e4\u00f6\u00fc.invalid/\u00e4",
-    ),
-    *("http://\u2603.invalid/", "http://under_score.invalid/x", "http://_/x", "http://*/x"),
-    *("http://a'b\"c<d>/x", "http://256.256.256.256/x", "http://1.2.3/x", "http://h;x/"),
+    "http://a..b/", "http://.../x", "http://.a/", "http://-/", "http://a b/x", "http://%/x",
+    "http://%2e%2e/x", "http://a%00b/", "http://a\x00b/", "http://\u00e4\u00f6\u00fc.invalid/\u00e4",
+    "http://\u2603.invalid/", "http://under_score.invalid/x", "http://_/x", "http://*/x",
+    "http://a'b\"c<d>/x", "http://256.256.256.256/x", "http://1.2.3/x", "http://h;x/",
     "http://" + "a" * 64 + ".invalid/",  # a label may have 63
-    *("http://" + "a." * 200 + "invalid/", "http://" + HUGE + "/"),
-    *("http://h\\x/", "http:\\\\g\\x"),  # a host of its own, as each here
-    *("http://[::1", "http://[x]/", "http://[::1]x/", "http://[]/"),
+    "http://" + "a." * 200 + "invalid/", "http://" + HUGE + "/",
+    "http://h\\x/", "http:\\\\g\\x",  # a host of its own, as each here
+    "http://[::1", "http://[x]/", "http://[::1]x/", "http://[]/",
 ]
+# fmt: on
 
 
 @pytest.mark.scrapy_api
@@ -110,7 +95,7 @@ async def test_a_url_whose_origin_cannot_exist_is_unreachable(sites: Sites) -> N
                     assert (error.origin, error.decision, error.attempts) == (None, None, 0)
                     start = "robots.txt unreachable: the URL has no origin: "
                     assert str(error).startswith(start)
-    homeless = [error for [error] in errors if getattr(error, "origin", 0) is None]
+    homeless = [one for found in errors for one in found if getattr(one, "origin", 0) is None]
     assert result.stat("rep/invalid_url") == len(homeless)
 
 
@@ -178,13 +163,9 @@ VERBATIM: list[tuple[str, type[Exception] | None]] = [
 @pytest.mark.skipif(not hasattr(Request, "_url_is_verbatim"), reason="older Scrapy")
 async def test_verbatim_urls_are_judged_as_they_are(sites: Sites) -> None:
     many = [sites.add(robots=RULES) for _ in VERBATIM]
-    _, errors = await crawl_among_good_ones(
-        sites,
-        [
-            Request(url.replace("{}", site.url("")), meta={"verbatim_url": True})
-            for site, (url, _) in zip(many, VERBATIM, strict=True)
-        ],
-    )
+    urls = [url.replace("{}", site.url("")) for site, (url, _) in zip(many, VERBATIM, strict=True)]
+    requests = [Request(url, meta={"verbatim_url": True}) for url in urls]
+    _, errors = await crawl_among_good_ones(sites, requests)
     with every_row() as row:
         for site, (url, error), found in zip(many, VERBATIM, errors, strict=True):
             with row(repr(url)):
@@ -192,16 +173,12 @@ async def test_verbatim_urls_are_judged_as_they_are(sites: Sites) -> None:
                 assert len(site.requests) <= 1 + (error is None)
 
 
+# fmt: off
 RAW = [
-    *(
-        "http://[",
-        "http://[::1",
-        "http://\u00e4\u0000\ud800/",
-        "http://h/\u00e4\ud800 x",
-        "http://h:\u00b2/",
-    ),
-    *("HTTP://", " http://", "://", "", "http:", "http:h"),
+    "http://[", "http://[::1", "http://\u00e4\u0000\ud800/", "http://h/\u00e4\ud800 x", "http://h:\u00b2/",
+    "HTTP://", " http://", "://", "", "http:", "http:h",
 ]
+# fmt: on
 
 
 @pytest.mark.scrapy_api

@@ -17,6 +17,7 @@ from tests.helpers.servers import Sites
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 
 DRY: dict[str, Any] = {**DEFER, "REP_DRY_RUN": True}
+NEVER_AGAIN = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
 
 
 def assert_all_fetched(result: CrawlResult, wanted: list[str]) -> None:
@@ -26,49 +27,42 @@ def assert_all_fetched(result: CrawlResult, wanted: list[str]) -> None:
     assert_clean(result)
 
 
-def assert_recorded(folder: Path, verdict: str, count: int) -> None:
-    records = decisions(folder / "d.jsonl")
-    assert [(one["verdict"], one["dry_run"]) for one in records] == [(verdict, True)] * count
+def assert_recorded(path: Path, verdict: str, count: int) -> None:
+    records = [(one["verdict"], one["dry_run"]) for one in decisions(path)]
+    assert records == [(verdict, True)] * count
 
 
 async def test_what_is_forbidden_passes(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=RULES)
+    site, path = sites.add(robots=RULES), tmp_path / "d.jsonl"
     wanted = [*urls(site, 3, "/private/"), *urls(site, 2)]
-    result = await crawl(
-        StepSpider, {**DRY, "REP_DECISIONS": str(tmp_path / "d.jsonl")}, steps=wanted
-    )
+    result = await crawl(StepSpider, {**DRY, "REP_DECISIONS": str(path)}, steps=wanted)
     assert_all_fetched(result, wanted)
     assert result.stat("robotstxt/forbidden") == 3
     assert len(lines(result, "Dry run, not dropped: Forbidden by", level="DEBUG")) == 3
     assert len(lines(result, "forbids")) == 1
     assert len(lines(result, "REP_DRY_RUN is on", level="WARNING")) == 1
     assert summary(result)[1] == "Requests, had this not been a dry run: 2 allowed, 3 forbidden"
-    assert_recorded(tmp_path, "disallowed", 3)
+    assert_recorded(path, "disallowed", 3)
 
 
 async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
-    site, record = sites.add(robots=503), Record()
+    site, record, path = sites.add(robots=503), Record(), tmp_path / "d.jsonl"
     wanted = urls(site, 20)
-    result = await crawl(
-        wanted,
-        {**DRY, "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER,
-         "REP_DECISIONS": str(tmp_path / "d.jsonl")},
-        signal_handlers=record.handlers,
-    )  # fmt: skip
+    settings = {**DRY, **NEVER_AGAIN, "REP_DECISIONS": str(path)}
+    result = await crawl(wanted, settings, signal_handlers=record.handlers)
     assert_all_fetched(result, wanted)
     assert (record.deferred, record.released, record.dropped) == ([], [], [])
     assert result.stat("rep/deferred") == 20
     assert "rep/held" not in result.stats
     assert len(lines(result, f"Would hold requests to {origin_of(site)} until")) == 1
-    assert_recorded(tmp_path, "held", 20)
+    assert_recorded(path, "held", 20)
     would = "Requests, had this not been a dry run: 0 allowed, 0 forbidden, 20 held"
     assert summary(result)[1] == would
 
 
 async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
     """In place, as none can be held: also those beyond half of the slots."""
-    silent = sites.add(robots=silence())
-    wanted = urls(silent, 20)
+    wanted = urls(sites.add(robots=silence()), 20)
     result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": 0.5})
     assert_all_fetched(result, wanted)
     assert result.stat("rep/deferred") == 20
@@ -120,7 +114,7 @@ async def test_what_is_said_of_start_requests_and_bad_urls(sites: Sites) -> None
 
 async def test_what_an_earlier_run_held_is_let_go(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots=503)
-    never = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER, "JOBDIR": str(tmp_path)}
+    never = {**NEVER_AGAIN, "JOBDIR": str(tmp_path)}
     record = Record(on_deferred=lambda _, count: record.close() if count == 4 else None)
     held = await crawl(urls(site, 4), {**DEFER, **never}, signal_handlers=record.handlers)
     assert held.stat("rep/held") == 4

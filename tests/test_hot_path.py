@@ -25,42 +25,6 @@ RULES = "User-agent: *\nDisallow: /private\nDisallow: /*?secret=\n"
 CLOSED = "User-agent: *\nDisallow: /"
 
 
-class Probe(ListSpider):
-    """Asks the middleware by itself, from within the crawl: what comes back at once for a URL?"""
-
-    def __init__(self, warm: list[Request], asked: list[Request], **kwargs: Any) -> None:
-        super().__init__(requests=warm, **kwargs)
-        self.asked = asked
-        self.answers: list[Any] = []
-        self.left = len(warm)
-
-    def parse(self, response: Any, **kwargs: Any) -> None:
-        self.after_each()
-
-    def failed(self, failure: Any) -> None:
-        self.after_each()
-
-    def after_each(self) -> None:
-        self.left -= 1
-        if not self.left:
-            middleware = self.crawler.get_downloader_middleware(RepMiddleware)
-            with pytest.MonkeyPatch.context() as patch:
-                forbid_the_long_way(patch)
-                self.answers = [ask(middleware, request) for request in self.asked]
-
-
-def ask(middleware: Any, request: Request) -> Any:
-    try:
-        answer = middleware.process_request(request)
-        if inspect.iscoroutine(answer):
-            answer.send(None)  # it ends here if it suspends nothing
-    except StopIteration as ended:
-        return ended.value
-    except (RobotsDisallowed, RobotsUnreachable) as error:
-        return type(error)
-    return answer
-
-
 class LongWay(Exception):
     """The middleware did what it has no need to do."""
 
@@ -81,38 +45,56 @@ def forbid_the_long_way(patch: pytest.MonkeyPatch) -> None:
                     patch.setattr(module, function, raiser)
 
 
-async def answers(warm: list[str | Request], asked: list[str | Request]) -> list[Any]:
-    requests = [
-        [Request(one) if isinstance(one, str) else one for one in some] for some in (warm, asked)
-    ]
-    settings = {"CONCURRENT_REQUESTS": 1}
-    result = await crawl(Probe, settings, warm=requests[0], asked=requests[1])
+async def answers(warm: list[str], asked: list[str | Request], **warm_with: Any) -> list[Any]:
+    """What the middleware returns at once for *asked*, in a crawl that has requested *warm*."""
+    requests = [Request(one) if isinstance(one, str) else one for one in asked]
+    found: list[Any] = []
+
+    def ask(spider: ListSpider) -> None:
+        if len(spider.responses) + len(spider.errors) < len(warm):
+            return
+        middleware: Any = spider.crawler.get_downloader_middleware(RepMiddleware)
+        with pytest.MonkeyPatch.context() as patch:
+            forbid_the_long_way(patch)
+            for request in requests:
+                try:
+                    answer = middleware.process_request(request)
+                    if inspect.iscoroutine(answer):
+                        answer.send(None)  # it ends here if it suspends nothing
+                    found.append(answer)
+                except StopIteration as ended:
+                    found.append(ended.value)
+                except (RobotsDisallowed, RobotsUnreachable) as error:
+                    found.append(type(error))
+
+    result = await crawl(
+        ListSpider,
+        {"CONCURRENT_REQUESTS": 1},
+        requests=[Request(url, **warm_with) for url in warm],
+        on_page=ask,
+        on_failure=ask,
+    )
     result.assert_clean()
-    assert len(result.spider.answers) == len(asked)
-    return result.spider.answers
+    assert len(found) == len(asked)
+    return found
 
 
 @pytest.mark.scrapy_api
 async def test_known_and_fresh(sites: Sites) -> None:
     rules, missing, busy = (sites.add(robots=robots) for robots in (RULES, 404, 503))
-    header = {"User-Agent": "foobot/1.0"}
     # The long way is taken once for each spelling of an origin, to learn it.
     warm = [site.url(f"/{number}") for number in range(2) for site in (rules, missing, busy)]
-    asked: list[str | Request] = [
+    allowed: list[str | Request] = [
         *map(rules.url, ("/x", "/", "/x?y=1#z", "/k\u00e4se%2f")),
-        Request(rules.url("/x"), headers=header, meta={"x": 1}),
-        *(
-            rules.url("/private/1"),
-            rules.url("/x?secret=1"),
-            missing.url("/private"),
-            busy.url("/x"),
-        ),
+        Request(rules.url("/x"), headers={"User-Agent": "foobot/1.0"}, meta={"x": 1}),
+        missing.url("/private"),
         # The protocol does not concern these.
         Request(rules.url("/private/1"), meta={"dont_obey_robotstxt": True}),
         *("data:text/plain,x", "file:///etc/hostname", "s3://bucket/key", "about:blank"),
     ]
-    got = await answers([*warm], asked)
-    assert got == [None] * 5 + [RobotsDisallowed] * 2 + [None, RobotsUnreachable] + [None] * 5
+    refused = [rules.url("/private/1"), rules.url("/x?secret=1"), busy.url("/x")]
+    got = await answers(warm, [*allowed, *refused])
+    assert got == [None] * len(allowed) + [RobotsDisallowed] * 2 + [RobotsUnreachable]
 
 
 async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
@@ -139,14 +121,10 @@ async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites) -> 
         {"meta": {"rep_user_agent": "foobot"}},
     ]
     who = [*named, *usual, *named]
-    got = await answers(
-        [Request(site.url(f"/{number}"), **named[0]) for number in range(2)],
-        [Request(site.url(path), **one) for one in who for path in ("/all", "/x", "/foo")],
-    )
-    for number, one in enumerate(who):
-        by_name = [None, None, RobotsDisallowed]
-        expected = by_name if one in named else [RobotsDisallowed, None, None]
-        assert got[3 * number : 3 * number + 3] == expected, one
+    asked = [Request(site.url(path), **one) for one in who for path in ("/all", "/x", "/foo")]
+    got = await answers([site.url("/0"), site.url("/1")], [*asked], **named[0])
+    by_name, by_all = [None, None, RobotsDisallowed], [RobotsDisallowed, None, None]
+    assert got == by_name * 2 + by_all * 2 + by_name * 2
 
 
 @pytest.mark.parametrize(("before", "after"), [(RULES, CLOSED), (RULES, 503), (404, 503)])

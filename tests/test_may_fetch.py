@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_instal
 
 from scrapy_rep import may_fetch
 from tests.helpers.behaviours import RULES, after, silence
-from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import NEVER, Record, later
 from tests.helpers.servers import Sites
 
@@ -18,42 +19,26 @@ from tests.helpers.servers import Sites
 class AskingSpider(ListSpider):
     """Asks in the callback of its page."""
 
-    def __init__(self, questions: list[str], **kwargs: Any) -> None:
+    def __init__(self, questions: Iterable[str], **kwargs: Any) -> None:
         super().__init__(requests=["data:,start"], **kwargs)
         self.questions = questions
         self.answers: dict[str, Any] = {}
 
     async def parse(self, response: Any, **kwargs: Any) -> None:
-        for url in self.questions:
-            self.answers[url] = await may_fetch(self.crawler, url)
-
-
-async def ask(*urls: str, record: Record | None = None, **settings: Any) -> CrawlResult:
-    handlers = record.handlers if record else None
-    return await crawl(AskingSpider, settings, questions=list(urls), signal_handlers=handlers)
+        self.answers = {url: await may_fetch(self.crawler, url) for url in self.questions}
 
 
 async def test_answers_are_those_of_robots_txt(sites: Sites) -> None:
     site, slow = sites.add(robots=RULES), sites.add(robots=after(0.2, RULES))
     missing, down = sites.add(robots=404), sites.add(robots=503)
-    expected = {
-        site.url("/a"): True,
-        site.url("/private#x"): False,
-        site.url("/robots.txt"): True,
-        slow.url("/a"): True,
-        slow.url("/private"): False,
-        missing.url("/private"): True,
-        down.url("/a"): False,
-        down.url("/b"): False,
-        "data:,x": True,
-        "blob:http://a.test/x": True,
-        "about:blank": True,
-        "no url": False,
-        "http://": False,
-        "http://a.test:99999/": False,
-    }
-    record = Record()
-    result = await ask(*expected, record=record, REP_RETRY_DELAY=60.0)
+    yes = [site.url("/a"), site.url("/robots.txt"), slow.url("/a"), missing.url("/private")]
+    yes += ["data:,x", "blob:http://a.test/x", "about:blank"]
+    no = [site.url("/private#x"), slow.url("/private"), down.url("/a"), down.url("/b")]
+    no += ["no url", "http://", "http://a.test:99999/"]
+    expected = {**dict.fromkeys(yes, True), **dict.fromkeys(no, False)}
+    record, settings = Record(), {"REP_RETRY_DELAY": 60.0}
+    handlers = record.handlers
+    result = await crawl(AskingSpider, settings, questions=expected, signal_handlers=handlers)
     assert result.spider.answers == expected
     every = (site, slow, missing, down)
     assert [one.count("/robots.txt") for one in every] == [1, 1, 1, 1]
@@ -82,7 +67,7 @@ async def test_settings_of_the_crawl_apply(
     site = sites.add(robots=RULES + "User-agent: FooBot\nDisallow: /foo\n")
     other = sites.add(robots=503)
     urls = [site.url("/private"), other.url("/x")]
-    result = await ask(*urls, **settings, REP_RETRY_MAX_DELAY=NEVER)
+    result = await crawl(AskingSpider, {**settings, "REP_RETRY_MAX_DELAY": NEVER}, questions=urls)
     assert list(result.spider.answers.values()) == [closed, down]
     assert result.stat("rep/deferred") == 0
     result.assert_clean()

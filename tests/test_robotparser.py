@@ -110,10 +110,6 @@ def test_garbage_restricts_nothing() -> None:
         assert parser.crawl_delay("foobot") is None
 
 
-def forbidden(error: BaseException | None) -> bool:
-    return type(error) is IgnoreRequest and str(error) == "Forbidden by robots.txt"
-
-
 @pytest.mark.scrapy_api
 async def test_behind_the_built_in_middleware(sites: Sites) -> None:
     """With a full User-Agent header, which Scrapy hands over whole; and Google's reading."""
@@ -130,14 +126,14 @@ async def test_behind_the_built_in_middleware(sites: Sites) -> None:
         parsed.append(robotparser)
 
     signal = getattr(signals, "robots_parsed", None)  # Scrapy has it since 2.18
-    result = await crawl(
-        [site.url(path) for path in allowed + kept_out],
-        {**SETTINGS, "ROBOTSTXT_USER_AGENT": FULL},
-        signal_handlers={signal: on_parsed} if signal else None,
-    )
+    settings = {**SETTINGS, "ROBOTSTXT_USER_AGENT": FULL}
+    urls = [site.url(path) for path in allowed + kept_out]
+    result = await crawl(urls, settings, signal_handlers={signal: on_parsed} if signal else {})
     assert result.responses == {Request(site.url(path)).url: 200 for path in allowed}
-    for path in kept_out:
-        assert forbidden(result.failure(site.url(path))), path
+    errors = [result.failure(site.url(path)) for path in kept_out]
+    assert [(type(one), str(one)) for one in errors] == [
+        (IgnoreRequest, "Forbidden by robots.txt")
+    ] * 4
     assert result.stat("robotstxt/forbidden") == len(kept_out)
     assert not [name for name in result.stats if name.startswith("rep/")]
     assert [type(one) for one in parsed] == ([RobotParser] if signal else [])

@@ -107,7 +107,9 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
 
 
 def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:
-    for named, values, right in WRONG:
+    header = "Mozilla/5.0 (compatible; FooBot/1.2; +https://example.com/bot)"
+    whole: tuple[str, Sequence[Any], str] = ("REP_USER_AGENT", [header], AGENT)
+    for named, values, right in [*WRONG, whole]:
         for name, value in product([named] if isinstance(named, str) else named, values):
             with pytest.raises(SettingsError) as error:
                 read(**{name: value})
@@ -117,12 +119,7 @@ def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:
             assert "\n" not in message
             # A chained exception would be printed with the first.
             assert error.value.__suppress_context__, message
-
-
-def test_message_for_a_whole_header_proposes_its_token() -> None:
-    header = "Mozilla/5.0 (compatible; FooBot/1.2; +https://example.com/bot)"
-    with pytest.raises(SettingsError, match=r"perhaps 'FooBot'\.$"):
-        read(REP_USER_AGENT=header)
+    assert message.endswith("perhaps 'FooBot'.")
 
 
 THAT_DAY = datetime(2026, 1, 31, tzinfo=timezone.utc)
@@ -152,11 +149,9 @@ RIGHT: list[tuple[str | Sequence[str], Sequence[Any], Any]] = [
     (("REP_SITEMAPS", "REP_NOFOLLOW", "REP_NOINDEX"), ("False", "0", "", False, 0), False),
     ("REP_SITEMAPS", ["start"], "start"),
     ("REP_NOFOLLOW", ("True", "true", "1", True, 1), True),
-    *((name, [text], text) for name, text in (
-        *(("REP_NOFOLLOW", text) for text in ("page", "links", "count")),
-        *(("REP_NOINDEX", text) for text in ("drop", "count")),
-        ("REP_SITEMAP_CROSS_HOST", "any"),
-    )),
+    *(("REP_NOFOLLOW", [text], text) for text in ("page", "links", "count")),
+    *(("REP_NOINDEX", [text], text) for text in ("drop", "count")),
+    ("REP_SITEMAP_CROSS_HOST", ["any"], "any"),
     ("REP_SITEMAP_SINCE", ("2026-01-31", " 2026-01-31T00:00:00 ", "2026-01-31T00:00:00Z"), THAT_DAY),
     ("REP_SITEMAP_SINCE", ("2026-01-31T01:00:00+01:00", date(2026, 1, 31)), THAT_DAY),
     ("REP_SITEMAP_SINCE", [datetime(2026, 1, 31)], THAT_DAY),
@@ -187,26 +182,20 @@ def test_the_lower_of_two_settings_is_not_above_the_higher() -> None:
 
 def test_unknown_settings_are_warned_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
     warn_of_unknown(Settings(DEFAULTS))
-    misspelt = {
-        "REP_UNREACHEABLE": "REP_UNREACHABLE",
-        "REP_DEFFER_GRACE": "REP_DEFER_GRACE",
-        "REP_USERAGENT": "REP_USER_AGENT",
-        "REP_SITEMAP": "REP_SITEMAPS",
-    }
-    told = sorted(f"{name} (did you mean {meant}?)" for name, meant in misspelt.items())
-    names = [*misspelt, "REP_COLOUR", "REP_CACHE_TTL", "RE_P"]
-    warn_of_unknown(Settings(dict.fromkeys(names, 1)))
-    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
-        f"Unknown settings, which have no effect: {', '.join(['REP_COLOUR', *told])}"
-    ]
+    unknown = "REP_UNREACHEABLE REP_DEFFER_GRACE REP_USERAGENT REP_SITEMAP REP_COLOUR RE_P"
+    warn_of_unknown(Settings(dict.fromkeys([*unknown.split(), "REP_CACHE_TTL"], 1)))
+    [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert warning == (
+        "Unknown settings, which have no effect: REP_COLOUR, REP_DEFFER_GRACE (did you mean "
+        "REP_DEFER_GRACE?), REP_SITEMAP (did you mean REP_SITEMAPS?), REP_UNREACHEABLE (did you mean "
+        "REP_UNREACHABLE?), REP_USERAGENT (did you mean REP_USER_AGENT?)"
+    )
 
 
 def test_defaults_are_in_the_settings_below_what_the_project_sets() -> None:
     settings = Settings({"REP_DEFER_GRACE": 3})
     settings.set("REP_RETRY_DELAY", 4, "addon")
     set_defaults(settings)
-    assert settings["REP_DEFER_GRACE"] == 3
-    assert settings["REP_RETRY_DELAY"] == 4
-    assert settings["REP_CACHE_TTL"] == 86400.0
-    others = {"REP_DEFER_GRACE", "REP_RETRY_DELAY"}
-    assert {name for name in DEFAULTS if settings.getpriority(name) == 0} == {*DEFAULTS} - others
+    theirs = {"REP_DEFER_GRACE": 3, "REP_RETRY_DELAY": 4}
+    assert {name: settings[name] for name in DEFAULTS} == {**DEFAULTS, **theirs}
+    assert {name for name in DEFAULTS if settings.getpriority(name) > 0} == {*theirs}

@@ -81,40 +81,33 @@ async def test_stats_are_those_of_the_built_in_middleware(sites: Sites) -> None:
 async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
     plain, missing, busy = (sites.add(robots=robots) for robots in (RULES, 404, 503))
     moved = sites.add(robots=redirect("/here"), pages={"/here": RULES})
-    resolved = Resolved()
     roots = [site.url("") for site in (plain, missing, busy, moved)] + [sites.refused()]
+    resolved = Resolved()
     steps = [f"{root}/x" for root in roots]
     result = await crawl(StepSpider, steps=steps, signal_handlers=resolved.handlers)
     robots = [one.pop("robots") for one in resolved.all]
-    assert [isinstance(one, RobotsTxt) for one in robots] == [True, False, False, True, False]
-    assert robots[1:3] == [None, None]
+    assert [type(one) for one in robots] == [
+        RobotsTxt,
+        type(None),
+        type(None),
+        RobotsTxt,
+        type(None),
+    ]
     assert not robots[0].allowed(plain.url("/private"), "testbot")
     errors = [one.pop("error") for one in resolved.all]
-    assert errors[:4] == [None] * 4
-    assert "refused" in errors[4]
-    for got, root, outcome, status, url, hops, attempts in zip(
-        resolved.all,
-        roots,
-        [Outcome.RULES, Outcome.MISSING, Outcome.UNREACHABLE, Outcome.RULES, Outcome.UNREACHABLE],
-        [200, 404, 503, 200, None],
-        [
-            *(f"{root}/robots.txt" for root in roots[:3]),
-            moved.url("/here"),
-            f"{roots[4]}/robots.txt",
-        ],
-        [0, 0, 0, 1, 0],
-        [0, 0, 1, 0, 1],
-        strict=True,
-    ):
-        assert {name: value for name, value in got.items() if name not in ("signal", "sender")} == {
-            "origin": Origin.from_url(root),
-            "outcome": outcome,
-            "status": status,
-            "url": url,
-            "hops": hops,
-            "attempts": attempts,
-            "spider": result.spider,
-        }
+    assert (errors[:4], "refused" in errors[4]) == ([None] * 4, True)
+    expected = [
+        (Outcome.RULES, 200, f"{roots[0]}/robots.txt", 0, 0),
+        (Outcome.MISSING, 404, f"{roots[1]}/robots.txt", 0, 0),
+        (Outcome.UNREACHABLE, 503, f"{roots[2]}/robots.txt", 0, 1),
+        (Outcome.RULES, 200, moved.url("/here"), 1, 0),
+        (Outcome.UNREACHABLE, None, f"{roots[4]}/robots.txt", 0, 1),
+    ]
+    names = ("outcome", "status", "url", "hops", "attempts")
+    for got, root, values in zip(resolved.all, roots, expected, strict=True):
+        about = {"origin": Origin.from_url(root), "spider": result.spider}
+        del got["signal"], got["sender"]
+        assert got == {**about, **dict(zip(names, values, strict=True))}
     result.assert_clean()
 
 
@@ -151,39 +144,33 @@ async def test_a_slow_handler_is_not_cut_short(sites: Sites) -> None:
     result.assert_clean()
 
 
-@pytest.mark.parametrize("name", ["robots_resolved", "sitemap_discovered"])
-async def test_a_handler_that_raises_does_no_harm(sites: Sites, name: str) -> None:
+async def test_a_handler_that_raises_does_no_harm(sites: Sites) -> None:
     site = sites.add()
     site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}")
 
     def broken(**kwargs: Any) -> None:
         raise ZeroDivisionError
 
-    result = await crawl(
-        [site.url("/private"), site.url("/x")], signal_handlers={getattr(signals, name): broken}
-    )
+    handlers = dict.fromkeys([signals.robots_resolved, signals.sitemap_discovered], broken)
+    result = await crawl([site.url("/private"), site.url("/x")], signal_handlers=handlers)
     assert result.responses == {site.url("/x"): 200}
-    assert isinstance(result.failure(site.url("/private")), RobotsDisallowed)
-    assert result.log.count("Error caught on signal handler") == 1
+    assert result.disallowed(site.url("/private"))
+    assert result.log.count("Error caught on signal handler") == 2
 
 
 @pytest.mark.skipif(not hasattr(scrapy_signals, "robots_parsed"), reason="older Scrapy")
 async def test_scrapys_robots_parsed_is_sent_once_per_parsed_file(sites: Sites) -> None:
-    """Scrapy's own signal, as its own middleware sends it: once a file that was parsed."""
     site, others = sites.add(robots=RULES), [sites.add(robots=404), sites.add(robots=503)]
     got: list[Any] = []
 
     def on_parsed(robotparser: Any, request: Request) -> None:
         got.append((robotparser, request))
 
-    first = site.url("/x")
-    result = await crawl(
-        StepSpider,
-        steps=[first, site.url("/y"), *(other.url("/x") for other in others)],
-        signal_handlers={scrapy_signals.robots_parsed: on_parsed},
-    )
+    steps = [site.url("/x"), site.url("/y"), *(other.url("/x") for other in others)]
+    handlers = {scrapy_signals.robots_parsed: on_parsed}
+    result = await crawl(StepSpider, steps=steps, signal_handlers=handlers)
     [(parser, request)] = got
-    assert request.url == first
+    assert request.url == site.url("/x")
     assert parser.crawl_delay("testbot") == 3.0
     assert parser.allowed(site.url("/x"), "testbot")
     assert not parser.allowed(site.url("/private").encode(), b"testbot/1.0")
@@ -196,32 +183,33 @@ async def test_scrapys_robots_parsed_is_sent_once_per_parsed_file(sites: Sites) 
 async def test_robots_disallowed_names_the_line_that_decided(sites: Sites) -> None:
     rules = "# 1\nUser-agent: other\nDisallow:\n\nUser-agent: *\nAllow: /\nDisallow: /a*z$\n"
     site = sites.add(robots=rules)
+    # The first of an origin is told in other words.
     result = await crawl([site.url("/abcz"), site.url("/aXz")], {"CONCURRENT_REQUESTS": 1})
     error = result.failure(site.url("/abcz"))
-    assert isinstance(error, IgnoreRequest)
     assert isinstance(error, RobotsDisallowed)
+    assert isinstance(error, IgnoreRequest)
     assert error.origin == Origin.from_url(site.url())
     assert error.decision == Decision(False, Rule(7, "/a*z$", False), "*")
     message = "Forbidden by robots.txt (line 7: Disallow: /a*z$, group *)"
     assert str(error) == message
     [record] = [one for one in result.records if one.getMessage().startswith("Forbidden")]
-    assert record.getMessage() in {f"{message}: <GET {url}>" for url in result.failures}
+    assert record.getMessage() == f"{message}: <GET {site.url('/aXz')}>"
     assert (record.levelname, record.spider) == ("DEBUG", result.spider)  # type: ignore[attr-defined]
     result.assert_clean()
 
 
 async def test_robots_unreachable_gives_reason_and_attempts(sites: Sites) -> None:
     site = sites.add(robots=503)
-    result = await crawl(StepSpider, ONE_ATTEMPT, steps=[site.url("/x"), site.url("/y")])
-    for (request, error), path in zip(result.spider.errors, ("/x", "/y"), strict=True):
-        assert isinstance(error, IgnoreRequest)
+    urls = [site.url("/x"), site.url("/y")]
+    result = await crawl(StepSpider, ONE_ATTEMPT, steps=[*urls])
+    for (request, error), url in zip(result.spider.errors, urls, strict=True):
         assert isinstance(error, RobotsUnreachable)
-        assert request.url == site.url(path)
+        assert isinstance(error, IgnoreRequest)
+        assert request.url == url
         assert (error.origin, error.decision) == (Origin.from_url(site.url()), None)
         assert (error.reason, error.attempts) == ("HTTP 503", 1)
         assert str(error) == "robots.txt unreachable: HTTP 503"
-        line = f"DEBUG Dropped: {error}: <GET {site.url(path)}>"
-        assert result.log.count(line) == 1
+        assert result.log.count(f"DEBUG Dropped: {error}: <GET {url}>") == 1
     # The first failure of a row is news.
     news = f"INFO robots.txt of {Origin.from_url(site.url())} is unreachable (HTTP 503); "
     assert result.log.count(news) == 1

@@ -11,7 +11,6 @@ from scrapy import Request
 from scrapy.http import Response
 
 from scrapy_rep import RepMiddleware, may_fetch
-from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER
@@ -32,15 +31,14 @@ class Overruling(RepMiddleware):
 class Waiting(RepMiddleware):
     """Lets some pass unseen, and notes what becomes of the others."""
 
-    outcomes: list[tuple[str, Any]] = []
+    outcomes: dict[str, Any] = {}
 
     async def process_request(self, request: Request) -> Request | None:  # type: ignore[override]
         if request.url.endswith("/unseen"):
             return None
         outcome: Any = super().process_request(request)
-        if inspect.isawaitable(outcome):
-            outcome = await outcome
-        self.outcomes.append((request.url, outcome))
+        outcome = await outcome if inspect.isawaitable(outcome) else outcome
+        self.outcomes[request.url] = outcome
         return outcome
 
 
@@ -58,18 +56,15 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
             super().parse(response)
             self.may = [await may_fetch(self.crawler, url) for url in (licensed, closed)]
 
-    result = await crawl(
-        Asking, {**enabled(Overruling), "REP_DECISIONS": str(trail)}, requests=[licensed, closed]
-    )
+    settings = {**enabled(Overruling), "REP_DECISIONS": str(trail)}
+    result = await crawl(Asking, settings, requests=[licensed, closed])
     assert result.responses == {licensed: 200}
     assert result.spider.may == [True, False]
-    assert isinstance(result.failure(closed), RobotsDisallowed)
+    assert result.disallowed(closed)
     assert result.stat("robotstxt/forbidden") == 1
-    # The add-on does not add another one.
-    assert site.count("/robots.txt") == 1
+    assert site.count("/robots.txt") == 1  # the add-on does not add another one
     [told] = [line for line in decisions(trail) if line["url"] == licensed]
-    assert told["verdict"] == "allowed"
-    assert told["line"] == 2
+    assert (told["verdict"], told["line"]) == ("allowed", 2)
     assert told["reason"] == "RepMiddleware.overrules()"
     result.assert_clean()
 
@@ -83,9 +78,8 @@ async def test_process_request_of_a_subclass_may_be_a_coroutine(sites: Sites) ->
     result = await crawl(urls, settings)
     assert set(result.responses) == {site.url("/a"), site.url("/private/unseen")}
     assert set(result.failures) == {site.url("/private"), down.url("/x")}
-    outcomes = dict(Waiting.outcomes)
-    assert outcomes[site.url("/a")] is None
-    assert down.url("/x") not in outcomes  # it got there only when it was given up
+    assert Waiting.outcomes[site.url("/a")] is None
+    assert down.url("/x") not in Waiting.outcomes  # it got there only when it was given up
     assert result.stat("rep/given_up") == 1
     result.assert_clean()
 

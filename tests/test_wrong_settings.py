@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Spider, signals
 
-from tests.helpers.crawling import (
-    ListSpider,
-    assert_ended_at_start,
-    crawl,
-)
+from tests.helpers.crawling import ListSpider, assert_ended_at_start, crawl
 from tests.helpers.log import lines
 from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
-from tests.helpers.scrapy_process import Done, run_scrapy
+from tests.helpers.scrapy_process import run_scrapy
 from tests.helpers.servers import Sites
 from tests.helpers.storing import FolderStorage
 
@@ -29,59 +24,28 @@ class NamelessSpider(ListSpider):
 async def test_a_wrong_setting_ends_the_crawl_at_its_start(sites: Sites) -> None:
     """Or a wrong attribute of the spider."""
     tokens = "a product token (letters, - and _ only, such as FooBot) or a list of them"
-    attribute = "The spider's attribute robotstxt_user_agent"
-    for spider, settings, name, value, right in (
-        (
-            ListSpider,
-            {"REP_UNREACHABLE": "wait"},
-            "REP_UNREACHABLE",
-            "wait",
-            "one of 'defer', 'drop', 'allow'",
-        ),
-        (NamelessSpider, {}, attribute, "Foo Bot 1.0", tokens),
+    attribute = (
+        f"The spider's attribute robotstxt_user_agent is 'Foo Bot 1.0', but must be {tokens}."
+    )
+    setting = "REP_UNREACHABLE is 'wait', but must be one of 'defer', 'drop', 'allow'."
+    for spider, settings, sentence in (
+        (ListSpider, {"REP_UNREACHABLE": "wait"}, setting),
+        (NamelessSpider, {}, attribute),
     ):
         site = sites.add(robots="User-agent: *\nDisallow:")
         requests = [site.url(f"/{number}") for number in range(40)]
         result = await crawl(spider, settings, requests=requests)
-        assert_ended_at_start(result, site, f"{name} is {value!r}, but must be {right}.")
+        assert_ended_at_start(result, site, sentence)
 
 
 async def test_unknown_settings_are_warned_of_and_defaults_shown(sites: Sites) -> None:
     """Other components read the defaults from Scrapy's settings."""
     site = sites.add(robots="User-agent: *\nDisallow:")
-    seen = []
-
-    def opened(spider: Spider) -> None:
-        seen.append(spider.settings.getfloat("REP_DEFER_GRACE"))
-
-    misspelt = {"REP_UNREACHEABLE": "drop"}
-    result = await crawl(site.url("/"), misspelt, signal_handlers={signals.spider_opened: opened})
+    result = await crawl(site.url("/"), {"REP_UNREACHEABLE": "drop"})
     [warning] = lines(result, level="WARNING")
     assert warning.endswith("no effect: REP_UNREACHEABLE (did you mean REP_UNREACHABLE?)")
     assert result.responses == {site.url("/"): 200}
-    assert seen == [0.5]
-
-
-SPIDER = """
-import scrapy
-
-class OneSpider(scrapy.Spider):
-    name = "one"
-
-    async def start(self):
-        yield scrapy.Request(self.url)
-
-    def parse(self, response):
-        self.logger.info("fetched it")
-"""
-
-
-def runspider(folder: Path, url: str, **settings: Any) -> Done:
-    (folder / "one.py").write_text(SPIDER, encoding="utf-8")
-    settings = {"ADDONS": {"scrapy_rep.Addon": 300}, **settings}
-    line = arguments_of("runspider", "one.py", "-a", f"url={url}", settings=settings)
-    # Scrapy's remote control writes a file there.
-    return run_scrapy(line, cwd=folder, variables=environment(XDG_STATE_HOME=str(folder)))
+    assert result.spider.settings.getfloat("REP_DEFER_GRACE") == 0.5
 
 
 class SeededSpider(ListSpider):
@@ -119,24 +83,33 @@ async def test_a_crawl_begins_with_how_it_obeys(
     sqlite = "scrapy_rep.storages.sqlite.SqliteStorage"
     dropping = {"REP_USER_AGENT": "a,b", "REP_UNREACHABLE": "drop"}
     letting = {"USER_AGENT": "Mozilla/5.0 (X11)", "REP_UNREACHABLE": "allow"}
-    while_unreachable = ". While it is unreachable, requests are"
+    unreachable = ". While it is unreachable, requests are"
     for settings, says in (
         (
             {"REP_UNREACHABLE": "defer"},
-            f"as testbot{while_unreachable} held for up to 10 min. Cache: memory",
+            f"as testbot{unreachable} held for up to 10 min. Cache: memory",
         ),
         (
             {**dropping, "REP_CACHE_STORAGE": FolderStorage},
-            f"as a or b{while_unreachable} dropped. Cache: tests.helpers.storing.FolderStorage",
+            f"as a or b{unreachable} dropped. Cache: tests.helpers.storing.FolderStorage",
         ),
         (
             {**letting, "REP_CACHE_STORAGE": sqlite},
-            f"as any crawler (*){while_unreachable} let through. Cache: SQLite",
+            f"as any crawler (*){unreachable} let through. Cache: SQLite",
         ),
     ):
         result = await crawl(site.url("/"), {"REP_CACHE_PATH": str(tmp_path / "x"), **settings})
         [line] = lines(result, "Obeying robots.txt", level="INFO")
         assert line.endswith(says)
+
+
+SPIDER = """
+import scrapy
+
+class OneSpider(scrapy.Spider):
+    name = "one"
+    start_urls = [{!r}]
+"""
 
 
 @pytest.mark.process
@@ -146,11 +119,19 @@ def test_runspider_with_a_wrong_setting_exits_with_status_1(
 ) -> None:
     """As Scrapy does for one of its own."""
     site = sites.add()
-    done = runspider(tmp_path, site.url("/"), REP_RETRY_DELAY="often", **REACTORS[reactor])
+    (tmp_path / "one.py").write_text(SPIDER.format(site.url("/")), encoding="utf-8")
+    settings = {
+        "ADDONS": {"scrapy_rep.Addon": 300},
+        "REP_RETRY_DELAY": "often",
+        **REACTORS[reactor],
+    }
+    line = arguments_of("runspider", "one.py", settings=settings)
+    # Scrapy's remote control writes a file there.
+    variables = environment(XDG_STATE_HOME=str(tmp_path))
+    done = run_scrapy(line, cwd=tmp_path, variables=variables)
     assert done.status == 1
-    errors = [line for line in done.err.splitlines() if "] ERROR: " in line]
-    assert len(errors) == 1, done.err
-    assert errors[0].endswith(
+    [error] = [line for line in done.errors if "] ERROR: " in line]
+    assert error.endswith(
         "REP_RETRY_DELAY is 'often', but must be a number of seconds, more than 0. The crawl ends."
     )
     assert "'finish_reason': 'rep_settings_error'" in done.err

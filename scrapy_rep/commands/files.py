@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, Output, Status
+from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, Status
 from scrapy_rep.commands.task import STDIN, read_file, request_for
 from scrapy_rep.commands.verdicts import COLOURS, WIDEST, agents_of, as_json, path_as_given
 from scrapy_rep.engine.text import clean, counted
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from scrapy_rep.commands.lookup import Chain, Lookup
+    from scrapy_rep.commands.output import Cell
     from scrapy_rep.commands.task import Task
     from scrapy_rep.protocol import Origin
 
-    Change = tuple[dict[str, Any], str, str]
-    """As JSON, as a line, and the colour of that."""
+    Change = tuple[dict[str, Any], Cell]
+    """As JSON, and for people."""
 
 # Bytes of a file: far more than count, to tell how many don't.
 _MAX_READ = 16 * MAX_BYTES
@@ -62,44 +63,36 @@ def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -
 
 
 def lint(task: Task) -> None:
-    """Print what was found in each file."""
     if not task.arguments:
         raise UsageError("--lint needs a URL, a file, or - for standard input")
     failing = SEVERITIES[: SEVERITIES.index(task.options.fail_on or NOTE) + 1]
+    output = task.output
 
     def show(robots: RobotsFile) -> None:
-        name = str(robots.facts.file)
+        name, url = str(robots.facts.file), robots.facts.robots_url
         source = STDIN_IN_WORDS if name == STDIN else name
-        found = _findings(robots)
+        if robots.outcome is Outcome.MISSING:
+            found = [Finding(None, "no-file", f"no robots.txt ({robots.answer}): no restrictions")]
+        else:
+            complete = len(robots.body) < (MAX_BYTES + 1 if url else _MAX_READ)
+            found = findings_in(
+                robots.body, robots_url=url, complete=complete, also=[usage_findings]
+            )
         for one in found:
             if one.severity in failing:
                 task.statuses.add(Status.FOUND)
-            if task.options.json:
-                task.output.json({"source": source, **one._asdict(), "severity": one.severity})
-            else:
-                _print(task.output, source, one)
-        if not found and not task.options.json:
-            task.output.line(f"{clean(source)}: nothing found")
-        task.output.flush()
+            output.json({"source": source, **one._asdict(), "severity": one.severity})
+            place = f"{source}:{one.line}:" if one.line else f"{source}:"
+            severity = output.paint(one.severity, _COLOURS[one.severity])
+            output.line(f"{clean(place)} {severity}: {clean(one.message)} [{one.code}]")
+            if text := one.text.strip():
+                more = "…" if len(text) > _SHOWN else ""
+                output.row((f"    {text[:_SHOWN]}{more}", DIM))
+        if not found:
+            output.row(f"{source}: nothing found")
+        output.flush()
 
     _read(task, task.arguments, show)
-
-
-def _findings(robots: RobotsFile) -> list[Finding]:
-    if robots.outcome is Outcome.MISSING:
-        return [Finding(None, "no-file", f"no robots.txt ({robots.answer}): no restrictions")]
-    url = robots.facts.robots_url
-    complete = len(robots.body) < (MAX_BYTES + 1 if url else _MAX_READ)
-    return findings_in(robots.body, robots_url=url, complete=complete, also=[usage_findings])
-
-
-def _print(output: Output, source: str, one: Finding) -> None:
-    place = f"{source}:{one.line}:" if one.line else f"{source}:"
-    severity = output.paint(one.severity, _COLOURS[one.severity])
-    output.line(f"{clean(place)} {severity}: {clean(one.message)} [{one.code}]")
-    if text := one.text.strip():
-        more = "…" if len(text) > _SHOWN else ""
-        output.line("    " + output.paint(text[:_SHOWN] + more, DIM))
 
 
 # -- compare ---------------------------------------------------------------------------------
@@ -126,18 +119,15 @@ def compare(task: Task) -> None:
     if task.arguments:
         asked = [(url, chain) for url, _ in task.urls() for chain in agents]
         changes = _verdicts(old, new, asked, task.rep.obey_global_group)
-        of = f" of {counted(len(asked), 'verdict')} change"
+        total = f"of {counted(len(asked), 'verdict')} change"
     else:
         changes = _rules(old, new, dict.fromkeys(token for chain in agents for token in chain))
-        of = ""
+        total = ""
     changed = 0
-    for changed, (data, line, colour) in enumerate(changes, 1):
-        if task.options.json:
-            output.json(data)
-        else:
-            output.line(output.paint(line, colour))
-    if not task.options.json:
-        output.note(f"{changed:,}{of}" if of else f"{counted(changed, 'line')} changed")
+    for changed, (data, row) in enumerate(changes, 1):
+        output.json(data)
+        output.row(row)
+    output.note(f"{changed:,} {total}" if total else f"{counted(changed, 'line')} changed")
     if changed:
         task.statuses.add(Status.FOUND)
 
@@ -152,35 +142,37 @@ def _verdicts(
             robots.explain(url, path, chain, obey_global=obey_global) for robots in (old, new)
         )
         if one.verdict != other.verdict:
-            line = (
+            row = (
                 f"{one.verdict} -> {other.verdict.ljust(WIDEST)}  {in_words(chain)}  {url}  "
                 f"{one.why} -> {other.why}"
             )
             data = {"url": url, "agent": one.agent, "old": as_json(one), "new": as_json(other)}
-            yield data, line, COLOURS[other.verdict]
+            yield data, (row, COLOURS[other.verdict])
 
 
 def _rules(old: RobotsFile, new: RobotsFile, tokens: Iterable[str]) -> Iterator[Change]:
     """Yield the lines of each agent's groups that are in one of the files only."""
     for token in tokens:
-        before, after = (dict(_lines(robots, token)) for robots in (old, new))
-        for change, robots, lines, others in (
-            ("removed", old, before, after),
-            ("added", new, after, before),
+        before, after = _lines(old, token), _lines(new, token)
+        for change, sign, colour, robots, lines, others in (
+            ("removed", "-", RED, old, before, after),
+            ("added", "+", GREEN, new, after, before),
         ):
             place = robots.facts.file or ""
-            sign, colour = ("-", RED) if change == "removed" else ("+", GREEN)
-            for number, text in (line for key, line in lines.items() if key not in others):
-                data = {"source": place, "line": number, "text": text, "group": token}
-                row = f"{sign} {place}:{number}: {text} (group {token})"
-                yield {"change": change, **data}, row, colour
+            for key, (number, text) in lines.items():
+                if key not in others:
+                    data = {"source": place, "line": number, "text": text, "group": token}
+                    row = f"{sign} {place}:{number}: {text} (group {token})"
+                    yield {"change": change, **data}, (row, colour)
 
 
-def _lines(robots: RobotsFile, token: str) -> Iterator[tuple[object, tuple[int, str]]]:
-    """Yield what each line of an agent's groups means, its number and its text."""
+def _lines(robots: RobotsFile, token: str) -> dict[object, tuple[int, str]]:
+    """Return what each line of an agent's groups means, its number and its text."""
+    lines: dict[object, tuple[int, str]] = {}
     for group in robots.outline.groups:
         for agent in group.agents:
             if agent.token == token.lower():
-                yield token, (agent.line, f"User-agent: {agent.value}")
+                lines[token] = (agent.line, f"User-agent: {agent.value}")
     for line in robots.outline.rules_for(token.lower()):
-        yield (line.rule.allow, line.pattern), (line.rule.line, str(line.rule))
+        lines[line.rule.allow, line.pattern] = (line.rule.line, str(line.rule))
+    return lines

@@ -8,11 +8,11 @@ import re
 import sqlite3
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
@@ -21,15 +21,16 @@ from scrapy_rep.commands.task import request_for
 from scrapy_rep.engine.text import clean, counted, duration, iso, text_of
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.hold import held_fields
+from scrapy_rep.origins.cache import standing_of
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, is_html
-from scrapy_rep.protocol.freshness import Standing, standing
+from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from scrapy_rep.commands.task import Task
     from scrapy_rep.storages.base import Storage
@@ -49,43 +50,37 @@ _WIDEST = max(len(state.value) for state in _COLOURS)
 
 
 def cache(task: Task) -> None:
-    """List, show or drop entries."""
     if task.options.drop and not task.arguments:
         raise UsageError("--drop needs hosts or URLs; '*' drops everything")
     with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
-        _Cache(storage, task).answer(task.arguments)
+        hashes = [one for one in task.arguments if _SHA256.fullmatch(one)]
+        urls = [one for one in task.arguments if "://" in one]
+        hosts = [one for one in task.arguments if one not in hashes and one not in urls]
+        if hashes and task.options.drop:
+            raise UsageError("--drop takes hosts and URLs, not hashes")
+        kept = _Cache(storage, task)
+        found = [kept.body(one) for one in hashes]
+        found += [kept.one(str(request_for(one)[1])) for one in urls]
+        if hosts or not task.arguments:
+            found.append(kept.many(hosts))
+        if not all(found):
+            task.statuses.add(Status.FOUND)
 
 
 class _Cache:
-    """Answers for one storage."""
+    """Answers for one storage. Methods return whether there is such a thing, and complain if not."""
 
     def __init__(self, storage: Storage, task: Task) -> None:
         self._storage = storage
-        self._limit = task.rep.unreachable_limit
+        self._rep = task.rep
         self._choices = Choices.of(task.rep)
-        self._json: bool = task.options.json
-        self._drop: bool = task.options.drop
-        self._task = task
+        self._options = task.options
         self._output = task.output
         self._now = time.time()
 
-    def answer(self, arguments: Sequence[str]) -> None:
-        """Do what the options say for each argument, or for all entries."""
-        hashes = [one for one in arguments if _SHA256.fullmatch(one)]
-        urls = [one for one in arguments if "://" in one]
-        hosts = [one for one in arguments if one not in hashes and one not in urls]
-        if hashes and self._drop:
-            raise UsageError("--drop takes hosts and URLs, not hashes")
-        found = [self._body(one) for one in hashes]
-        found += [self._one(str(request_for(one)[1])) for one in urls]
-        if hosts or not arguments:
-            found.append(self._many(hosts))
-        if not all(found):
-            self._task.statuses.add(Status.FOUND)
-
-    def _body(self, sha256: str) -> bool:
+    def body(self, sha256: str) -> bool:
         try:
             if (body := self._storage.body(sha256)) is not None:
                 self._output.bytes(body)
@@ -96,35 +91,27 @@ class _Cache:
         complain(f"robots.txt with hash {sha256}: {problem}")
         return False
 
-    def _one(self, origin: str) -> bool:
+    def one(self, origin: str) -> bool:
+        """Show or drop the entry of *origin*."""
         try:
             entry = self._storage.load(origin)
             entry = None if entry is None else entry.check(origin)
         except UnreadableEntry as error:
             complain(f"{origin}: {error}")
-            return self._drop and self._dropped(origin)
+            return self._options.drop and self._dropped(origin)
         if entry is None:
             complain(f"nothing cached for {origin}")
-        elif self._drop:
+        elif self._options.drop:
             return self._dropped(origin)
-        elif self._json:
-            body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
-            self._output.json({**self._fields(entry), "body": body})
         else:
-            self._show(entry)
+            self._print(entry, whole=True)
         return entry is not None
 
-    def _many(self, hosts: Sequence[str]) -> bool:
-        # The list first: a storage need not allow changes while its entries are read.
-        entries: Iterable[Entry] = self._matching([host.lower() for host in hosts])
-        entries = list(entries) if self._drop else entries
-        found = [self._dropped(one.origin) if self._drop else self._list(one) for one in entries]
-        if not found and not self._drop:
-            complain(f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty")
-        return any(found)
-
-    def _matching(self, hosts: Sequence[str]) -> Iterator[Entry]:
+    def many(self, hosts: Sequence[str]) -> bool:
+        """List or drop the entries of some hosts, or of all."""
+        names = [host.lower() for host in hosts]
         unreadable: list[object] = []
+        listed, to_drop = 0, []
         for entry in self._storage.entries():
             if isinstance(entry, UnreadableEntry):
                 unreadable.append(entry)
@@ -134,173 +121,147 @@ class _Cache:
             except ValueError as error:
                 unreadable.append(f"{entry.origin[:80]}: {error}")
                 continue
-            if not hosts or any(fnmatchcase(host, one) for one in hosts):
-                yield entry
+            if hosts and not any(fnmatchcase(host, one) for one in names):
+                continue
+            if self._options.drop:  # later: a storage need not allow changes while it is read
+                to_drop.append(entry.origin)
+            else:
+                self._print(entry)
+                listed += 1
         if unreadable:
             entries = counted(len(unreadable), "unreadable entry", "unreadable entries")
             complain(f"skipped {entries}; the first: {unreadable[0]}")
+        if self._options.drop:
+            return sum([self._dropped(origin) for origin in to_drop]) > 0
+        if not listed:
+            complain(f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty")
+        return listed > 0
 
     def _dropped(self, origin: str) -> bool:
         if dropped := self._storage.drop(origin):
-            self._output.line(f"dropped {clean(origin)}")
+            self._output.row(f"dropped {origin}")
         return dropped
 
-    def _standing(self, entry: Entry) -> Standing:
+    def _print(self, entry: Entry, *, whole: bool = False) -> None:
+        """Print a line about *entry*, or the *whole* of it."""
         state = OriginState(entry, Origin.from_url(entry.origin))
-        state.standing, _ = standing(
-            self._now,
-            fresh_until=entry.fresh_until,
-            has_copy=entry.has_copy,
-            unreachable_since=entry.unreachable_since,
-            unreachable_for=entry.unreachable_for,
-            next_attempt_at=entry.next_attempt_at,
-            limit=self._limit,
-        )
+        state.standing, _ = standing_of(entry, self._now, self._rep)
         if self._choices is not None:
             self._choices.mark(state, self._now)
-        return state.standing
-
-    def _fields(self, entry: Entry) -> dict[str, Any]:
-        return {
-            "origin": entry.origin,
-            "state": self._standing(entry).value,
-            "outcome": entry.outcome.value,
-            "status": entry.status,
-            "url": entry.url or None,
-            "hops": entry.hops,
-            "sha256": entry.sha256,
-            "fetched_at": iso(entry.fetched_at),
-            "fresh_until": iso(entry.fresh_until or None),
-            "updated_at": iso(entry.updated_at),
-            "unreachable_since": iso(entry.unreachable_since),
-            "attempts": entry.attempts,
-            "next_attempt_at": iso(entry.next_attempt_at or None),
-            "error": entry.error,
-        }
-
-    def _state(self, entry: Entry, columns: int = 0) -> str:
-        state = self._standing(entry)
-        return self._output.paint(state.value.ljust(columns), _COLOURS[state])
-
-    def _list(self, entry: Entry) -> bool:
-        if self._json:
-            self._output.json(self._fields(entry))
-            return True
-        details = f"fetched {iso(entry.fetched_at)}, fresh until {iso(entry.fresh_until)}"
-        if entry.unreachable_since is not None:
-            details = f"since {iso(entry.unreachable_since)}: {entry.error}"
-        cells = [self._state(entry, _WIDEST), clean(entry.origin), _answer(entry)]
-        self._output.line("  ".join([*cells, self._output.paint(details, DIM)]))
-        return True
-
-    def _show(self, entry: Entry) -> None:
-        output = self._output
+        output, name, colour = self._output, state.standing.value, _COLOURS[state.standing]
+        fetched, fresh_until = iso(entry.fetched_at), iso(entry.fresh_until)
+        since, next_at = iso(entry.unreachable_since), iso(entry.next_attempt_at)
+        body = entry.body.decode("utf-8", "replace") if whole and entry.has_copy else None
+        output.json(
+            {
+                "origin": entry.origin,
+                "state": name,
+                "outcome": entry.outcome.value,
+                "status": entry.status,
+                "url": entry.url or None,
+                "hops": entry.hops,
+                "sha256": entry.sha256,
+                "fetched_at": fetched,
+                "fresh_until": fresh_until if entry.fresh_until else None,
+                "updated_at": iso(entry.updated_at),
+                "unreachable_since": since,
+                "attempts": entry.attempts,
+                "next_attempt_at": next_at if entry.next_attempt_at else None,
+                "error": entry.error,
+                **({"body": body} if whole else {}),
+            }
+        )
+        if self._options.json:
+            return  # the rest unpacks the body
+        if not whole:
+            details = f"fetched {fetched}, fresh until {fresh_until}"
+            if entry.unreachable_since is not None:
+                details = f"since {since}: {entry.error}"
+            state_and_colour = (name.ljust(_WIDEST), colour)
+            output.row(state_and_colour, entry.origin, _answer(entry), (details, DIM))
+            return
         rows = [("answer", _answer(entry))]
         if entry.hops:
             rows.append(("redirects", f"{entry.hops}, to {entry.url}"))
         if entry.fetched_at is not None:
-            rows.append(("fetched", str(iso(entry.fetched_at))))
-            rows.append(("fresh until", str(iso(entry.fresh_until))))
+            rows += [("fetched", f"{fetched}"), ("fresh until", f"{fresh_until}")]
         if entry.unreachable_since is not None:
             rows += [
-                ("unreachable since", str(iso(entry.unreachable_since))),
-                ("failed attempts", str(entry.attempts)),
-                ("next attempt", f"not before {iso(entry.next_attempt_at)}"),
-                ("last error", str(entry.error)),
+                ("unreachable since", f"{since}"),
+                ("failed attempts", f"{entry.attempts}"),
+                ("next attempt", f"not before {next_at}"),
+                ("last error", f"{entry.error}"),
             ]
         if entry.sha256 is not None:
             rows.append(("SHA-256", entry.sha256))
-        output.block(f"{self._state(entry)}  {clean(entry.origin)}", rows)
-        if entry.has_copy:
-            output.line()
-            for line in entry.body.decode("utf-8", "replace").splitlines():
+        output.block([(name, colour), entry.origin], rows)
+        if body is not None:
+            for line in ["", *body.splitlines()]:
                 output.line(clean(line))
 
 
 def _answer(entry: Entry) -> str:
-    if entry.outcome is Outcome.UNREACHABLE:
-        return "none yet"
     status = "" if entry.status is None else f"{entry.status}: "
     if entry.outcome is Outcome.RULES:
-        try:
+        with suppress(UnreadableEntry):
             return status + ("an HTML page" if is_html(entry.body) else "rules")
-        except UnreadableEntry:
-            return status + "rules"
+        return status + "rules"
+    if entry.outcome is Outcome.UNREACHABLE:
+        return "none yet"
     not_found = entry.status is not None and entry.status >= 500
     return status + ('"not found", ' if not_found else "") + "no restrictions"
 
 
 # -- held ------------------------------------------------------------------------------------
 
-
-class _Held(NamedTuple):
-    """What a crawl holds of one origin."""
-
-    origin: str
-    requests: int
-    seconds: float
-    """Since the first of them was held, as long as crawls with this JOBDIR ran."""
-
-
-# What a newer or damaged file has in place of numbers is left out.
+# Seconds since the first was held, as long as crawls with this JOBDIR ran. What a newer or damaged file has
+# in place of numbers is left out.
 _HELD = """
 SELECT origin, count(*), max(max(since), (SELECT coalesce(max(ran), 0) FROM clock)) - min(since)
 FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY origin ORDER BY 2 DESC
 """
 
 
-def _held_in(path: Path) -> list[_Held]:
-    """Return what the hold at *path* has, most requests first. Raises ``sqlite3.Error``."""
-    # A file that a crawl has open, or that it was killed with, has a WAL beside it. Without one,
-    # nothing may be created: the next run would take it for the trace of a kill.
-    mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as db:
-        return [_Held(*row) for row in db.execute(_HELD)]
-
-
 def held(task: Task) -> None:
-    """List the origins."""
     if task.arguments:
         raise UsageError("--held takes a JOBDIR and nothing else")
     path = Path(task.options.held, FILE_NAME)
     if not path.parent.is_dir():
         raise CommandError(f"{clean(task.options.held)!r} is not a directory")
+    found: list[tuple[str, int, float]] = []
     try:
-        found = _held_in(path) if path.exists() else []
+        if path.exists():
+            # A file that a crawl has open, or that it was killed with, has a WAL beside it. Without one,
+            # nothing may be created: the next run would take it for the trace of a kill.
+            mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as db:
+                found = db.execute(_HELD).fetchall()
     except (sqlite3.Error, OSError) as error:
         raise CommandError(f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE) from None
     with task.storage() as storage:
-        known = storage.load_many([one.origin for one in found]) if storage and found else {}
+        known = storage.load_many([origin for origin, *_ in found]) if storage and found else {}
     output = task.output
-    for one in found:
-        entry = known.get(one.origin)
+    for origin, requests, seconds in found:
+        entry = known.get(origin)
         entry = None if isinstance(entry, Exception) else entry
-        if task.options.json:
-            output.json(held_fields(*one, entry))
+        output.json(held_fields(origin, requests, seconds, entry))
+        if entry is None:
+            why = "reason unknown: REP_CACHE_STORAGE has no entry for it"
+        elif entry.unreachable_since is None:
+            why = "robots.txt is reachable again: released when the crawl goes on"
         else:
-            count = counted(one.requests, "request")
-            why = output.paint(_why(entry), DIM)
-            output.line(f"{count}  {clean(one.origin)}  held for {duration(one.seconds)}  {why}")
-    if not task.options.json:
-        requests = counted(sum(one.requests for one in found), "request")
-        output.note(f"{requests} of {counted(len(found), 'origin')} held")
-
-
-def _why(entry: Entry | None) -> str:
-    if entry is None:
-        return "reason unknown: REP_CACHE_STORAGE has no entry for it"
-    if entry.unreachable_since is None:
-        return "robots.txt is reachable again: released when the crawl goes on"
-    since = iso(entry.unreachable_since)
-    when = f"not before {iso(entry.next_attempt_at)}"
-    return f"robots.txt unreachable since {since} ({clean(str(entry.error))}), next attempt {when}"
+            why = f"robots.txt unreachable since {iso(entry.unreachable_since)} ({entry.error}), "
+            why += f"next attempt not before {iso(entry.next_attempt_at)}"
+        count, since = counted(requests, "request"), f"held for {duration(seconds)}"
+        output.row(count, origin, since, (why, DIM))
+    total = counted(sum(requests for _, requests, _ in found), "request")
+    output.note(f"{total} of {counted(len(found), 'origin')} held")
 
 
 # -- report ----------------------------------------------------------------------------------
 
 
 def report(task: Task) -> None:
-    """Print the page."""
     from scrapy_rep.reporting.report import LIBRARIES, ReportData, render
 
     if not task.arguments:

@@ -20,7 +20,6 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.python.failure import Failure
 
 from scrapy_rep.commands.output import CommandError, Progress, Status, complain
 from scrapy_rep.engine.access import EngineAccess
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.protocol import Origin
@@ -95,7 +93,6 @@ class RobotsSpider(Spider):
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
-        """Scrapy calls this when it makes the crawler."""
         super().update_settings(settings)
         settings.setdict(_OVERRIDES, priority="cmdline")
 
@@ -110,7 +107,7 @@ class RobotsSpider(Spider):
             running: Deferred[None] = deferred_from_coro(self.job(lookup))
 
             async def stop() -> None:
-                lookup.end()
+                lookup.flights.end()
                 running.cancel()
 
             EngineAccess(self.crawler).before_closing(Stage.COMMAND, stop)
@@ -122,31 +119,6 @@ class RobotsSpider(Spider):
             self.error = error  # Scrapy would only log it
         return
         yield
-
-
-def run_crawl(command: RobotsCommand, job: Job) -> None:
-    """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the crawl
-    can't start or is stopped before *job* has ended."""
-    process = command.crawler_process
-    assert process is not None
-    crawler = process.create_crawler(RobotsSpider)
-    try:
-        # A Deferred or an asyncio Task, depending on the reactor.
-        running: Any = process.crawl(crawler, job=job)
-        failures: list[Failure] = []
-        if isinstance(running, Deferred):
-            running.addErrback(failures.append)
-        process.start()
-        for failure in failures:
-            failure.raiseException()
-        if not isinstance(running, Deferred) and not running.cancelled():
-            running.result()
-    except Exception as error:
-        raise CommandError(text_of(error), Status.UNREACHABLE) from error
-    spider = crawler.spider
-    problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
-    if problem is not None:
-        raise problem
 
 
 async def ahead(
@@ -201,23 +173,20 @@ class Lookup:
     def __init__(self, crawler: Crawler) -> None:
         """:param crawler: its engine must be running"""
         self._crawler = crawler
-        self.settings = RepSettings.from_settings(crawler.settings)
-        self.agents = Agents(crawler, self.settings)
-        context = CrawlContext(crawler, self.settings, EngineAccess(crawler), time.time)
-        self.fetcher = Fetcher(context)
-        self.fetcher.targets.begin()
-        table = OriginTable(self.settings.cache_max_origins, self.settings.cache_max_bytes)
-        storage = open_storage(crawler, self.settings, time.time)
-        self._cache = RobotsCache(self.settings, table, self.fetcher, time.time, storage)
-        self._cache.choices = Choices.of(self.settings)
+        self.settings = settings = RepSettings.from_settings(crawler.settings)
+        self.agents = Agents(crawler, settings)
+        context = CrawlContext(crawler, settings, EngineAccess(crawler), time.time)
+        self._fetcher = Fetcher(context)
+        self._fetcher.targets.begin()
+        table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes)
+        storage = open_storage(crawler, settings, time.time)
+        self._cache = RobotsCache(settings, table, self._fetcher, time.time, storage)
+        self._cache.choices = Choices.of(settings)
         self.sources = context, table, self._cache
         """What these files come from, for those who ask them about more than their rules."""
-        self._flights = Flights(crawler, self._ask)
+        self.flights = Flights(crawler, self._ask)
+        """When these end, those who wait for an answer get ``CrawlEnding``."""
         self._files: dict[Origin, RobotsFile] = {}
-
-    def end(self) -> None:
-        """Stop waiting for answers: those who wait get ``CrawlEnding``."""
-        self._flights.end()
 
     async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         """Yield the robots.txt of each origin, in order. Says what is waited for."""
@@ -246,7 +215,7 @@ class Lookup:
         """Return the robots.txt of *origin*, and keep it for the next caller."""
         if origin not in self._files:
             with suppress(*CONFIGURATION_ERRORS):
-                await self._flights.to(origin).wait()
+                await self.flights.to(origin).wait()
         return self._files[origin]
 
     async def now(self, origin: Origin) -> RobotsFile:
@@ -256,7 +225,7 @@ class Lookup:
         :raises CommandError: if it is unreachable
         """
         try:
-            answer = await self.fetcher.fetch(origin)
+            answer = await self._fetcher.fetch(origin)
         except CONFIGURATION_ERRORS as error:
             raise CommandError(text_of(error), Status.UNREACHABLE) from None
         if answer.outcome is Outcome.UNREACHABLE:
@@ -269,8 +238,7 @@ class Lookup:
     async def check(self, request: Request, chain: Chain) -> None:
         """Raise ``CommandError`` unless robots.txt allows *request*."""
         robots = await self.get(origin_of(request))
-        path = comparable(path_in(request))
-        obey_global = self.settings.obey_global_group
+        path, obey_global = comparable(path_in(request)), self.settings.obey_global_group
         why = robots.explain(request.url, path, chain, obey_global=obey_global)
         if not why.allowed:
             if why.unreachable:
@@ -284,7 +252,7 @@ class Lookup:
         request = request.replace(callback=NO_CALLBACK, meta={"dont_redirect": True, **meta})
         try:
             response = await self._crawler.engine.download_async(request)
-            self.fetcher.targets.check_answer(request, response)
+            self._fetcher.targets.check_answer(request, response)
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
@@ -294,7 +262,7 @@ class Lookup:
     async def refuses(self, target: Origin, by: Origin) -> str:
         """Why not to request anything from *target*, since it was *by* that named it; "" if there is
         no reason."""
-        why = await self.fetcher.targets.refusal(target, by)
+        why = await self._fetcher.targets.refusal(target, by)
         if why is Refusal.PRIVATE:
             return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
         return f"not read: {target.host} can't be resolved" if why else ""
@@ -307,17 +275,12 @@ class Lookup:
             facts = Facts(str(origin), origin.robots_url, error=text_of(error))
             self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)
             raise
-        self._files[origin] = self._file(state, answer)
-        return state
-
-    def _file(self, state: OriginState, answer: Answer | None) -> RobotsFile:
-        """:param answer: None if it is known from the cache"""
         entry, stale = state.entry, state.standing is Standing.STALE
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
         facts = Facts(
             origin=entry.origin,
-            robots_url=state.origin.robots_url,
+            robots_url=origin.robots_url,
             status=latest.status,
             hops=latest.hops,
             final_url=latest.url or None,
@@ -328,12 +291,13 @@ class Lookup:
             error=entry.error if failed else None,
             setting=state.by or None,
         )
-        return RobotsFile(
+        self._files[origin] = RobotsFile(
             Outcome.UNREACHABLE if failed and not stale else entry.outcome,
             entry.body,
             facts,
             forbids=state.forbids,
             unrestricted=state.standing is Standing.UNRESTRICTED,
             pass_unreachable=self.settings.unreachable == "allow",
-            note=answer.note if answer is not None else "",
+            note=answer.note if answer else "",
         )
+        return state

@@ -4,8 +4,6 @@ traceback. A line is as long as what it says: terminals wrap it, and ``grep`` fi
 from __future__ import annotations
 
 import csv
-import errno
-import io
 import json
 import logging
 import os
@@ -14,7 +12,7 @@ import sys
 import time
 from contextlib import suppress
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from scrapy.utils.log import configure_logging
 
@@ -22,27 +20,23 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from scrapy.settings import Settings
 
-GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
+    Cell = str | tuple[str, ...]
+    """A text, or a text and its colours."""
 
-# Errors of a pipe that nobody reads any more. Windows has none of its own for that.
-_READER_GONE = {errno.EPIPE, *([errno.EINVAL] if os.name == "nt" else [])}
+GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
 
 
 class Status(IntEnum):
-    """The exit status. If several apply, :func:`gravest` picks one."""
+    """The exit status (docs/command.md). If several apply, :func:`gravest` picks one."""
 
     GOOD = 0
-    """All URLs are allowed; nothing was found."""
     FOUND = 1
-    """A URL is disallowed; something was found."""
     USAGE = 2
-    """Wrong options, or unreadable input. The rest of the input is answered all the same."""
     UNREACHABLE = 3
-    """A robots.txt is unreachable."""
 
 
 def gravest(*statuses: Status) -> Status:
@@ -95,16 +89,15 @@ def set_up_logging(settings: Settings, *, configured: bool) -> None:
         get_logger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
 
 
-def _takes_escapes(stream: TextIO) -> bool:
-    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+def _takes_escapes(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 class Progress:
-    """A progress line on standard error, if that is a terminal."""
+    """A line on standard error, if that is a terminal: what goes on."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream = stream or sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-        self.on = _takes_escapes(stream)
+    def __init__(self) -> None:
+        self.on = _takes_escapes(sys.stderr)
         self._again_at = 0.0
         """When the next update is due; 0: nothing is shown."""
 
@@ -112,34 +105,35 @@ class Progress:
         """Show *text*, unless another one was shown just now."""
         if self.on and time.monotonic() >= self._again_at:
             self._again_at = time.monotonic() + 0.1
-            # Each character of ASCII takes one column.
-            shown = text.encode("ascii", "backslashreplace").decode()
-            self._write(clean(shown)[: shutil.get_terminal_size().columns - 1])
+            # In ASCII each character takes one column.
+            shown = clean(text.encode("ascii", "backslashreplace").decode())
+            self._write(shown[: shutil.get_terminal_size().columns - 1])
 
     def clear(self) -> None:
-        """Remove the line: something else will be printed."""
         if self._again_at:
             self._again_at = 0.0
             self._write("")
 
     def _write(self, text: str) -> None:
         try:
-            self._stream.write(f"\r\x1b[K{text}")
-            self._stream.flush()
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
         except OSError:  # the terminal was closed
             self.on = False
-            _give_up(self._stream)
+            _give_up(sys.stderr)
 
 
 class Output:
-    """Standard output, coloured on a terminal unless ``NO_COLOR`` is set.
+    """Standard output, coloured on a terminal unless ``NO_COLOR`` is set. One of the two is printed: what is
+    for people, or what is for programs (``--json``).
 
     What prints raises :class:`Ending` if nobody reads any more, or if the disk is full.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, *, json: bool = False) -> None:
+        self._json = json
         # None: it was closed before Python started, as by `>&-`.
-        self._stream = stream = stream or sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+        self._stream = stream = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
         # Characters that the encoding lacks are escaped.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -152,56 +146,53 @@ class Output:
         return f"\x1b[{codes}m{text}\x1b[0m" if self._coloured and text and codes else text
 
     def line(self, text: str = "") -> None:
-        """Print a line. Text from outside must be clean."""
-        try:
-            self._stream.write(text + "\n")
-        except OSError as error:
-            self._close(error)
+        """Print a line for people. Text from outside must be clean."""
+        if not self._json:
+            self._try(self._stream.write, text + "\n")
 
-    def bytes(self, data: bytes) -> None:
-        """Print *data* as it is."""
-        self.flush()
-        try:
-            self._stream.buffer.write(data)
-        except OSError as error:
-            self._close(error)
+    def row(self, *cells: Cell) -> None:
+        """Print a line of cells, for people."""
+        texts = [self.paint(*((one,) if isinstance(one, str) else one)) for one in cells]
+        self.line("  ".join(texts).rstrip())
 
-    def note(self, text: str) -> None:
-        """Print a line that is not an answer, for programs to skip."""
-        self.line(self.paint(f"# {text}", DIM))
-
-    def json(self, data: Any) -> None:
-        """Print an object on one line, in ASCII: it survives every terminal and pipe."""
-        self.line(json.dumps(data))
-
-    def csv(self, cells: Sequence[object]) -> None:
-        """Print a row (RFC 4180)."""
-        row = io.StringIO()
-        texts = ["" if cell is None else clean(str(cell)) for cell in cells]
-        csv.writer(row, lineterminator="").writerow(texts)
-        self.line(row.getvalue())
-
-    def block(self, title: str, rows: Sequence[tuple[str, ...]]) -> None:
-        """Print a title with rows below: labels, texts, and maybe their colours. An empty line is before
-        all blocks but the first."""
+    def block(self, title: Iterable[Cell], rows: Sequence[tuple[str, ...]]) -> None:
+        """Print a row with others below: labels, texts, and maybe their colours. An empty line is before
+        all blocks but the first. For people."""
         if self._blocks:
             self.line()
         self._blocks += 1
-        self.line(title)
+        self.row(*title)
         columns = max(len(label) for label, *_ in rows)
-        for label, text, *colours in rows:
-            painted = self.paint(text, *colours)
-            self.line(f"  {self.paint(label.ljust(columns), DIM)}  {painted}".rstrip())
+        for label, *text in rows:
+            self.row("", (label.ljust(columns), DIM), tuple(text))
+
+    def note(self, text: str) -> None:
+        """Print a line that is not an answer, for people."""
+        self.row((f"# {text}", DIM))
+
+    def json(self, data: Any) -> None:
+        """Print an object on one line for programs, in ASCII: it survives every terminal and pipe."""
+        if self._json:
+            self._try(self._stream.write, json.dumps(data) + "\n")
+
+    def csv(self, cells: Iterable[object]) -> None:
+        """Print a row (RFC 4180)."""
+        texts = [clean(cell) if isinstance(cell, str) else cell for cell in cells]
+        self._try(csv.writer(self._stream, lineterminator="\n").writerow, texts)
+
+    def bytes(self, data: bytes) -> None:
+        self.flush()
+        self._try(self._stream.buffer.write, data)
 
     def flush(self) -> None:
-        """Write what is still in the buffer."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._close(error)
+        self._try(self._stream.flush)
 
-    def _close(self, error: OSError) -> NoReturn:
-        _give_up(self._stream)
-        if error.errno in _READER_GONE:  # it has seen enough, like `head`
+    def _try(self, write: Callable[..., object], *data: object) -> None:
+        try:
+            write(*data)
+        except BrokenPipeError:  # the reader has seen enough, like `head`
+            _give_up(self._stream)
             raise Ending("", Status.GOOD) from None
-        raise Ending(f"standard output: {error.strerror}") from None
+        except OSError as error:
+            _give_up(self._stream)
+            raise Ending(f"standard output: {error.strerror}") from None

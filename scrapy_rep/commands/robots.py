@@ -134,7 +134,7 @@ class RobotsCommand(ScrapyCommand):
         warn_of_unknown(self.settings)
         name = (_given(opts, _ACTIONS) or ["decide"])[0]
         module = import_module(f"scrapy_rep.commands.{_ACTIONS[name][0]}")
-        output = Output()
+        output = Output(json=opts.json)
         try:
             task = Task(self, args, opts, output)
             getattr(module, name)(task)
@@ -157,18 +157,16 @@ def _option(name: str) -> str:
 
 def _check_combination(opts: Namespace) -> None:
     """Raise ``UsageError`` for options that would change nothing."""
-    if opts.drop and not opts.cache:
-        raise UsageError("--drop needs --cache")
-    if opts.header and not (opts.page and opts.file is not None):
-        raise UsageError("--header needs --page and --file")
-    if opts.fail_on and not opts.lint:
-        raise UsageError("--fail-on needs --lint")
     for these in (list(_ACTIONS), _FORMS):
         given = _given(opts, these)
         if len(given) > 1 and given != ["json", "explain"]:
             raise UsageError(f"{_option(given[0])} and {_option(given[1])} can't be combined")
-    every = [name for _, names in _ACTIONS.values() for name in names]
-    for action in _given(opts, _ACTIONS):
-        for name in _given(opts, every):
-            if name not in _ACTIONS[action][1]:
-                raise UsageError(f"{_option(name)} has no effect with {_option(action)}")
+    actions = _given(opts, _ACTIONS)
+    effective = _ACTIONS[actions[0] if actions else "decide"][1]
+    for name in _given(opts, [name for _, names in _ACTIONS.values() for name in names]):
+        if name not in effective:
+            right = next(_option(one) for one, (_, names) in _ACTIONS.items() if name in names)
+            why = f"has no effect with {_option(actions[0])}" if actions else f"needs {right}"
+            raise UsageError(f"{_option(name)} {why}")
+    if opts.header and opts.file is None:
+        raise UsageError("--header needs --file")

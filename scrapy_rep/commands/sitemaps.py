@@ -6,23 +6,15 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.utils.defer import maybe_deferred_to_future
 
 from scrapy_rep.commands.lookup import Lookup, ahead, follow
-from scrapy_rep.commands.output import (
-    DIM,
-    RED,
-    YELLOW,
-    CommandError,
-    Output,
-    Progress,
-    Status,
-)
-from scrapy_rep.engine.text import PageURLs, clean, counted, resolve_sitemap
+from scrapy_rep.commands.output import DIM, RED, YELLOW, CommandError, Progress, Status
+from scrapy_rep.engine.text import PageURLs, counted, resolve_sitemap
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.origins.requests import as_it_stands, origin_of, path_in
 from scrapy_rep.protocol import Origin
@@ -34,24 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scrapy.http import Response
-    from twisted.internet.defer import Deferred
 
-    from scrapy_rep.commands.lookup import Chain
+    from scrapy_rep.commands.output import Cell
     from scrapy_rep.commands.task import Task
     from scrapy_rep.inspection.explanation import RobotsFile
-    from scrapy_rep.protocol.entries import Entry
 
 # Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
 _MAX_ORIGINS = 100
 
-
-class Forbidding(NamedTuple):
-    """A rule that forbids something."""
-
-    robots_url: str
-    line: int
-    rule: str
-
+# Beginnings of URLs whose rules are remembered: an origin has many spellings.
+_MAX_PREFIXES = 10_000
 
 # What is counted of a sitemap: URLs; those of them that robots.txt forbids, and those of hosts whose
 # robots.txt is unreachable, or that aren't contacted. Not among the URLs: entries without an absolute
@@ -63,6 +47,14 @@ _RULES = 10
 
 # How many sitemaps are fetched ahead of the one that is read.
 _AHEAD = 4
+
+
+class Forbidding(NamedTuple):
+    """A rule that forbids something."""
+
+    robots_url: str
+    line: int
+    rule: str
 
 
 @dataclass(slots=True)
@@ -89,7 +81,6 @@ class Sitemap:
 
 
 def sitemaps(task: Task) -> None:
-    """List the sitemaps of origins."""
     if len(task.named) > 1:
         raise UsageError("--sitemaps takes only one --agent")
     if not task.arguments:
@@ -113,106 +104,83 @@ class _Site:
         self._lookup = lookup
         [self._chain] = task.agents(lookup)
         self._origin = origin
-        self._tree = None if task.options.json else _Tree(task.output, self._chain)
         self._origins: set[Origin] = set()
         self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
         self._progress = Progress()
         self._seen: set[str] = set()
         self._total: Counter[str] = Counter()
         self._by_rule: Counter[Forbidding] = Counter()
-        self._files = 0
+        self._read_files = self._files = 0
 
     async def show(self) -> None:
-        """Print the tree."""
         origin = self._origin
         robots = await self._file(origin)
         if robots.outcome is Outcome.UNREACHABLE:
             raise CommandError(f"unreachable: {robots.facts.error}", Status.UNREACHABLE)
         listed = robots.parsed.sitemaps if robots.outcome is Outcome.RULES else ()
-        base = robots.facts.final_url or origin.robots_url
-        urls = list(dict.fromkeys(_absolute(base, value.strip()) for value in listed))
-        if self._tree is not None:
-            self._tree.begin(origin.robots_url, len(urls))
+        urls: dict[str, None] = {}
+        for value in listed:
+            url = value.strip()
+            with suppress(ValueError):  # what is none is listed as it is
+                url = resolve_sitemap(url, robots.facts.final_url or origin.robots_url).url
+            urls[url] = None
+        self._row("URLs", "forbidden", f"sitemap (for {in_words(self._chain)})", colour=DIM)
+        self._row("", "", f"{origin.robots_url}: {counted(len(urls), 'sitemap')}")
+        self._task.output.flush()
         try:
-            await self._each(urls, origin.robots_url, ())
+            await self._each(list(urls), origin.robots_url, ())
         finally:
             self._progress.clear()
-        if self._tree is not None:
-            self._tree.end(self._total, self._by_rule, self._files)
+        if self._read_files:
+            few = f"{self._read_files:,} of " if self._read_files < self._files else ""
+            where = f"total in {few}{counted(self._files, 'sitemap')}"
+            self._row(f"{self._total['urls']:,}", _number(self._total["forbidden"]), where)
+            rules = self._by_rule.most_common(_RULES)
+            for (robots_url, line, rule), count in rules:
+                self._row("", f"{count:,}", f"by line {line} of {robots_url}: {rule}", colour=RED)
+            if more := len(self._by_rule) - len(rules):
+                self._row("", "", f"and by {counted(more, 'more rule')}")
         self._task.output.flush()
+
+    def _row(self, urls: str, count: str, text: str, *note: Cell, colour: str = "") -> None:
+        self._task.output.row(f"{urls:>10}", (f"{count:>10}", colour), text, *note)
 
     async def _each(self, urls: Sequence[str], listed_in: str, last: tuple[bool, ...]) -> None:
         """Read sitemaps one after the other, each with those that it lists.
 
         :param last: for each level of the tree, whether it ends there
         """
+        statuses = self._task.statuses
         some = (Sitemap(url, listed_in, len(last) + 1) for url in urls)
         left = len(urls)
         async with aclosing(ahead(some, self._fetch, _AHEAD)) as coming:
             async for one, fetching in coming:
                 left -= 1
                 self._tell(one, "waiting for")
-                await self._settle(one, fetching)
+                try:
+                    await self._read(one, await maybe_deferred_to_future(fetching))
+                except CommandError as error:
+                    one.problem, one.unread = str(error), error.status
+                    statuses.add(error.status)
+                else:
+                    self._read_files += one.kind is not None
+                    self._total.update(one.tally)
+                    self._by_rule.update(one.by_rule)
+                    if one.tally["forbidden"]:
+                        statuses.add(Status.FOUND)
+                    if one.kind is None or one.tally["unjudged"]:
+                        statuses.add(Status.UNREACHABLE)
                 here = (*last, not left)
                 self._progress.clear()
-                if self._tree is not None:
-                    self._tree.add(one, here)
-                else:
-                    self._task.output.json(_as_json(one))
+                self._print(one, here)
                 self._task.output.flush()
                 if one.children:
                     await self._each(one.children, one.url, here)
 
     def _tell(self, one: Sitemap, doing: str) -> None:
         urls = self._total["urls"] + one.tally["urls"]
-        far = f"{counted(self._files, 'sitemap')}, {counted(urls, 'URL')}"
+        far = f"{counted(self._read_files, 'sitemap')}, {counted(urls, 'URL')}"
         self._progress.tell(f"{far}; {doing} {one.url}")
-
-    async def _settle(self, one: Sitemap, fetching: Deferred[bytes]) -> None:
-        """Wait for its body, read and count it, and let go of the body."""
-        statuses = self._task.statuses
-        try:
-            await self._read(one, await maybe_deferred_to_future(fetching))
-        except CommandError as error:
-            one.problem, one.unread = str(error), error.status
-            statuses.add(error.status)
-            return
-        self._files += one.kind is not None
-        self._total.update(one.tally)
-        self._by_rule.update(one.by_rule)
-        if one.tally["forbidden"]:
-            statuses.add(Status.FOUND)
-        if one.kind is None or one.tally["unjudged"]:
-            statuses.add(Status.UNREACHABLE)
-
-    async def _read(self, one: Sitemap, body: bytes) -> None:
-        """Count what is in it."""
-        settings = self._lookup.settings
-        reader = SitemapReader(
-            max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
-        )
-        urls = PageURLs()
-        for entries in reader.read([body]):
-            for entry in entries:
-                try:
-                    if entry.get("broken"):
-                        one.tally["broken"] += 1
-                    elif reader.kind is Kind.INDEX:
-                        one.children.append(_child(entry, urls))
-                    else:
-                        await self._count(one, *_parts(entry, urls))
-                except ValueError:
-                    one.tally["invalid"] += 1
-            self._tell(one, "reading")
-        one.kind = reader.kind
-        one.problem = reader.problem
-        if reader.count and not (one.tally["urls"] or one.children):
-            nothing = f"{counted(reader.count, 'entry', 'entries')}, none usable"
-            one.problem = f"{one.problem}; {nothing}" if one.problem else nothing
-        if one.children and one.depth >= settings.sitemap_max_depth:
-            sitemaps = counted(len(one.children), "sitemap")
-            one.problem = f"{sitemaps} not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
-            one.children = []
 
     async def _fetch(self, one: Sitemap) -> bytes:
         """Return the body of a sitemap, or raise ``CommandError``."""
@@ -253,9 +221,48 @@ class _Site:
             self._origins.add(origin)
         return await self._lookup.get(origin)
 
-    async def _count(self, one: Sitemap, spelling: str, path: str) -> None:
-        """Count a URL, as a crawl does: what it begins with (scheme, host, port), and its path."""
-        judge = await self._judge(spelling)
+    async def _read(self, one: Sitemap, body: bytes) -> None:
+        """Count what is in it."""
+        settings = self._lookup.settings
+        reader = SitemapReader(
+            max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
+        )
+        urls = PageURLs()
+        for entries in reader.read([body]):
+            for entry in entries:
+                try:
+                    if entry.get("broken"):
+                        one.tally["broken"] += 1
+                    elif reader.kind is Kind.INDEX:
+                        child = resolve_sitemap(str(entry.get("loc")), encode=urls.encode).url
+                        one.children.append(child.partition("#")[0])
+                    else:
+                        await self._count(one, urls.resolve(entry.get("loc"))[0])
+                except ValueError:
+                    one.tally["invalid"] += 1
+            self._tell(one, "reading")
+        one.kind, one.problem = reader.kind, reader.problem
+        if reader.count and not (one.tally["urls"] or one.children):
+            nothing = f"{counted(reader.count, 'entry', 'entries')}, none usable"
+            one.problem = f"{one.problem}; {nothing}" if one.problem else nothing
+        if one.children and one.depth >= settings.sitemap_max_depth:
+            sitemaps = counted(len(one.children), "sitemap")
+            one.problem = f"{sitemaps} not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
+            one.children = []
+
+    async def _count(self, one: Sitemap, url: str) -> None:
+        """Count a URL, as a crawl does, or raise ``ValueError``."""
+        plain = as_it_stands(url)
+        if plain is None:
+            request = Request(url)
+            plain = str(origin_of(request)), path_in(request)
+        prefix, path = plain
+        if prefix not in self._judges:
+            judge = await self._judge(prefix)
+            if len(self._judges) < _MAX_PREFIXES:
+                self._judges[prefix] = judge
+        else:
+            judge = self._judges[prefix]
         one.tally["urls"] += 1
         if judge is None:
             one.tally["unjudged"] += 1
@@ -266,76 +273,43 @@ class _Site:
             rule = robots.parsed.decision(None, found).rule
             assert rule is not None
             one.tally["forbidden"] += 1
-            url = robots.facts.robots_url or ""
-            one.by_rule[Forbidding(url, rule.line, str(rule))] += 1
+            by = robots.facts.robots_url or ""
+            one.by_rule[Forbidding(by, rule.line, str(rule))] += 1
 
-    async def _judge(self, spelling: str) -> tuple[RobotsFile, Rules] | None:
+    async def _judge(self, prefix: str) -> tuple[RobotsFile, Rules] | None:
         """Return what decides about URLs that begin like this; None if nothing can."""
-        if spelling in self._judges:
-            return self._judges[spelling]
-        judge = None
         with suppress(CommandError):
-            robots = await self._file(Origin.from_url(spelling))
+            robots = await self._file(Origin.from_url(prefix))
             if robots.outcome is Outcome.RULES:
                 obey_global = self._lookup.settings.obey_global_group
-                judge = robots, robots.parsed.rules(self._chain, obey_global)[1]
-            elif robots.outcome is Outcome.MISSING or robots.unrestricted:
-                judge = robots, NO_RULES
-        if len(self._judges) < 10_000:  # an origin has many spellings
-            self._judges[spelling] = judge
-        return judge
+                return robots, robots.parsed.rules(self._chain, obey_global)[1]
+            if robots.outcome is Outcome.MISSING or robots.unrestricted:
+                return robots, NO_RULES
+        return None
 
-
-def _child(entry: Entry, urls: PageURLs) -> str:
-    """Return the URL of a sitemap that an index lists, or raise ``ValueError``."""
-    loc = str(entry.get("loc"))
-    return resolve_sitemap(loc, encode=urls.encode).url.partition("#")[0]
-
-
-def _parts(entry: Entry, urls: PageURLs) -> tuple[str, str]:
-    """Return the beginning of a page's URL (scheme, host, port) and its path, or raise ``ValueError``."""
-    url = urls.resolve(entry.get("loc"))[0]
-    plain = as_it_stands(url)
-    if plain is None:
-        request = Request(url)
-        plain = str(origin_of(request)), path_in(request)
-    return plain
-
-
-def _absolute(base: str, value: str) -> str:
-    """Return the URL of a sitemap; *value* itself if it has none."""
-    try:
-        return resolve_sitemap(value, base).url
-    except ValueError:
-        return value
-
-
-class _Tree:
-    """Prints a line for each sitemap as soon as it was read."""
-
-    def __init__(self, output: Output, chain: Chain) -> None:
-        self._output = output
-        self._who = in_words(chain)
-        self._count = 0
-
-    def begin(self, robots_url: str, count: int) -> None:
-        """Print the root of the tree, which lists *count* sitemaps."""
-        self._row("URLs", "forbidden", f"sitemap (for {self._who})", DIM)
-        self._row("", "", f"{robots_url}: {counted(count, 'sitemap')}")
-        self._output.flush()
-
-    def add(self, one: Sitemap, last: tuple[bool, ...]) -> None:
-        """Print a sitemap.
-
-        :param last: for each level of the tree, whether it ends there
-        """
-        self._count += one.unread is not Status.GOOD
+    def _print(self, one: Sitemap, last: tuple[bool, ...]) -> None:
+        """:param last: for each level of the tree, whether it ends there"""
+        tally = one.tally
+        rules = one.by_rule.most_common(_RULES)
+        self._task.output.json(
+            {
+                "sitemap": one.url,
+                "listed_in": one.listed_in,
+                "depth": one.depth,
+                "kind": one.kind.value if one.kind else None,
+                "status": one.status,
+                "final_url": one.final_url or one.url,
+                "sitemaps": len(one.children),
+                **{name: tally[name] for name in _COUNTED},
+                "rules": [{**rule._asdict(), "urls": count} for rule, count in rules],
+                "fetched": one.status is not None,
+                "problem": one.problem,
+            }
+        )
+        self._files += one.unread is not Status.GOOD
         branch = "".join("    " if end else "│   " for end in last[:-1])
         branch += "└── " if last[-1] else "├── "
-        tally = one.tally
-        urls = forbidden = ""
-        if one.kind is not None and one.kind is not Kind.INDEX:
-            urls, forbidden = f"{tally['urls']:,}", _number(tally["forbidden"])
+        is_list = one.kind is not None and one.kind is not Kind.INDEX
         entries = {name: counted(tally[name], "entry", "entries") for name in ("invalid", "broken")}
         notes = [
             one.kind is Kind.INDEX and f"index of {counted(len(one.children), 'sitemap')}",
@@ -346,50 +320,15 @@ class _Tree:
             one.problem,
         ]
         shade = RED if one.unread is Status.FOUND else YELLOW if one.problem else DIM
-        colour = RED if tally["forbidden"] else ""
         told = "; ".join(note for note in notes if note)
-        self._row(urls, forbidden, branch + one.url, colour, told, shade)
-
-    def end(self, total: Counter[str], by_rule: Counter[Forbidding], files: int) -> None:
-        """Print the totals, unless no file was read."""
-        if not files:
-            return
-        read = f"{files:,} of " if files < self._count else ""
-        where = f"total in {read}{counted(self._count, 'sitemap')}"
-        self._row(f"{total['urls']:,}", _number(total["forbidden"]), where)
-        rules = by_rule.most_common(_RULES)
-        for (robots_url, line, rule), count in rules:
-            self._row("", f"{count:,}", f"by line {line} of {robots_url}: {rule}", RED)
-        if more := len(by_rule) - len(rules):
-            self._row("", "", f"and by {counted(more, 'more rule')}")
-
-    def _row(
-        self, urls: str, count: str, text: str, colour: str = "", note: str = "", shade: str = ""
-    ) -> None:
-        output = self._output
-        after = f"  {output.paint(f'({note})', shade)}" if note else ""
-        numbers = f"{urls:>10}  {output.paint(f'{count:>10}', colour)}"
-        output.line(f"{numbers}  {clean(text)}{after}".rstrip())
+        self._row(
+            f"{tally['urls']:,}" if is_list else "",
+            _number(tally["forbidden"]) if is_list else "",
+            branch + one.url,
+            *([(f"({told})", shade)] if told else []),
+            colour=RED if tally["forbidden"] else "",
+        )
 
 
 def _number(count: int) -> str:
     return f"{count:,}" if count else "-"
-
-
-def _as_json(one: Sitemap) -> dict[str, Any]:
-    """Return what ``--json`` prints of a sitemap (docs/command.md explains the fields)."""
-    return {
-        "sitemap": one.url,
-        "listed_in": one.listed_in,
-        "depth": one.depth,
-        "kind": one.kind.value if one.kind else None,
-        "status": one.status,
-        "final_url": one.final_url or one.url,
-        "sitemaps": len(one.children),
-        **{name: one.tally[name] for name in _COUNTED},
-        "rules": [
-            {**rule._asdict(), "urls": count} for rule, count in one.by_rule.most_common(_RULES)
-        ],
-        "fetched": one.status is not None,
-        "problem": one.problem,
-    }

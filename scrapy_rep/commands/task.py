@@ -6,14 +6,15 @@ import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 from scrapy.spiderloader import get_spider_loader
+from twisted.internet.defer import Deferred
 
-from scrapy_rep.commands.lookup import run_crawl
+from scrapy_rep.commands.lookup import RobotsSpider
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain
 from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.origins.requests import SPIDER_ATTRIBUTE, Agents, origin_of, warning_of_digits
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scrapy.settings import Settings
+    from twisted.python.failure import Failure
 
     from scrapy_rep.commands.lookup import Chain, Job, Lookup
     from scrapy_rep.commands.robots import RobotsCommand
@@ -73,22 +75,38 @@ class Task:
         agents = lookup.agents if lookup else Agents(Crawler(Spider, self.settings), self.rep)
         return [agents.default]
 
-    def fails(self, message: object, status: Status = Status.USAGE) -> None:
-        """Complain, and add *status* to the others."""
-        complain(message)
-        self.statuses.add(status)
-
     @contextmanager
     def going_on(self, where: str = "") -> Iterator[None]:
         """Complain about a ``CommandError`` within, and go on."""
         try:
             yield
         except CommandError as error:
-            self.fails(f"{where}{error}", error.status)
+            complain(f"{where}{error}")
+            self.statuses.add(error.status)
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own, see :func:`run_crawl`."""
-        run_crawl(self._command, job)
+        """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the crawl
+        can't start or is stopped before *job* has ended."""
+        process = self._command.crawler_process
+        assert process is not None
+        crawler = process.create_crawler(RobotsSpider)
+        try:
+            # A Deferred or an asyncio Task, depending on the reactor.
+            running: Any = process.crawl(crawler, job=job)
+            failures: list[Failure] = []
+            if isinstance(running, Deferred):
+                running.addErrback(failures.append)
+            process.start()
+            for failure in failures:
+                failure.raiseException()
+            if not isinstance(running, Deferred) and not running.cancelled():
+                running.result()
+        except Exception as error:
+            raise CommandError(text_of(error), Status.UNREACHABLE) from error
+        spider = crawler.spider
+        problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
+        if problem is not None:
+            raise problem
 
     def urls(self) -> Iterator[tuple[str, str]]:
         """Yield each URL and where it stands (``""``: on the command line), or raise ``UsageError``.
@@ -98,10 +116,11 @@ class Task:
         for argument in self.arguments or stdin:
             for url, where in _lines() if argument == STDIN else [(argument, "")]:
                 found = True
-                if len(url) > _MAX_LINE:
-                    self.fails(f"{where}longer than {_MAX_LINE:,} characters: {_quoted(url)}")
-                else:
+                if len(url) <= _MAX_LINE:
                     yield url, where
+                else:
+                    complain(f"{where}longer than {_MAX_LINE:,} characters: {_quoted(url)}")
+                    self.statuses.add(Status.USAGE)
         if not found:
             raise UsageError("no URL given")
 
@@ -161,8 +180,7 @@ def use_spider(settings: Settings, name: str) -> None:
     spider.update_settings(settings)
     # Attributes win over settings.
     for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
-        value = getattr(spider, attribute, None)
-        if value is not None:
+        if (value := getattr(spider, attribute, None)) is not None:
             settings.set(setting, value, "cmdline")
 
 
@@ -181,26 +199,21 @@ def read_file(name: str, limit: int) -> bytes:
 
 def _lines() -> Iterator[tuple[str, str]]:
     """Yield the lines of standard input that aren't empty, each cut after a little too much, and where
-    they stand."""
+    they stand. Raises ``UsageError`` for a line without an end."""
     number = 0
     while sys.stdin is not None and (raw := sys.stdin.buffer.readline(_MAX_READ)):
         number += 1
-        if len(raw) == _MAX_READ and not raw.endswith(b"\n"):
-            _skip_line(number)
+        rest, skipped = raw, 0
+        while len(rest) == _MAX_READ and not rest.endswith(b"\n"):
+            if skipped > _MAX_SKIPPED:
+                raise UsageError(f"standard input, line {number}: no end in sight")
+            rest = sys.stdin.buffer.readline(_MAX_READ)
+            skipped += len(rest)
         if number == 1:
             raw = raw.removeprefix(b"\xef\xbb\xbf")
         # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
         if url := raw.strip().decode("utf-8", "surrogateescape"):
             yield url, f"standard input, line {number}: "
-
-
-def _skip_line(number: int) -> None:
-    """Read on to the end of a line, or raise ``UsageError`` if it has none."""
-    for _ in range(_MAX_SKIPPED // _MAX_READ):
-        rest = sys.stdin.buffer.readline(_MAX_READ)
-        if not rest or rest.endswith(b"\n"):
-            return
-    raise UsageError(f"standard input, line {number}: no end in sight")
 
 
 def request_for(url: str) -> tuple[Request, Origin]:

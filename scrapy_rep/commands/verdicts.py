@@ -5,22 +5,14 @@ the file with its deciding lines."""
 from __future__ import annotations
 
 from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import (
-    BOLD,
-    DIM,
-    GREEN,
-    RED,
-    YELLOW,
-    Output,
-    Status,
-    complain,
-)
+from scrapy_rep.commands.output import BOLD, DIM, GREEN, RED, YELLOW, Output, Status, complain
 from scrapy_rep.commands.task import STDIN, read_file
 from scrapy_rep.engine.text import clean, counted, iso
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
@@ -37,7 +29,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.lookup import Chain, Lookup
     from scrapy_rep.commands.task import Task
-    from scrapy_rep.protocol import Origin, Rule
+    from scrapy_rep.protocol import Origin
 
 Steps = list[tuple[str, str]]
 """What was done to a URL, and the results."""
@@ -69,16 +61,15 @@ def agents_of(robots: Iterable[RobotsFile]) -> list[Chain]:
     return [(token,) for token in [*chosen, GLOBAL]]
 
 
-def decide(task: Task) -> None:
-    """Explain the URLs."""
-    (_by_sites if task.options.file is None else _by_file)(task)
-
-
 def path_as_given(url: str) -> str:
     """Return what is compared of a URL that any text will do for: as it stands, as Google's matcher
     does. A path alone that isn't ASCII is encoded, as a browser or a crawl would do."""
     path = path_of(url)
     return comparable(path) if url[:1] == "/" and not url.isascii() else path
+
+
+def decide(task: Task) -> None:
+    (_by_sites if task.options.file is None else _by_file)(task)
 
 
 def _by_file(task: Task) -> None:
@@ -88,43 +79,24 @@ def _by_file(task: Task) -> None:
     robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
     printer = _Printer(task, None)
     for url, _ in task.urls():
-        path = path_as_given(url)
-        steps = _steps_of_file(url, path) if task.options.explain else []
+        path, as_is = path_as_given(url), path_of(url)
+        steps = [("compared as is", path)]
+        if path != as_is:
+            steps = [("path", as_is), ("compared", path)]
+        with suppress(ValueError):  # it is no URL
+            crawled = comparable(path_in(Request(url))) if task.options.explain else path
+            if crawled != path:
+                steps.append(("a crawl compares", crawled))
         printer.add(url, path, robots, steps)
     printer.end()
-
-
-def _steps_of_file(url: str, path: str) -> Steps:
-    as_is = path_of(url)
-    steps = [("compared as is", path)] if path == as_is else [("path", as_is), ("compared", path)]
-    try:
-        crawled = comparable(path_in(Request(url)))
-    except ValueError:
-        return steps
-    return steps if crawled == path else [*steps, ("a crawl compares", crawled)]
-
-
-def _steps_of_crawl(url: str, path: str) -> Steps:
-    request = Request(url)
-    steps = [("a crawl requests", request.url)] if request.url != url else []
-    if path_in(request) != path:
-        steps.append(("path", path_in(request)))
-    return [*steps, ("compared", path)]
-
-
-class _Asked(NamedTuple):
-    url: str
-    path: str
-    origin: Origin
 
 
 def _by_sites(task: Task) -> None:
     """Explain by the robots.txt of each URL's origin."""
     waiting = deque(
-        _Asked(url, comparable(path_in(request)), origin)
-        for url, request, origin in task.requests()
+        (origin, url, request.url, path_in(request)) for url, request, origin in task.requests()
     )
-    left = Counter(one.origin for one in waiting)
+    left = Counter(origin for origin, *_ in waiting)
     if task.options.show and len(left) > _MAX_SHOWN:
         raise UsageError(f"--show is for at most {_MAX_SHOWN} origins")
 
@@ -133,10 +105,12 @@ def _by_sites(task: Task) -> None:
         files: dict[Origin, RobotsFile] = {}
         async for new, robots in lookup.each(list(left)):
             files[new] = robots
-            while waiting and (origin := waiting[0].origin) in files:
-                url, path, _ = waiting.popleft()
-                steps = _steps_of_crawl(url, path) if task.options.explain else []
-                printer.add(url, path, files[origin], steps)
+            while waiting and waiting[0][0] in files:
+                origin, url, requested, as_is = waiting.popleft()
+                path = comparable(as_is)
+                steps = [("a crawl requests", requested)] if requested != url else []
+                steps += [("path", as_is)] if as_is != path else []
+                printer.add(url, path, files[origin], [*steps, ("compared", path)])
                 left[origin] -= 1
                 if not left[origin]:
                     del files[origin]
@@ -152,10 +126,10 @@ class _Shown:
     """A robots.txt, and what its lines decided."""
 
     facts: str
-    is_file: bool
-    body: bytes = b""
-    decided: dict[Rule, dict[str, None]] = field(default_factory=dict)
-    """The URLs that each rule decided about, in order."""
+    """Empty: nothing is said of it."""
+    body: bytes
+    decided: dict[int, tuple[bool, dict[str, None]]] = field(default_factory=dict)
+    """Of each line that decided: whether it allows, and the URLs in order."""
 
 
 class _Printer:
@@ -168,95 +142,79 @@ class _Printer:
         self._output = task.output
         self._agents = task.named if options.agents_of_file else task.agents(lookup)
         self._totals: dict[Chain, Counter[str]] = {}
-        self._files: dict[str, _Shown] = {}
+        self._files: dict[str | None, _Shown] = {}
         self._chains: dict[str | None, list[Chain]] = {}
         if options.csv:
             self._output.csv(CSV_FIELDS)
 
-    def _chains_for(self, robots: RobotsFile) -> list[Chain]:
-        """Return the agents that are asked about in that file."""
-        if not self._options.agents_of_file:
-            return self._agents
-        url = robots.facts.robots_url
-        if url not in self._chains:
-            self._chains[url] = list(dict.fromkeys([*self._agents, *agents_of([robots])]))
-        return self._chains[url]
-
     def add(self, url: str, path: str, robots: RobotsFile, steps: Steps) -> None:
         """Print what *robots* says about *url* to each agent."""
-        chains, obey_global = self._chains_for(robots), self._task.rep.obey_global_group
-        columns = 0
+        options, output, rep = self._options, self._output, self._task.rep
+        chains, key = self._agents, robots.facts.robots_url
+        if options.agents_of_file:
+            if key not in self._chains:
+                self._chains[key] = list(dict.fromkeys([*chains, *agents_of([robots])]))
+            chains = self._chains[key]
+        columns = 0  # all verdicts are for one
         if len(chains) > 1 or len(chains[0]) > 1:
             columns = max(len(in_words(chain)) for chain in chains)
         for chain in chains:
-            one = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
+            one = robots.explain(url, path, chain, obey_global=rep.obey_global_group, steps=steps)
             if not one.allowed or one.unreachable:
                 status = Status.UNREACHABLE if one.unreachable else Status.FOUND
                 self._task.statuses.add(status)
-            self._print(one, columns)
-
-    def _print(self, one: Explanation, columns: int) -> None:
-        options, output = self._options, self._output
-        if options.json:
-            output.json(as_json(one, explain=options.explain))
-        elif options.csv:
-            output.csv(as_csv(one))
-        elif options.explain:
-            block(output, one, self._task.rep.crawl_delay)
-        else:
-            self._line(one, columns)
-            self._count(one)
-
-    def _count(self, one: Explanation) -> None:
-        self._totals.setdefault(one.chain, Counter())[one.verdict] += 1
-        facts = one.robots.facts
-        if (shown := self._files.get(facts.robots_url or "")) is None:
-            shown = _Shown(facts_line(one.robots), facts.file is not None)
-            self._files[facts.robots_url or ""] = shown
-        if self._options.show:
-            shown.body = one.robots.body
-            if one.decision.rule is not None:
-                shown.decided.setdefault(one.decision.rule, {})[one.url] = None
+            if options.json:
+                output.json(as_json(one, explain=options.explain))
+            elif options.csv:
+                output.csv(as_csv(one))
+            elif options.explain:
+                block(output, one, rep.crawl_delay)
+            else:
+                self._line(one, columns)
 
     def _line(self, one: Explanation, columns: int) -> None:
-        """:param columns: for the agent; 0: all verdicts are for one"""
-        paint = self._output.paint
-        cells = [paint(one.verdict.ljust(WIDEST), COLOURS[one.verdict])]
-        cells += [in_words(one.chain).ljust(columns)] if columns else []
-        self._output.line("  ".join([*cells, clean(one.url), paint(one.why, DIM)]))
+        """Print a verdict, and remember what is told at the end.
+
+        :param columns: for the agent
+        """
+        verdict = (one.verdict.ljust(WIDEST), COLOURS[one.verdict])
+        who = [in_words(one.chain).ljust(columns)] if columns else []
+        self._output.row(verdict, *who, one.url, (one.why, DIM))
+        self._totals.setdefault(one.chain, Counter())[one.verdict] += 1
+        show, facts, rule = self._options.show, one.robots.facts, one.decision.rule
+        if (shown := self._files.get(facts.robots_url)) is None:
+            told = facts_line(one.robots) if show or facts.file is None else ""
+            shown = _Shown(told, one.robots.body if show else b"")
+            self._files[facts.robots_url] = shown
+        if show and rule is not None:
+            shown.decided.setdefault(rule.line, (rule.allow, {}))[1][one.url] = None
 
     def end(self) -> None:
         """Print what has to wait until all is known."""
         for shown in self._files.values():
-            if self._options.show or not shown.is_file:
+            if shown.facts:
                 self._output.note(shown.facts)
             if self._options.show:
                 self._show(shown)
-        if len(self._totals) > _MAX_TOTALS:
-            everything = sum(self._totals.values(), Counter())
-            self._total(f"{len(self._totals):,} agents", everything)
-        else:
-            for chain, counts in self._totals.items():
-                self._total(in_words(chain), counts)
-
-    def _total(self, agents: str, counts: Counter[str]) -> None:
-        verdicts = [f"{counts[one]:,} {one}" for one in COLOURS if counts[one]]
-        self._output.note(f"{agents}: {', '.join(verdicts)}")
+        totals = {in_words(chain): counts for chain, counts in self._totals.items()}
+        if len(totals) > _MAX_TOTALS:
+            totals = {f"{len(totals):,} agents": sum(totals.values(), Counter())}
+        for agents, counts in totals.items():
+            verdicts = [f"{counts[one]:,} {one}" for one in COLOURS if counts[one]]
+            self._output.note(f"{agents}: {', '.join(verdicts)}")
 
     def _show(self, shown: _Shown) -> None:
         """Print a file, with the lines marked that decided."""
-        decided = {rule.line: (rule.allow, list(urls)) for rule, urls in shown.decided.items()}
         for number, row in enumerate(rows(cut(shown.body).rstrip(b"\r\n")), 1):
             text = clean(row.decode("utf-8", "backslashreplace").expandtabs())
-            if number not in decided:
-                self._output.line(f" {number:5}  {text}".rstrip())
+            if number not in shown.decided:
+                self._output.row(f" {number:5}", text)
                 continue
-            allow, urls = decided[number]
+            allow, decided = shown.decided[number]
+            urls = list(decided)
             more = f" and {len(urls) - _NAMED:,} more" if len(urls) > _NAMED else ""
             mark = f"<- {'allowed' if allow else 'disallowed'}: {', '.join(urls[:_NAMED])}{more}"
-            colour = GREEN if allow else RED
-            line = self._output.paint(f">{number:5}  {text}", BOLD)
-            self._output.line(f"{line}  {self._output.paint(mark, colour)}")
+            self._output.row((f">{number:5}  {text}", BOLD), (mark, GREEN if allow else RED))
 
 
 def block(output: Output, one: Explanation, most_delay: float) -> None:
@@ -265,33 +223,30 @@ def block(output: Output, one: Explanation, most_delay: float) -> None:
     rows = [("agent", agent), ("because", one.reason)]
     if one.decision.agent is not None:
         rows.append(("group", _group(one)))
-    pace = one.pace
-    if (slowest := pace.slowest) is not None:
-        rows.append((slowest.field, _delay(slowest.seconds, slowest.line, most_delay)))
-    if (visit := pace.visit_time) is not None:
+    _, slowest, visit = one.pace
+    if slowest is not None:
+        delay = f"{slowest.seconds:g} s (line {slowest.line})"
+        if not most_delay:
+            delay += ", ignored: REP_CRAWL_DELAY is off"
+        elif slowest.seconds > most_delay:
+            delay += f", more than REP_CRAWL_DELAY allows: {most_delay:g} s"
+        rows.append((slowest.field, delay))
+    if visit is not None:
         rows.append(("visit-time", f"{visit.value} (line {visit.line}), not obeyed"))
     rows += [*facts_rows(one.robots), *one.steps]
-    for group, applied in one.considered:
+    considered = one.considered
+    for group, applied in considered:
         label = "group applied" if applied else "group passed over"
         names = ", ".join(agent.value for agent in group.agents)
-        rules = counted(len(group.rules), "rule")
-        rows.append((label, f"line {group.agents[0].line}: {names} ({rules})"))
-    others = len(one.robots.outline.groups) - len(one.considered)
-    if others:
+        count = counted(len(group.rules), "rule")
+        rows.append((label, f"line {group.agents[0].line}: {names} ({count})"))
+    if others := len(one.robots.outline.groups) - len(considered):
         rows.append(("other groups", f"{others}, for other agents"))
     rows += [
         ("rule", f"line {m.rule.line}: {m.rule} ({counted(m.length, 'octet')}; {m.why})")
         for m in one.matched
     ]
-    title = f"{output.paint(one.verdict, BOLD, COLOURS[one.verdict])}  {clean(one.url)}"
-    output.block(title, rows)
-
-
-def _delay(seconds: float, line: int, most: float) -> str:
-    text = f"{seconds:g} s (line {line})"
-    if not most:
-        return f"{text}, ignored: REP_CRAWL_DELAY is off"
-    return text if seconds <= most else f"{text}, more than REP_CRAWL_DELAY allows: {most:g} s"
+    output.block([(one.verdict, BOLD, COLOURS[one.verdict]), one.url], rows)
 
 
 def _group(one: Explanation) -> str:

@@ -85,14 +85,13 @@ async def test_each_agent_is_told_what_is_for_it(tmp_path: Path, site: Site) -> 
 
 async def test_pages_that_can_not_be_had(tmp_path: Path, site: Site, sites: Sites) -> None:
     busy = sites.add(robots=503)
-    paths = ["/private/x", "/away", "/round", "/gone", "/plain"]
-    done = await robots_crawls(tmp_path, "--page", "--json", *map(site.url, paths), busy.url("/"))
+    urls = [*map(site.url, ("/private/x", "/away", "/round", "/gone", "/plain")), busy.url("/")]
+    done = await robots_crawls(tmp_path, "--page", "--json", *urls)
     assert [one["status"] for one in done.json] == [None, None, None, 410, 200, None]
     words = ["Disallow: /private", "Disallow: /private", "redirects", "None", "None", "503"]
     assert all(word in str(one["error"]) for word, one in zip(words, done.json, strict=True))
     assert done.status == 3
-    assert not site.hits("/private/x")
-    assert not busy.hits("/")
+    assert site.count("/private/x") == busy.count("/") == 0
     assert (await robots_crawls(tmp_path, "--page", site.url("/plain"))).status == 0
 
 
@@ -142,13 +141,9 @@ async def test_json_is_that_of_the_record(tmp_path: Path, site: Site) -> None:
     asked = ("--usage", "--json", site.url("/noai"), site.url("/private"), *agents)
     done = await robots_crawls(tmp_path, *asked, settings={"REP_TDMREP": True})
     shop, other, private, _ = done.json
-    assert {name: shop[name] for name in ("train-ai", "search", "tdm", "tdm_policy")} == {
-        "train-ai": "n",
-        "search": "y",
-        "tdm": "n",
-        "tdm_policy": "https://a.example/p",
-    }
-    assert (shop["status"], shop["error"], shop["agent"]) == (200, None, "ShopBot")
+    says = {"train-ai": "n", "search": "y", "tdm": "n", "tdm_policy": "https://a.example/p"}
+    about = {"status": 200, "error": None, "agent": "ShopBot"}
+    assert shop == {**shop, **says, **about}
     # Its group says nothing.
     assert [one["source"] for one in other["statements"]] == ["meta robots", "tdmrep.json"]
     assert (private["status"], private["train-ai"]) == (None, "n")

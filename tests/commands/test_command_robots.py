@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import pty
 import re
 import shlex
 import signal
@@ -132,24 +130,26 @@ ADDONS = {}
 async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: Path) -> None:
     robots_txt = RULES + "\nUser-agent: shopbot\nDisallow: /private\n\nUser-agent: b\nAllow: /\n"
     site = sites.add(robots=redirect("/r.txt"), pages={"/r.txt": robots_txt})
-    url = site.url("/private/é%2fx")
-    done = await robots_crawls(tmp_path, url, "--explain", "--agent", "Shop,ShopBot")
-    for row in (
-        "  agent              ShopBot, as fallback for Shop\n",
-        f"  robots.txt         {site.url('/robots.txt')}, 1 redirect to {site.url('/r.txt')}\n",
-        "  a crawl requests   http",
-    ):
-        assert row in done.out
-    assert done.out.partition("compared")[2].split("\n", 1)[1] == (
-        "  group passed over  line 1: * (1 rule)\n"
-        "  group applied      line 4: ShopBot (3 rules)\n"
-        "  group applied      line 9: shopbot (1 rule)\n"
-        "  other groups       1, for other agents\n"
-        "  rule               line 5: Disallow: /private/ "
-        "(9 octets; decides: the longest match)\n"
-        "  rule               line 6: Allow: /private (8 octets; lost: shorter)\n"
-        "  rule               line 10: Disallow: /private (8 octets; lost: shorter)\n"
-    )
+    asked = (site.url("/private/é%2fx"), "--explain", "--agent", "Shop,ShopBot")
+    title, agent, _, _, address, _, requested, *steps = (
+        await robots_crawls(tmp_path, *asked)
+    ).out.splitlines()
+    assert title == f"disallowed  {asked[0]}"
+    assert agent == "  agent              ShopBot, as fallback for Shop"
+    robots_url, moved = site.url("/robots.txt"), site.url("/r.txt")
+    assert address == f"  robots.txt         {robots_url}, 1 redirect to {moved}"
+    assert requested == f"  a crawl requests   {site.url('/private/%C3%A9%2fx')}"
+    assert steps == [
+        "  path               /private/%C3%A9%2fx",
+        "  compared           /private/%C3%A9%2Fx",
+        "  group passed over  line 1: * (1 rule)",
+        "  group applied      line 4: ShopBot (3 rules)",
+        "  group applied      line 9: shopbot (1 rule)",
+        "  other groups       1, for other agents",
+        "  rule               line 5: Disallow: /private/ (9 octets; decides: the longest match)",
+        "  rule               line 6: Allow: /private (8 octets; lost: shorter)",
+        "  rule               line 10: Disallow: /private (8 octets; lost: shorter)",
+    ]
     (line,) = (await robots_crawls(tmp_path, site.url("/private"), "--explain", "--json")).json
     assert list(line) == [*FIELDS, "chain", "steps", "groups", "matched"]
     assert pick(line["matched"], "line", "length") == [(6, 8), (10, 8)]
@@ -182,17 +182,6 @@ def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
     assert done.err.count("The product token MJ12bot has digits.") == 1
 
 
-async def test_a_site_that_names_too_many_agents_is_complained_of_once(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scrapy_rep.commands.verdicts._MAX_AGENTS", 2)
-    site = sites.add(robots="User-agent: a\nUser-agent: b\nUser-agent: c\nDisallow: /\n")
-    urls = [site.url("/1"), site.url("/2")]
-    done = await robots_crawls(tmp_path, *urls, "--agents-of-file", "--csv")
-    assert done.errors == ["scrapy robots: only the first 2 of 4 agents are asked about"]
-    assert len(done.out.splitlines()) == 1 + 2 * 3
-
-
 # -- URLs ------------------------------------------------------------------------------------
 
 
@@ -200,28 +189,21 @@ async def test_many_urls_of_many_sites_from_standard_input(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In their order; each robots.txt once, also where there are more sites than are asked ahead
-    of time. Beside arguments, `-` stands for it."""
+    of time. Beside arguments, `-` stands for it; and what is right is answered beside what is wrong."""
     monkeypatch.setattr("scrapy_rep.commands.lookup._AHEAD", 4)
     few = [sites.add(robots=RULES) for _ in range(12)]
     urls = [site.url(path) for path in ("/private/x", "/") for site in few]
-    given = "\ufeff" + "\r\n".join([*urls[:5], "", "  ", *urls[5:]])
     one, two = few[0].url("/1"), few[0].url("/2")
-    done = await robots_crawls(tmp_path, one, "-", two, "--json", stdin=given)
-    assert (done.status, done.err) == (1, "")
+    given = "\ufeff" + "\r\n".join([*urls[:5], "", "  ", "http://a\udcff", *urls[5:]])
+    stdin = given.encode("utf-8", "surrogateescape")
+    done = await robots_crawls(tmp_path, one, "-", two, "--json", stdin=stdin)
+    assert done.errors == ["scrapy robots: standard input, line 8: not UTF-8: 'http://a\\xff'"]
+    assert done.status == 2
     verdicts = [(True, None), *[(False, 5)] * len(few), *[(True, None)] * len(few), (True, None)]
     assert pick(done.json, "url", "allowed", "line") == [
         (url, *verdict) for url, verdict in zip([one, *urls, two], verdicts, strict=True)
     ]
     assert all(site.count("/robots.txt") == 1 for site in few)
-
-
-async def test_what_is_right_is_answered_beside_what_is_wrong(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=RULES)
-    given = f"{site.url('/1')}\nhttp://a\xff\n".encode("latin-1") + site.url("/private/").encode()
-    done = await robots_crawls(tmp_path, "--json", stdin=given)
-    assert done.status == 2
-    assert pick(done.json, "url", "line") == [(site.url("/1"), None), (site.url("/private/"), 5)]
-    assert done.errors == ["scrapy robots: standard input, line 2: not UTF-8: 'http://a\\xff'"]
 
 
 def test_urls_are_judged_by_a_file(file: Path) -> None:
@@ -247,47 +229,41 @@ def test_urls_are_judged_by_a_file(file: Path) -> None:
 # -- answers ---------------------------------------------------------------------------------
 
 
-async def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:
-    """Asked once, without waiting for what may be later; nothing else is fetched."""
-    gone, down, silent = sites.add(robots=404), sites.add(robots=503), sites.add(robots=silence())
-    urls = [gone.url("/x"), down.url("/x"), silent.url("/x"), f"{sites.refused()}/x"]
+async def test_what_answers_mean(sites: Sites, tmp_path: Path) -> None:
+    """And what is strange about them, and what that changes. Asked once, without waiting for what may be
+    later; nothing else is fetched."""
+    encoded, length = [("Content-Encoding", "gzip")], [("Content-Length", "999")]
+    undecoded = "its body can't be decoded, which changes nothing"
+    rows: list[tuple[Any, str, int | None, str]] = [
+        (404, "missing", 404, "no robots.txt (HTTP 404): no restrictions"),
+        (503, "unreachable", 503, "robots.txt unreachable (HTTP 503): nothing may be fetched for now"),
+        (silence(), "unreachable", None, "Timeout"),
+        (answer(RULES, 404, encoded), "missing", 404, f"HTTP 404; {undecoded}"),
+        (answer(RULES, 503, encoded), "unreachable", 503, f"HTTP 503; {undecoded}"),
+        (answer(RULES, 200, encoded), "unreachable", None, "DataLossError: the body is encoded as gzip"),
+        (raw(head(410, length) + b"x"), "missing", 410, "its body ends too early, which changes nothing"),
+        (redirect("/robots.txt"), "missing", 301, "HTTP 301 without a usable target; redirects in a loop"),
+        (redirect(None, 302), "missing", 302, "HTTP 302 without a usable target; a redirect without"),
+        (None, "unreachable", None, "refused"),
+    ]  # fmt: skip
+    added = [sites.add(robots=robots) for robots, *_ in rows[:-1]]
+    urls = [*(site.url("/x") for site in added), f"{sites.refused()}/x"]
     settings = {"REP_DOWNLOAD_TIMEOUT": 0.5}
     done = await robots_crawls(tmp_path, *urls, "--json", settings=settings)
     assert (done.status, done.err) == (3, "")
-    assert pick(done.json, "outcome", "allowed", "status", "line", "group") == [
-        ("missing", True, 404, None, None),
-        ("unreachable", False, 503, None, None),
-        *[("unreachable", False, None, None, None)] * 2,
-    ]
-    told = ("no robots.txt (HTTP 404)", "(HTTP 503)", "Timeout", "refused")
-    assert all(map(str.__contains__, [one["reason"] for one in done.json], told))
-    assert (gone.count("/robots.txt"), down.count("/robots.txt")) == (1, 1)
+    with every_row() as row:
+        for (_, outcome, status, words), one in zip(rows, done.json, strict=True):
+            with row(words):
+                assert words in one["reason"]
+                about = {"outcome": outcome, "allowed": outcome == "missing", "status": status}
+                assert one == {**one, **about, "line": None, "group": None}
+    assert [site.count("/robots.txt") for site in added[:2]] == [1, 1]
+    assert all(site.pages_asked == [] for site in added)
     # Alone: nothing to hide behind what is disallowed elsewhere.
-    done = await robots_crawls(tmp_path, down.url("/x"))
-    assert done.status == 3
-    why = "robots.txt unreachable (HTTP 503): nothing may be fetched for now"
-    assert done.out.startswith(f"unreachable  {down.url('/x')}  {why}\n")
+    assert (await robots_crawls(tmp_path, urls[1])).status == 3
     settings = {"REP_UNREACHABLE": "allow"}
-    done = await robots_crawls(tmp_path, down.url("/x"), "--json", settings=settings)
+    done = await robots_crawls(tmp_path, urls[1], "--json", settings=settings)
     assert (done.status, done.json[0]["allowed"]) == (3, True)
-
-
-async def test_what_is_strange_about_an_answer(sites: Sites, tmp_path: Path) -> None:
-    """And what that changes."""
-    encoded = [("Content-Encoding", "gzip")]
-    length = [("Content-Length", "999")]
-    table = {
-        "HTTP 404; its body can't be decoded, which changes nothing": answer(RULES, 404, encoded),
-        "HTTP 410; its body ends too early, which changes nothing": raw(head(410, length) + b"x"),
-        "HTTP 503; its body can't be decoded, which changes nothing": answer(RULES, 503, encoded),
-        "ResponseDataLossError: the body is encoded as gzip, but": answer(RULES, 200, encoded),
-        "HTTP 301 without a usable target; redirects in a loop": redirect("/robots.txt"),
-        "HTTP 302 without a usable target; a redirect without a usable": redirect(None, 302),
-    }
-    added = {words: sites.add(robots=robots) for words, robots in table.items()}
-    done = await robots_crawls(tmp_path, "--json", *(site.url("/page") for site in added.values()))
-    reasons = [line["reason"] for line in done.json]
-    assert all(map(str.__contains__, reasons, added)), reasons
 
 
 async def test_a_redirect_that_is_refused_is_named(
@@ -306,34 +282,33 @@ async def test_a_redirect_that_is_refused_is_named(
 
 
 async def test_answers_come_from_the_cache(sites: Sites, tmp_path: Path) -> None:
-    """The project's storage answers: with the files it has, and with fetches that have just failed."""
-    kept = {**in_a_file(tmp_path), "REP_RETRY_DELAY": 600}
-    site, down = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
-    urls = [site.url("/private/x"), down.url("/")]
+    """The project's storage answers: with the files it has, with fetches that have just failed, and with
+    a copy of what is unreachable now."""
+    kept = {**in_a_file(tmp_path), "REP_RETRY_DELAY": 600, "REP_CACHE_MIN_TTL": 0}
+    stale = answer(RULES, headers=[("Cache-Control", "max-age=0")])
+    some = [sites.add(robots=in_turn(one, 503)) for one in (RULES, 503, stale)]
+    urls = [site.url("/private/x") for site in some]
     first = (await robots_crawls(tmp_path, *urls, "--json", settings=kept)).json
     done = await robots_crawls(tmp_path, *urls, "--json", settings=kept)
     assert done.status == 3
-    assert pick(first, "from_cache", "error") == [(False, None), (False, "HTTP 503")]
-    assert pick(done.json, "from_cache", "error") == [(True, None), (True, "HTTP 503")]
+    fields = ("from_cache", "stale", "status", "line", "error")
+    assert pick(first, *fields) == [
+        (False, False, 200, 5, None),
+        (False, False, 503, None, "HTTP 503"),
+        (False, False, 200, 5, None),
+    ]
+    assert pick(done.json, *fields) == [
+        (True, False, 200, 5, None),
+        (True, False, None, None, "HTTP 503"),
+        (False, True, 503, 5, "HTTP 503"),
+    ]
     assert done.json[0] == {**first[0], "from_cache": True}
-    done = await robots_crawls(tmp_path, urls[0], settings=kept)
-    assert "(from the cache), HTTP 200" in done.out
-    assert site.count("/robots.txt") == down.count("/robots.txt") == 1
-
-
-async def test_a_copy_of_an_unreachable_file(sites: Sites, tmp_path: Path) -> None:
-    kept = {**in_a_file(tmp_path), "REP_RETRY_DELAY": 600, "REP_CACHE_MIN_TTL": 0}
-    site = sites.add(robots=in_turn(answer(RULES, headers=[("Cache-Control", "max-age=0")]), 503))
-    url = site.url("/private/x")
-    (first,) = (await robots_crawls(tmp_path, url, "--json", settings=kept)).json
-    done = await robots_crawls(tmp_path, url, "--json", settings=kept)
+    assert done.json[2]["fetched_at"] == first[2]["fetched_at"]
+    done = await robots_crawls(tmp_path, urls[0], urls[2], settings=kept)
     assert done.status == 1
-    fields = ("stale", "from_cache", "status", "line", "fetched_at", "error")
-    expected = (True, False, 503, 5, first["fetched_at"], "HTTP 503")
-    assert pick(done.json, *fields) == [expected]
-    done = await robots_crawls(tmp_path, url, settings=kept)
+    assert "(from the cache), HTTP 200" in done.out
     assert "still in use: robots.txt is unreachable (tried before: HTTP" in done.out
-    assert site.count("/robots.txt") == 2
+    assert [site.count("/robots.txt") for site in some] == [1, 1, 2]
 
 
 # -- settings --------------------------------------------------------------------------------
@@ -347,13 +322,10 @@ class Refusing:
 async def test_what_the_project_itself_prevents_is_named(tmp_path: Path) -> None:
     url = "http://127.0.0.1:1/"
     imported = "REP_CACHE_STORAGE is 'no.Such', which can't be imported: No module named 'no'."
+    missing = {"DOWNLOADER_MIDDLEWARES": {"no.such.Middleware": 1}}
     for settings, status, error in (
         ({"REP_CACHE_STORAGE": "no.Such"}, 2, imported),
-        (
-            {"DOWNLOADER_MIDDLEWARES": {"no.such.Middleware": 1}},
-            3,
-            "ModuleNotFoundError: No module named 'no'",
-        ),
+        (missing, 3, "ModuleNotFoundError: No module named 'no'"),
     ):
         done = await robots_crawls(tmp_path, url, settings=settings)
         assert (done.status, done.errors) == (status, [f"scrapy robots: {error}"])
@@ -432,32 +404,28 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
     refused = "HTTP 403, and REP_FORBIDDEN is 'disallow'"
     later = "robots.txt unreachable (HTTP 403, REP_FORBIDDEN is 'defer'): nothing may be fetched for now"
     wall = "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
-    own_file = f"REP_OVERRIDES names {own} instead"
-    ignores = "REP_OVERRIDES says to ignore it"
+    own_file, ignores = f"REP_OVERRIDES names {own} instead", "REP_OVERRIDES says to ignore it"
     with every_row() as checking:
-        for url, settings, status, because, setting in (
-            (named.url("/mine"), on, 1, "line 2: Disallow: /mine", own_file),
-            (ignored.url("/"), on, 0, f"{ignores}: no restrictions", ignores),
-            (locked.url("/"), on, 1, f"{refused}: nothing may be fetched", "REP_FORBIDDEN"),
-            (locked.url("/"), defer, 3, later, ""),
-            (walled.url("/"), on, 3, wall, ""),
-            (locked.url("/"), {}, 0, "no robots.txt (HTTP 403): no restrictions", ""),
+        for site, settings, status, because, setting in (
+            (named, on, 1, "line 2: Disallow: /mine", own_file),
+            (ignored, on, 0, f"{ignores}: no restrictions", ignores),
+            (locked, on, 1, f"{refused}: nothing may be fetched", "REP_FORBIDDEN"),
+            (locked, defer, 3, later, ""),
+            (walled, on, 3, wall, ""),
+            (locked, {}, 0, "no robots.txt (HTTP 403): no restrictions", ""),
         ):
             with checking(because):
-                done = await robots_crawls(tmp_path, url, "--json", settings=settings)
+                done = await robots_crawls(tmp_path, site.url("/mine"), "--json", settings=settings)
                 (line,) = done.json
                 assert (done.status, because in line["reason"]) == (status, True)
                 assert setting in (line["setting"] or "")
     assert named.requests == ignored.requests == []
     done = await robots_crawls(tmp_path, named.url("/mine"), named.url("/x"), settings=on)
-    assert (
-        f"{named.url('/robots.txt')}, not fetched: setting: REP_OVERRIDES names {own}" in done.out
-    )
+    assert f"{named.url('/robots.txt')}, not fetched: setting: {own_file}" in done.out
     done = await robots_crawls(tmp_path, locked.url("/"), "--explain", settings=on)
     assert "  setting     HTTP 403, and REP_FORBIDDEN is 'disallow'\n" in done.out
-    done = await robots_crawls(
-        tmp_path, named.url("/"), settings={"REP_OVERRIDES": '{"a.example": "none.txt"}'}
-    )
+    wrong = {"REP_OVERRIDES": '{"a.example": "none.txt"}'}
+    done = await robots_crawls(tmp_path, named.url("/"), settings=wrong)
     assert done.status != 0
     assert "REP_OVERRIDES: can't read 'none.txt', for a.example" in done.err
 
@@ -465,58 +433,45 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
 # -- where it is printed ---------------------------------------------------------------------
 
 
-@pytest.mark.process
-def test_python_m_scrapy_robots_prints_to_a_terminal(file: Path) -> None:
-    """Most tests call the command in their own process, or fork it; this one does not."""
-    ours, theirs = pty.openpty()
+def output_of(line: list[str], folder: Path) -> tuple[str, str]:
     done = subprocess.run(
-        command("robots", "--file", "robots.txt", "/private/x", "--agent", "ShopBot"),
-        cwd=file,
-        env=environment(TERM="xterm"),
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        check=False,
+        line, cwd=folder, env=environment(), capture_output=True, text=True, check=True
     )
-    os.close(theirs)
-    shown = os.read(ours, 10_000)
-    os.close(ours)
-    assert (done.returncode, done.stderr) == (1, b"")
-    assert b"\x1b[31mdisallowed \x1b[0m" in shown
+    return done.stdout, done.stderr
 
 
 def test_colours_and_characters_that_the_output_can_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /é\n", encoding="utf-8")
-    shown: list[bool] = []
-    for terminal, variables in ((1, {}), (1, {"NO_COLOR": "1"}), (1, {"TERM": "dumb"}), (0, {})):
+    plain = (
+        "disallowed   /%C3%A9  robots.txt:2: Disallow: /\\xe9 (group *)\n# Scrapy: 1 disallowed\n"
+    )
+    coloured = "\x1b[31mdisallowed \x1b[0m  /%C3%A9  \x1b[2mrobots.txt:2: Disallow: /\\xe9 (group *)\x1b[0m\n"
+    coloured += "\x1b[2m# Scrapy: 1 disallowed\x1b[0m\n"
+    for terminal, variables, expected in (
+        (True, {}, coloured),
+        (True, {"NO_COLOR": "1"}, plain),
+        (True, {"TERM": "dumb"}, plain),
+        (False, {}, plain),
+    ):
         for name, value in {"TERM": "xterm", "NO_COLOR": "", **variables}.items():
             monkeypatch.setenv(name, value)
-        out = Stream(terminal=bool(terminal), encoding="ascii")
+        out = Stream(terminal=terminal, encoding="ascii")
         done = robots_here(tmp_path, "--file", "robots.txt", "/%C3%A9", stdout=out)
-        assert (done.status, done.err) == (1, "")
-        assert "robots.txt:2: Disallow: /\\xe9" in out.text
-        shown.append("\x1b" in out.text)
-    assert shown == [True, False, False, False]
+        assert (done.status, done.err, out.text) == (1, "", expected)
 
 
 @pytest.mark.process
 def test_a_full_disk_and_a_reader_that_has_seen_enough(file: Path) -> None:
-    """`scrapy robots … >/dev/full`, and `| head -1`: not what Python would say of it when it ends."""
+    """`scrapy robots … >/dev/full`, and `| head -1`: not what Python would say of it when it ends. Most tests
+    call the command in their own process, or fork it; this one does not."""
     line = shlex.join(command("robots", "--file", "robots.txt", "--json"))
     full = f"echo / | {line} >/dev/full; echo $?"
     gone = f"seq 9999 | {line} | head -1 >/dev/null; echo ${{PIPESTATUS[1]}}"
-    done = subprocess.run(
-        ["bash", "-c", f"{full}; {gone}"],
-        cwd=file,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.split() == ["2", "0"]
-    assert done.stderr == "scrapy robots: standard output: No space left on device\n"
+    out, err = output_of(["bash", "-c", f"{full}; {gone}"], file)
+    assert out.split() == ["2", "0"]
+    assert err == "scrapy robots: standard output: No space left on device\n"
 
 
 # What is opened in place of it is closed when Python ends.
@@ -563,17 +518,8 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
         "except SystemExit:\n"
         "    print(*sorted(name for name in sys.modules if name.startswith('scrapy_rep')))\n"
     )
-    done = subprocess.run(
-        [command()[0], "-c", code],
-        cwd=project,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == (
-        "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots"
-    )
+    out, _ = output_of([command()[0], "-c", code], project)
+    assert out.splitlines()[-1] == "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots"
 
 
 # -- while it waits --------------------------------------------------------------------------

@@ -20,26 +20,24 @@ from tests.helpers.sitemaps import index, urlset
 def site(sites: Sites) -> Site:
     """A site with all sorts of sitemaps."""
     one = sites.add()
-    one.set(
-        "/robots.txt",
-        "User-agent: *\nDisallow: /private/\nDisallow: /*.pdf$\nDisallow: /secret.xml\n"
-        "User-agent: ShopBot\nDisallow: /private/\n"
-        f"Sitemap: {one.url('/index.xml')}\nSitemap: /big.xml.gz\n"
-        f"Sitemap: {one.url('/secret.xml')}\nSitemap: /index.xml\n",
-    )
-    one.set(
-        "/index.xml", index([one.url("/one.xml"), one.url("/nested.xml"), one.url("/index.xml")])
-    )
-    pages = [one.url("/a"), one.url("/private/b"), one.url("/c.pdf"), "no URL"]
-    one.set("/one.xml", urlset(pages))
-    one.set("/nested.xml", index([one.url("/moved.txt")]))
-    one.set("/moved.txt", redirect("/list.txt"))
-    one.set(
-        "/list.txt", "\n".join(one.url(f"/private/{n}" if n % 2 else f"/{n}") for n in range(40))
-    )
-    big = urlset(one.url(f"/page/{n}") for n in range(2_000))
-    one.set("/big.xml.gz", answer(gzip.compress(big.encode()), type="application/gzip"))
-    one.set("/secret.xml", urlset([one.url("/secret")]))
+    url = one.url
+    big = urlset(url(f"/page/{n}") for n in range(2_000)).encode()
+    for path, page in {
+        "/robots.txt": (
+            "User-agent: *\nDisallow: /private/\nDisallow: /*.pdf$\nDisallow: /secret.xml\n"
+            "User-agent: ShopBot\nDisallow: /private/\n"
+            f"Sitemap: {url('/index.xml')}\nSitemap: /big.xml.gz\n"
+            f"Sitemap: {url('/secret.xml')}\nSitemap: /index.xml\n"
+        ),
+        "/index.xml": index([url("/one.xml"), url("/nested.xml"), url("/index.xml")]),
+        "/one.xml": urlset([url("/a"), url("/private/b"), url("/c.pdf"), "no URL"]),
+        "/nested.xml": index([url("/moved.txt")]),
+        "/moved.txt": redirect("/list.txt"),
+        "/list.txt": "\n".join(url(f"/private/{n}" if n % 2 else f"/{n}") for n in range(40)),
+        "/big.xml.gz": answer(gzip.compress(big), type="application/gzip"),
+        "/secret.xml": urlset([url("/secret")]),
+    }.items():
+        one.set(path, page)
     return one
 
 
@@ -95,31 +93,26 @@ async def test_for_the_projects_agent(site: Site, tmp_path: Path) -> None:
     assert done.json[3]["rules"] == [{**rule, "urls": 20}]
 
 
-async def test_urls_of_other_hosts_are_under_their_own_rules(sites: Sites, tmp_path: Path) -> None:
-    """Each URL, and each sitemap, is under the robots.txt of its own host."""
+async def test_urls_of_other_hosts_are_under_their_own_rules(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each URL, and each sitemap, is under the robots.txt of its own host. No more hosts are asked than
+    the limit."""
     here, www, down = sites.add(), sites.add(robots="User-agent: *\nDisallow: /x\n"), sites.add(503)
     here.set("/robots.txt", f"Sitemap: {here.url('/s.xml')}\nSitemap: {www.url('/x.xml')}\n")
     here.set("/s.xml", urlset([www.url("/x/1"), www.url("/y"), down.url("/z"), "ftp://a/b"]))
-    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
-    assert done.status == 3
-    first, second = done.json
-    assert [first[key] for key in ("urls", "forbidden", "unjudged", "invalid")] == [3, 1, 1, 1]
-    assert (second["fetched"], second["problem"]) == (False, "forbidden by line 2: Disallow: /x")
-    assert www.count("/robots.txt") == down.count("/robots.txt") == 1
-    assert www.count("/x.xml") == 0
-
-
-async def test_no_more_hosts_are_asked_than_the_limit(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scrapy_rep.commands.sitemaps._MAX_ORIGINS", 2)
-    others = [sites.add() for _ in range(3)]
-    here = sites.add(robots=f"Sitemap: /s.xml\nSitemap: {others[2].url('/s.xml')}\n")
-    here.set("/s.xml", urlset([other.url("/x") for other in others]))
-    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
-    asked = sum(other.count("/robots.txt") for other in others)
-    assert (asked, len(done.json)) == (1, 2)
-    assert done.status == 3
+    for limit, asked in ((100, 1), (2, 0)):
+        monkeypatch.setattr("scrapy_rep.commands.sitemaps._MAX_ORIGINS", limit)
+        down.requests.clear()
+        www.requests.clear()
+        done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
+        assert done.status == 3
+        first, second = done.json
+        assert [first[key] for key in ("urls", "forbidden", "unjudged", "invalid")] == [3, 1, 1, 1]
+        problem = "forbidden by line 2: Disallow: /x"
+        assert (second["fetched"], second["problem"]) == (False, problem)
+        assert (www.count("/robots.txt"), down.count("/robots.txt")) == (1, asked)
+        assert www.count("/x.xml") == 0
 
 
 async def test_private_hosts_that_a_public_site_names(
@@ -211,11 +204,11 @@ async def test_no_sitemaps_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     done = await robots_crawls(tmp_path, "--sitemaps", none.url("/"), gone.url("/"))
     assert (done.status, done.err) == (0, "")
     assert f"{none.url('/robots.txt')}: 0 sitemaps\n" in done.out
-    wrong = sites.add(robots="Sitemap: /robots.txt\n")
-    assert (await robots_crawls(tmp_path, "--sitemaps", wrong.url("/"))).status == 3
     done = await robots_crawls(tmp_path, "--sitemaps", down.url("/"))
     assert (done.status, done.out) == (3, "")
     assert done.errors == [f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"]
+    wrong = sites.add(robots="Sitemap: /robots.txt\n")
+    assert (await robots_crawls(tmp_path, "--sitemaps", wrong.url("/"))).status == 3
 
 
 async def test_progress_is_shown_on_a_terminal(

@@ -4,13 +4,11 @@ this process: nothing is fetched. More is shown by the examples of docs/check.md
 from __future__ import annotations
 
 import csv
-import errno
 import hashlib
 import io
-import os
 import re
+import sys
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
 from scrapy.settings import Settings
 
-from scrapy_rep.commands.output import Ending, Output, Progress, Status
+from scrapy_rep.commands.output import Output, Progress
 from scrapy_rep.commands.robots import RobotsCommand
 from scrapy_rep.protocol.syntax import cut
 from tests.helpers.robots_command import Stream, robots_here
@@ -63,8 +61,10 @@ def test_a_line_for_each_url_with_the_rule_as_it_stands(folder: Path) -> None:
     ]
 
 
-def test_agents_that_the_file_names_come_after_those_asked_about(tmp_path: Path) -> None:
-    """The totals of many are one line."""
+def test_agents_that_the_file_names_come_after_those_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The totals of many are one line. That there are too many is said once."""
     names = [f"bot-{letter}" for letter in "abcdefghijkl"]
     text = "".join(f"User-agent: {name}\n" for name in names) + "Disallow: /\n"
     (tmp_path / "r.txt").write_text(text)
@@ -74,6 +74,10 @@ def test_agents_that_the_file_names_come_after_those_asked_about(tmp_path: Path)
     assert lines[-1] == "# 14 agents: 4 allowed, 24 disallowed"
     agents = [one["agent"] for one in by_file(tmp_path, *asked, "--json").json]
     assert agents == ["Foo", *names, "*"] * 2
+    monkeypatch.setattr("scrapy_rep.commands.verdicts._MAX_AGENTS", 2)
+    done = robots_here(tmp_path, "--file", "r.txt", *asked, "--json")
+    assert done.errors == ["scrapy robots: only the first 2 of 13 agents are asked about"]
+    assert [one["agent"] for one in done.json] == ["Foo", *names[:2], "*"] * 2
 
 
 def test_a_chain_is_called_so_in_every_form(folder: Path) -> None:
@@ -164,47 +168,19 @@ def test_progress_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     terminal = Stream(terminal=True)
-    progress = Progress(terminal)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = Progress()
     progress.clear()
     progress.tell("é" * 100)
     progress.clear()
     assert terminal.text == "\r\x1b[K" + (r"\xe9" * 20)[:79] + "\r\x1b[K"
 
 
-def test_blocks_are_aligned_and_cells_quoted() -> None:
-    stream = io.StringIO()
+def test_blocks_are_aligned_and_cells_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
     long = "a word " * 50 + "end"
-    Output(stream).block("title", [("a", long), ("label", "")])
+    Output().block(["title"], [("a", long), ("label", "")])
     assert stream.getvalue() == f"title\n  a      {long}\n  label\n"
-    stream = io.StringIO()
-    Output(stream).csv(['a "b", c', None, 3, "x\ny", "é"])
+    monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
+    Output().csv(['a "b", c', None, 3, "x\ny", "é"])
     assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
-
-
-@pytest.mark.parametrize(
-    ("error", "windows", "message", "status"),
-    [
-        (errno.EPIPE, False, "", Status.GOOD),
-        (errno.EINVAL, True, "", Status.GOOD),
-        (errno.EINVAL, False, "standard output: Invalid argument", Status.USAGE),
-        (errno.ENOSPC, True, "standard output: No space left on device", Status.USAGE),
-    ],
-)
-def test_a_reader_that_has_seen_enough_is_no_error(
-    monkeypatch: pytest.MonkeyPatch, error: int, windows: bool, message: str, status: Status
-) -> None:
-    """On Windows, writing to its pipe is an invalid argument."""
-    if windows:
-        gone = {errno.EPIPE, errno.EINVAL}
-        monkeypatch.setattr("scrapy_rep.commands.output._READER_GONE", gone)
-    with TemporaryFile("w") as file:
-
-        class Pipe(io.StringIO):
-            fileno = file.fileno
-
-            def flush(self) -> None:
-                raise OSError(error, os.strerror(error))
-
-        with pytest.raises(Ending, match=f"^{message}$") as raised:
-            Output(Pipe()).flush()
-    assert raised.value.status is status

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.behaviours import RULES, answer, in_turn, silence
+from tests.helpers.behaviours import RULES, in_turn, silence
 from tests.helpers.held import origin_of
 from tests.helpers.process import environment
 from tests.helpers.scrapy_process import PATIENCE, ScrapyProcess
 from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import urlset
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -44,23 +45,24 @@ class Process(ScrapyProcess):
     """`scrapy …` in the project, or where it is to be."""
 
     def __init__(self, project: Path, *arguments: str) -> None:
-        self._output = project.parent / f"{len(list(project.parent.iterdir()))}.log"
+        folder = project.parent
+        self._output = folder / f"{len(list(folder.iterdir()))}.log"
         self._output.touch()
         super().__init__(
             arguments,
-            cwd=project if project.exists() else project.parent,
+            cwd=project if project.exists() else folder,
             output=self._output,
             # Where Scrapy's remote control writes a file.
-            variables=environment(XDG_STATE_HOME=str(project.parent / "state")),
+            variables=environment(XDG_STATE_HOME=str(folder / "state")),
         )
 
     @property
     def output(self) -> str:
         return self._output.read_text("utf-8", errors="replace")
 
-    def wait_for(self, happened: Callable[[], object]) -> None:
+    def wait_for(self, words: str) -> None:
         until = time.monotonic() + PATIENCE
-        while not happened():
+        while words not in self.output:
             assert time.monotonic() < until and self.exitcode is None, self.output
             time.sleep(0.02)
 
@@ -124,20 +126,18 @@ def test_a_crawl_and_everything_that_looks_at_a_site(
     site, away = sites.add(robots=RULES), sites.add(robots=in_turn(503, RULES))
     listing, gone = sites.add(), sites.refused()
     listing.set("/robots.txt", f"{RULES}Sitemap: {listing.url('/sitemap.xml')}\n")
-    listing.set("/sitemap.txt", listing.url("/listed"))
-    listing.set(
-        "/sitemap.xml",
-        answer(f"<urlset><url><loc>{listing.url('/listed')}</loc></url></urlset>", type="text/xml"),
-    )
+    listing.set("/sitemap.xml", urlset([listing.url("/listed")]))
     wanted = [site.url("/page"), away.url("/page")]
     refused = [site.url("/private"), away.url("/private")]
     plain = scrapy(*crawl_of(*wanted, *refused, REP_REPORT="robots.html"))
     seeded = scrapy(*crawl_of(listing.url("/"), REP_SITEMAPS="True"))
-    asked = scrapy("robots", site.url("/private"))
-    allowed = scrapy("robots", site.url("/page"))
-    down = scrapy("robots", f"{gone}/")
-    shell = scrapy("shell", "-c", "print('got', response)", site.url("/private"))
-    fetch = scrapy("fetch", "--nolog", site.url("/shown"))
+    others = [
+        (scrapy("robots", site.url("/private")), 1, "line 2: Disallow: /private"),
+        (scrapy("robots", site.url("/page")), 0, "allowed"),
+        (scrapy("robots", f"{gone}/"), 3, "refused"),
+        (scrapy("shell", "-c", "print('got', response)", site.url("/private")), 0, "got None"),
+        (scrapy("fetch", "--nolog", site.url("/shown")), 0, "a page"),
+    ]
 
     log = plain.end()
     assert fetched(log) == sorted(wanted)
@@ -149,15 +149,11 @@ def test_a_crawl_and_everything_that_looks_at_a_site(
     page = (project / "robots.html").read_text("utf-8")
     assert "robots.txt in the crawl of <bdi>shop</bdi>" in page
     assert fetched(seeded.end()) == [listing.url("/"), listing.url("/listed")]
-    assert "line 2: Disallow: /private" in asked.end(1)
-    assert "allowed" in allowed.end(0)
-    assert "refused" in down.end(3)
-    assert "got None" in shell.end()
-    assert "a page" in fetch.end()
+    for process, status, words in others:
+        assert words in process.end(status)
     assert site.count("/private") == away.count("/private") == 0
-    assert {hit.header("User-Agent") for hit in site.requests} == {
-        "FooBot/1.0 (+https://foo.example/bot)"
-    }
+    agents = {hit.header("User-Agent") for hit in site.requests}
+    assert agents == {"FooBot/1.0 (+https://foo.example/bot)"}
 
 
 def test_a_wrong_setting_ends_with_status_1(
@@ -165,10 +161,9 @@ def test_a_wrong_setting_ends_with_status_1(
 ) -> None:
     site = sites.add()
     wrong = ("-s", "REP_RETRY_DELAY=often")
-    spider = Path("shop", "spiders", "goods.py")
     jobdir = project / "wrong"
     crawled = scrapy(*crawl_of(site.url("/"), JOBDIR=str(jobdir)), *wrong)
-    run = scrapy("runspider", str(spider), "-a", f"start={site.url('/')}", *wrong)
+    run = scrapy("runspider", "shop/spiders/goods.py", "-a", f"start={site.url('/')}", *wrong)
     for process in (crawled, run):
         log = process.end(1)
         assert "REP_RETRY_DELAY is 'often', but must be a number of seconds" in log
@@ -191,7 +186,7 @@ def test_ctrl_c_keeps_what_is_held(
     running = [scrapy(*crawl_of(*held[site], JOBDIR=job)) for site, job in jobs.items()]
     running.append(scrapy(*crawl_of(*held[down])))
     for process in running:
-        process.wait_for(lambda process=process: "Holding requests to" in process.output)
+        process.wait_for("Holding requests to")
         process.send_signal(signal.SIGINT)  # Ctrl-C, once
     for process in running:
         log = process.end()

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.crawler import Crawler
 
-from scrapy_rep.commands import task
 from scrapy_rep.commands.lookup import Job
 from scrapy_rep.commands.output import CommandError, Status
+from scrapy_rep.commands.task import Task
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.requests import Agents
 from scrapy_rep.protocol import Origin
@@ -124,10 +124,10 @@ def test_input_of_any_kind(
     (folder / "c.sqlite").write_bytes((folder / "all.sqlite").read_bytes())
     facts = Facts("http://a.example", "http://a.example/robots.txt", status=200, error=error)
 
-    def run(process: Any, job: Job) -> None:
+    def run(task: Task, job: Job) -> None:
         if "--sitemaps" in arguments:
             raise CommandError(error, Status.UNREACHABLE)
-        lookup: Any = Answers(process.settings, RobotsFile(outcome, body, facts))
+        lookup: Any = Answers(task.settings, RobotsFile(outcome, body, facts))
         try:
             job(lookup).__await__().send(None)
         except StopIteration:
@@ -135,7 +135,7 @@ def test_input_of_any_kind(
         raise AssertionError("it waits for something")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(task, "run_crawl", run)
+        patch.setattr(Task, "crawl", run)
         done = robots_here(
             folder, *(one.replace("FOLDER", str(folder)) for one in arguments), stdin=stdin
         )
