@@ -198,3 +198,4 @@ def test_urls_that_no_request_has(monkeypatch: pytest.MonkeyPatch) -> None:
                 except RobotsUnreachable as error:
                     assert error.origin is None
                     assert error.reason.isprintable()
+                    assert isinstance(error.__cause__, ValueError)

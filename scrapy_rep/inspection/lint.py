@@ -190,12 +190,11 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
 def _known(number: int, row: str, field: int, value: str) -> Iterator[Finding]:
     before, hash_sign, _ = row.strip(SPACE).partition("#")
     name, colon, _ = before.partition(":")
+    name = name.strip(SPACE) if colon else before.split()[0]
+    canonical = FIELD_NAMES[field]
     if not colon:
-        name = before.split()[0]
         why = f"no colon after {quoted(name)}: accepted here, but not by all crawlers"
         yield Finding(number, "missing-colon", why)
-    name = name.strip(SPACE)
-    canonical = FIELD_NAMES[field]
     if _BLANK.split(name)[0].lower() == canonical != name.lower():
         # `Sitemap https://…`: the colon is that of the URL.
         why = f"no colon after {quoted(canonical)}, so the value is {quoted(value)}"
@@ -252,11 +251,9 @@ def _closest(name: str) -> str | None:
 
 def _agent(agent: AgentLine) -> Iterator[Finding]:
     line, value, token = agent
-    if not value:
-        yield Finding(line, "agent-never", "names no crawler")
-    elif not token:
-        why = f"{quoted(value)} does not start with a letter, - or _, as product tokens do"
-        yield Finding(line, "agent-never", f"names no crawler: {why}")
+    if not token:
+        why = f": {quoted(value)} does not start with a letter, - or _, as product tokens do"
+        yield Finding(line, "agent-never", f"names no crawler{why if value else ''}")
     elif token != value.lower():
         why = f"{quoted(value[: len(token)])}: product tokens have letters, - and _ only"
         read_as = token if token == GLOBAL else why

@@ -191,8 +191,8 @@ class RobotsCache:
             return state, None
         try:
             answer = await self._fetch(flight)
-            if choices is not None:
-                answer = choices.judged(answer)
+            if choices is not None and (by := choices.refusal(answer)):
+                answer = replace(answer, outcome=Outcome.UNREACHABLE, by=by)
             state = self._learn(origin, answer)
             self._broken.pop(origin, None)
         except BaseException as error:
@@ -330,7 +330,7 @@ class RobotsCache:
         )
 
     def _take(self, origin: Origin, entry: Entry) -> OriginState:
-        if self.choices is not None and self.choices.refuses(entry):
+        if self.choices is not None and self.choices.refusal(entry):
             entry = Entry(entry.origin)
         state = self._table.put(origin, entry)
         self._judge(state, self._clock())
@@ -347,7 +347,7 @@ class RobotsCache:
         early = entry.updated_at <= self._early.get(entry.origin, -math.inf)
         if early and entry.unreachable_since is not None:
             return False
-        if self.choices is not None and self.choices.refuses(entry):
+        if self.choices is not None and self.choices.refusal(entry):
             return False
         return standing_of(entry, self._clock(), self._settings)[0] is not Standing.ASK
 

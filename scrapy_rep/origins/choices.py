@@ -73,17 +73,9 @@ class Choices:
         answer = self.override(origin.host)
         return None if answer is None else replace(answer, url=origin.robots_url)
 
-    def judged(self, answer: Answer) -> Answer:
-        """Return *answer* as the project takes it: perhaps for none."""
-        by = self._refusal(answer)
-        return replace(answer, outcome=Outcome.UNREACHABLE, by=by) if by else answer
-
-    def refuses(self, entry: Entry) -> bool:
-        """Whether *entry*, which another project may have stored, doesn't count as an answer to this one."""
-        return bool(self._refusal(entry))
-
-    def _refusal(self, one: Answer | Entry) -> str:
-        """Return why such an answer counts as none; empty if it does count."""
+    def refusal(self, one: Answer | Entry) -> str:
+        """Return why such an answer counts as none to this project; empty if it does count. Another project
+        may have stored the entry."""
         missing = one.outcome is Outcome.MISSING and one.status in FORBIDDEN
         if missing and self._settings.forbidden == "defer":
             return "REP_FORBIDDEN is 'defer'"

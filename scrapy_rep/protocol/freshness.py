@@ -104,14 +104,14 @@ def read_date(text: str) -> datetime | None:
                 return None
             hour = hour % 12 + (12 if clock[7] == "p" else 0)
         second = 59 if second == 60 else second  # a leap second
-        moment = datetime(*day, hour, minute, second, tzinfo=timezone.utc)
+        when = datetime(*day, hour, minute, second, tzinfo=timezone.utc)
         zone = after[1].strip()
         east = _ZONES.get(zone)  # in minutes
         if east is None:
             if (offset := _OFFSET.fullmatch(zone)) is None:
                 return None
             east = int(f"{offset[1]}1") * (60 * int(offset[2]) + int(offset[3] or 0))
-        return moment - timedelta(minutes=east)
+        return when - timedelta(minutes=east)
     except (ValueError, OverflowError):  # 31 February; a moment before the year 1
         return None
 

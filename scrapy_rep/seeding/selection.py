@@ -168,12 +168,24 @@ class Selection:
         return changed is not None and changed < since
 
     def write(self) -> bool:
-        """Write some of what was added to the spool. Return whether there is more. After a ``sqlite3.Error``,
-        call it again."""
+        """Write some of what was added to the spool, for one slice of time. Return whether there is more. After
+        a ``sqlite3.Error``, call it again."""
         urls, rejected = self._urls, Counter(self.rejected)
+        is_index = self._reader.kind is Kind.INDEX
+        look = self._sitemap_of if is_index else self._page_of
+        accepted: list[Any] = []
+        slices, done = Slices(), 0
         try:
-            write = self._write_sitemaps if self._reader.kind is Kind.INDEX else self._write_pages
-            done = write()
+            for value, entry in islice(self._pending, _AT_A_TIME):
+                done += 1
+                found = look(value, entry)
+                if isinstance(found, Reason):
+                    self.rejected[found] += 1
+                else:
+                    accepted.append(found)
+                if slices.over:
+                    break
+            (self._add_sitemaps if is_index else self._add_pages)(accepted)
         except sqlite3.Error:
             self._urls, self.rejected = urls, rejected
             raise
@@ -181,77 +193,50 @@ class Selection:
             self._pending.popleft()
         return bool(self._pending)
 
-    def _write_pages(self) -> int:
-        """Write pages for one slice of time. Return how many entries are dealt with, whatever became of
-        them."""
-        slices, done = Slices(), 0
-        pages: list[Row] = []
-        unproven: list[Row] = []
-        for url, text in islice(self._pending, _AT_A_TIME):
-            done += 1
-            row, verdict = self._row(url, text)
-            if row is not None:
-                (pages if verdict else unproven).append(row)
-            if slices.over:
-                break
-        self._spool.add_pages(self._sitemap.origin, pages, unproven)
-        self.accepted += len(pages) + len(unproven)
-        self.unproven += len(unproven)
-        return done
-
-    def _write_sitemaps(self) -> int:
-        """Do the same with sitemaps."""
-        slices, done, rejected = Slices(), 0, 0
-        found: dict[str, str] = {}
-        for loc, _ in islice(self._pending, _AT_A_TIME):
-            done += 1
-            sitemap = self._resolved(loc)
-            if isinstance(sitemap, Reason):
-                self.rejected[sitemap] += 1
-                rejected += 1
-            else:
-                found[sitemap[0]] = sitemap[1]
-            if slices.over:
-                break
-        most = self._settings.sitemap_max_files
-        add = self._spool.sitemaps.add
-        new, beyond = add(self._sitemap.origin, found, self._sitemap.line, most=most)
-        self.rejected[Reason.LIMIT] += len(beyond)
-        self.rejected[Reason.KNOWN] += done - rejected - len(new) - len(beyond)
-        self.accepted += len(new)
-        for url in new:
-            self._discovery.count(url)
-        return done
-
-    def _resolved(self, loc: Any) -> tuple[str, str] | Reason:
+    def _sitemap_of(self, loc: Any, _: str | None) -> tuple[str, str] | Reason:
         """Return the URL of a sitemap, and the origin that it is fetched from."""
         try:
-            url, origin, _ = resolve_sitemap(str(loc).strip(), encode=self._page_urls.encode)
+            found = resolve_sitemap(str(loc).strip(), encode=self._page_urls.encode)
         except ValueError:
             return Reason.INVALID
-        url = url.partition("#")[0]
+        url = found.url.partition("#")[0]
         if not self._options.follows(url):
             return Reason.NOT_FOLLOWED
         too_deep = len(self._sitemap.line) >= self._settings.sitemap_max_depth
-        return Reason.DEPTH if too_deep else (url, str(origin))
+        return Reason.DEPTH if too_deep else (url, str(found.origin))
 
-    def _row(self, value: Any, entry: str | None) -> tuple[Row | None, Verdict]:
-        """Return the row of a page, None if it is rejected, and the verdict on it."""
+    def _add_sitemaps(self, accepted: list[tuple[str, str]]) -> None:
+        most = self._settings.sitemap_max_files
+        add = self._spool.sitemaps.add
+        new, beyond = add(self._sitemap.origin, dict(accepted), self._sitemap.line, most=most)
+        self.rejected[Reason.LIMIT] += len(beyond)
+        self.rejected[Reason.KNOWN] += len(accepted) - len(new) - len(beyond)
+        self.accepted += len(new)
+        for url in new:
+            self._discovery.count(url)
+
+    def _page_of(self, value: Any, entry: str | None) -> tuple[Row, bool] | Reason:
+        """Return the row of a page, and whether its host is known to list the sitemap."""
         try:
             url, prefix = self._page_urls.resolve(value)
             site, verdict = self._by_prefix.get(prefix) or self._judge(prefix)
         except ValueError:
-            site, verdict = 0, Reason.INVALID
-        else:
-            if not self._options.callback_for(url)[0]:
-                verdict = Reason.NO_RULE
-            elif self._urls >= self._settings.sitemap_max_origin_urls and verdict in (True, None):
-                verdict = Reason.LIMIT
+            return Reason.INVALID
+        if not self._options.callback_for(url)[0]:
+            return Reason.NO_RULE
         if isinstance(verdict, Reason):
-            self.rejected[verdict] += 1
-            return None, verdict
+            return verdict
+        if self._urls >= self._settings.sitemap_max_origin_urls:
+            return Reason.LIMIT
         self._urls += 1
-        return (site, self._sitemap.id, url, entry), verdict
+        return (site, self._sitemap.id, url, entry), verdict is True
+
+    def _add_pages(self, accepted: list[tuple[Row, bool]]) -> None:
+        pages = [row for row, is_proven in accepted if is_proven]
+        unproven = [row for row, is_proven in accepted if not is_proven]
+        self._spool.add_pages(self._sitemap.origin, pages, unproven)
+        self.accepted += len(accepted)
+        self.unproven += len(unproven)
 
     def _judge(self, prefix: str) -> tuple[int, Verdict]:
         """Return the site number of URLs with this prefix, and the verdict on them."""
@@ -312,10 +297,7 @@ class Verifier:
     """Checks whether an origin lists a sitemap, and settles the entries that wait for that."""
 
     def __init__(
-        self,
-        context: SeedingContext,
-        origins: Origins,
-        warn: Callable[..., None],
+        self, context: SeedingContext, origins: Origins, warn: Callable[..., None]
     ) -> None:
         """:param warn: logs a problem: ``SitemapLog.warn``"""
         self._crawl = context.crawl

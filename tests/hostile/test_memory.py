@@ -273,12 +273,12 @@ async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_pat
 async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
     """With seeding off, too. What was counted of late is not counted again."""
     monkeypatch.setattr(log, "_REMEMBERED", 1000)
-    context, listed = context_of(), [f"/{n}.xml" for n in range(MAX_SITEMAPS)]
+    context = context_of()
     discovery = Discovery(context)
     for number in range(4):
         origin = Origin("http", f"{number}.example", 80)
         state = SimpleNamespace(origin=origin)
-        robots = SimpleNamespace(sitemaps=listed)
+        robots = RobotsTxt.parse(b"".join(b"Sitemap: /%d.xml\n" % n for n in range(MAX_SITEMAPS)))
         resolution: Any = SimpleNamespace(state=state, robots_url=origin.robots_url, robots=robots)
         for _ in range(2):  # the second time is a day later
             await discovery.resolved(resolution)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 
 from scrapy_rep.commands.output import Status, gravest
@@ -14,8 +16,16 @@ from tests.protocol.strategies import questions
 
 
 def explain(body: str, path: str, *chain: str, obey_global: bool = True) -> Explanation:
-    robots = RobotsFile(Outcome.RULES, body.encode(), Facts(origin="http://a.b"))
-    return robots.explain(f"http://a.b{path}", path, chain, obey_global=obey_global)
+    return answered(Outcome.RULES, body).explain(
+        f"http://a.b{path}", path, chain, obey_global=obey_global
+    )
+
+
+def answered(outcome: Outcome, body: str = "", **options: Any) -> RobotsFile:
+    """A file, or what there is in its place; *options*: its facts, and what a crawl makes of it."""
+    known = {name: options.pop(name) for name in ("status", "hops", "error") if name in options}
+    facts = Facts(origin="http://a.b", robots_url="http://a.b/robots.txt", **known)
+    return RobotsFile(outcome, body.encode(), facts, **options)
 
 
 ALL = "User-agent: *\n"
@@ -93,54 +103,48 @@ def test_the_rules_one_by_one_come_to_the_same(question: tuple[bytes, list[str]]
             assert any(applied for _, applied in one.considered) is (token is not None)
 
 
-def test_without_a_file() -> None:
-    facts = Facts(origin="http://a.b", status=404)
-    gone = RobotsFile(Outcome.MISSING, facts=facts).explain("http://a.b/x", "/x", ("a",))
-    assert (gone.allowed, gone.unreachable) == (True, False)
-    assert gone.reason == "no robots.txt (HTTP 404): no restrictions"
-    facts = Facts(origin="http://a.b", status=302, hops=5)
-    lost = RobotsFile(Outcome.MISSING, facts=facts).explain("http://a.b/x", "/x", ("a",))
-    assert lost.reason == (
-        "no robots.txt (HTTP 302 without a usable target, after 5 redirects): no restrictions"
-    )
+SOFT_404 = 'HTTP 500 with a page that says "not found"'
+PAGE = "<!DOCTYPE html>\n<title>Shop</title>"
+IN_ITS_PLACE = [
+    (answered(Outcome.MISSING, status=404), "no robots.txt (HTTP 404): no restrictions"),
+    (
+        answered(Outcome.MISSING, status=302, hops=5),
+        "no robots.txt (HTTP 302 without a usable target, after 5 redirects): no restrictions",
+    ),
+    (answered(Outcome.MISSING, status=500), f"no robots.txt ({SOFT_404}): no restrictions"),
+    (
+        answered(Outcome.RULES, PAGE, status=200),
+        "no group for a, and no * group (robots.txt is an HTML page)",
+    ),
+    (  # rules count wherever they stand
+        answered(Outcome.RULES, f"{PAGE}\nUser-agent: *\nDisallow: /\n", status=200),
+        "line 4: Disallow: / (robots.txt is an HTML page)",
+    ),
+]
 
 
-def test_a_page_of_a_server_in_trouble_says_not_found() -> None:
-    """Why a 500 counts as "no such file"."""
-    facts = Facts(origin="http://a.b", robots_url="http://a.b/robots.txt", status=500)
-    robots = RobotsFile(Outcome.MISSING, facts=facts)
-    answer = 'HTTP 500 with a page that says "not found"'
-    one = robots.explain("http://a.b/x", "/x", ("a",))
-    assert one.reason == f"no robots.txt ({answer}): no restrictions"
-    assert answer in facts_line(robots)
+def test_what_stands_in_the_place_of_a_file_is_told() -> None:
+    for robots, reason in IN_ITS_PLACE:
+        one = robots.explain("http://a.b/x", "/x", ("a",))
+        assert (one.reason, one.allowed) == (reason, "Disallow" not in reason)
+        assert not one.unreachable
+    assert SOFT_404 in facts_line(IN_ITS_PLACE[2][0])
+    assert "HTTP 200, an HTML page, fresh until" in facts_line(IN_ITS_PLACE[3][0])
 
 
-def test_a_page_instead_of_a_file_is_called_a_page() -> None:
-    page = b"<!DOCTYPE html>\n<title>Shop</title>"
-    facts = Facts(origin="http://a.b", robots_url="http://a.b/robots.txt", status=200)
-    robots = RobotsFile(Outcome.RULES, page, facts)
-    one = robots.explain("http://a.b/x", "/x", ("a",))
-    assert one.reason.endswith("and no * group (robots.txt is an HTML page)")
-    assert "HTTP 200, an HTML page, fresh until" in facts_line(robots)
-    # Rules count wherever they stand.
-    robots = RobotsFile(Outcome.RULES, page + b"\nUser-agent: *\nDisallow: /\n", facts)
-    one = robots.explain("http://a.b/x", "/x", ("a",))
-    assert one.reason == "line 4: Disallow: / (robots.txt is an HTML page)"
+DOWN = "robots.txt unreachable (no route)"
+WITHOUT_ANSWER: list[tuple[dict[str, bool], bool, str]] = [
+    ({}, False, f"{DOWN}: nothing may be fetched for now"),
+    ({"pass_unreachable": True}, True, f'{DOWN}: REP_UNREACHABLE = "allow" lets it pass'),
+    ({"unrestricted": True}, True, f"{DOWN} for longer than REP_UNREACHABLE_LIMIT: no restrictions"),
+]  # fmt: skip
 
 
-def test_without_an_answer() -> None:
-    facts = Facts(origin="http://a.b", error="no route")
-    url = ("http://a.b/x", "/x", ("a",))
-    down = RobotsFile(Outcome.UNREACHABLE, facts=facts).explain(*url)
-    assert (down.allowed, down.unreachable) == (False, True)
-    assert down.reason == "robots.txt unreachable (no route): nothing may be fetched for now"
-    impolite = RobotsFile(Outcome.UNREACHABLE, facts=facts, pass_unreachable=True).explain(*url)
-    assert (impolite.allowed, impolite.unreachable) == (True, True)
-    assert 'REP_UNREACHABLE = "allow" lets it pass' in impolite.reason
-    over = RobotsFile(Outcome.UNREACHABLE, facts=facts, unrestricted=True).explain(*url)
-    assert (over.allowed, over.unreachable) == (True, True)
-    assert over.reason.endswith("for longer than REP_UNREACHABLE_LIMIT: no restrictions")
-    for one in (down, impolite, over):
+def test_without_an_answer_the_settings_decide() -> None:
+    for options, allowed, reason in WITHOUT_ANSWER:
+        robots = answered(Outcome.UNREACHABLE, error="no route", **options)
+        one = robots.explain("http://a.b/x", "/x", ("a",))
+        assert (one.allowed, one.unreachable, one.reason) == (allowed, True, reason)
         assert one.matched == one.considered == []
         data = as_json(one, explain=True)
         assert (data["line"], data["rule"], data["group"], data["sha256"]) == (None,) * 4

@@ -96,34 +96,24 @@ NONE = "not a URL that a sitemap can have"
 SCHEME = "only http and https URLs can be sitemaps"
 PATH = "/" + "x" * (MAX_SITEMAP_URL - 1)
 
-# What stands there, and what it is: listed by the robots.txt above; listed by an index.
+# What stands there, and what it is: listed by the robots.txt above; listed by an index. More are in tests/seeding.
 TABLE = {
-    "http://a.test/s.xml": ("http://a.test/s.xml", "http://a.test/s.xml"),
-    "HTTP://A.test/s.xml": ("http://a.test/s.xml", "http://a.test/s.xml"),
-    " http://a.test/s.xml": ("http://a.test/s.xml", "http://a.test/s.xml"),
-    "http://a.test/ä b": ("http://a.test/%C3%A4%20b", "http://a.test/%C3%A4%20b"),
-    "http://ä.test/": ("http://xn--4ca.test/", "http://xn--4ca.test/"),
+    " http://ä.test/ä b": ("http://xn--4ca.test/%C3%A4%20b", "http://xn--4ca.test/%C3%A4%20b"),
     # As Scrapy requests it.
     "http:\\\\a.test\\s.xml": ("http://a.test/s.xml", "http://a.test/s.xml"),
     "http://a\\[.test/": ("http://a/%5B.test/", "http://a/%5B.test/"),
     # A scheme without a host.
     "http:/a.test/s.xml": (NONE, NONE),
-    "http:s.xml": (NONE, NONE),
     "HTTPS:/s.xml": (NONE, NONE),
     "http:///a.test/s.xml": (NONE, NONE),
-    "http:": (NONE, NONE),
     # Relative.
-    "s.xml": ("http://site.test/a/s.xml", NONE),
-    "/s.xml": ("http://site.test/s.xml", NONE),
     "?s": ("http://site.test/a/robots.txt?s", NONE),
     "//a.test/s.xml": ("http://a.test/s.xml", NONE),
     PATH: ("http://site.test" + PATH, NONE),
     PATH + "x": (NONE, NONE),
     # Others.
     "ftp://a.test/s.xml": (SCHEME, SCHEME),
-    "javascript:alert(1)": (NONE, NONE),
     "http://[": (NONE, NONE),
-    "http://a.test:x/": (NONE, NONE),
     "http://" + "ä." * 1000: (NONE, NONE),
 }
 

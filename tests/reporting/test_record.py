@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
 from scrapy_rep.reporting.record import Found
 from tests.helpers.behaviours import RULES, in_turn, redirect
-from tests.helpers.crawling import Clock, StepSpider, crawl
+from tests.helpers.crawling import Clock, StepSpider, captured_log, crawl
 from tests.helpers.held import DEFER, later, origin_of, urls
 from tests.helpers.held import Record as Signals
 from tests.helpers.log import lines
@@ -80,6 +82,18 @@ async def test_a_crawl_is_on_record_from_its_beginning_to_its_end(
     counts = last["counts"]
     assert (counts["allowed"], counts["forbidden"], counts["fetches"]) == (7, 1, 1)
     assert found.told("verdict") == [("disallowed",)]
+
+
+async def test_what_comes_after_the_end_is_not_on_record(
+    sites: Sites, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await record([sites.add().url("/x")])
+    middleware = found.result.spider.crawler.get_downloader_middleware(RepMiddleware)
+    assert middleware is not None
+    monkeypatch.setattr(AuditTrail, "add", None)
+    with captured_log() as records:
+        middleware.decisions.tell("late", None, None)
+    assert records == []
 
 
 async def test_without_a_listener_no_record_is_made(

@@ -247,10 +247,11 @@ async def test_a_storage_of_the_project(site: Site, tmp_path: Path) -> None:
 # -- when it is written ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("name", "value"), [("_SECONDS", 0.02), ("_BYTES", 1)])
 async def test_written_as_the_crawl_goes(
-    site: Site, path: Path, record: Record, monkeypatch: pytest.MonkeyPatch
+    site: Site, path: Path, record: Record, monkeypatch: pytest.MonkeyPatch, name: str, value: float
 ) -> None:
-    monkeypatch.setattr(trail, "_SECONDS", 0.02)
+    monkeypatch.setattr(trail, name, value)
     seen: list[int] = []
 
     class WatchingSpider(StepSpider):
