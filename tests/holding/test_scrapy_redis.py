@@ -1,8 +1,4 @@
-"""A scheduler that outlives the process: scrapy-redis, with a real Redis server. A graceful stop
-hands what is held back to the queue that all processes share (REP.md section 4).
-
-What comes back does so in another process.
-"""
+"""A scheduler that outlives the process: scrapy-redis, with a real Redis server."""
 
 from __future__ import annotations
 
@@ -108,8 +104,7 @@ def test_start_urls_are_read_while_something_is_held(
     crawl: Callable[..., Crawl],
     tmp_path: Path,
 ) -> None:
-    """scrapy-redis reads them when the spider is idle, and closes it when it was for a second, by a
-    clock that is not ours to set."""
+    """It reads them when the spider is idle, and closes it when it was for a second."""
     spider = tmp_path / "start_urls_spider.py"
     spider.write_text(START_URLS_SPIDER)
     down, up = sites.add(robots=503), sites.add(robots=UP)
