@@ -163,28 +163,6 @@ class Recorder(ResolutionListener):
                 change = await self._changes.look(resolution, flight.before, self.waiting)
                 if change is not None:
                     self.tell(CHANGED, resolution.robots_url, state.origin, state, change=change)
-        await self._send(resolution)
-
-    async def _send(self, resolution: Resolution) -> None:
-        """Send the signals, if there are handlers."""
-        answer, robots = resolution.answer, resolution.robots
-        has_listeners = self._context.engine.has_listeners
-        send = self._context.crawler.signals.send_catch_log_async
-        if robots is not None and _PARSED is not None and has_listeners(_PARSED):
-            await send(_PARSED, robotparser=RobotParser(robots), request=resolution.request)
-        if answer is not None and has_listeners(signals.robots_resolved):
-            await send(
-                signals.robots_resolved,
-                origin=resolution.state.origin,
-                outcome=answer.outcome,
-                status=answer.status,
-                url=answer.url,
-                hops=answer.hops,
-                robots=robots,
-                error=str(answer.error) if answer.error else None,
-                attempts=resolution.state.entry.attempts,
-                spider=self._context.spider,
-            )
 
     def _count(self, answer: Answer | None) -> None:
         inc_value = self._stats.inc_value
@@ -422,6 +400,36 @@ class Recorder(ResolutionListener):
 
 def _names(chain: tuple[str, ...]) -> str | None:
     return ",".join(chain) or None
+
+
+class Announcer(ResolutionListener):
+    """Sends the signals about answers, if there are handlers. These may take long."""
+
+    part = "announcement of robots.txt"
+
+    def __init__(self, context: CrawlContext) -> None:
+        self._context = context
+
+    async def resolved(self, resolution: Resolution) -> None:
+        """A robots.txt was fetched, or found in the storage."""
+        answer, robots = resolution.answer, resolution.robots
+        has_listeners = self._context.engine.has_listeners
+        send = self._context.crawler.signals.send_catch_log_async
+        if robots is not None and _PARSED is not None and has_listeners(_PARSED):
+            await send(_PARSED, robotparser=RobotParser(robots), request=resolution.request)
+        if answer is not None and has_listeners(signals.robots_resolved):
+            await send(
+                signals.robots_resolved,
+                origin=resolution.state.origin,
+                outcome=answer.outcome,
+                status=answer.status,
+                url=answer.url,
+                hops=answer.hops,
+                robots=robots,
+                error=str(answer.error) if answer.error else None,
+                attempts=resolution.state.entry.attempts,
+                spider=self._context.spider,
+            )
 
 
 class StartRequests:

@@ -15,7 +15,7 @@ from scrapy_rep.protocol.freshness import unreachable_seconds
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
 from scrapy_rep.reporting.record import Counts
-from scrapy_rep.reporting.recorder import Recorder, StartRequests
+from scrapy_rep.reporting.recorder import Announcer, Recorder, StartRequests
 from scrapy_rep.reporting.report import Report
 from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
@@ -105,7 +105,7 @@ PARTS: list[list[tuple[type, str]]] = [
         ),
         *((Recorder, "_log_failure"), (Discovery, "resolved")),
     ],
-    [(Counts, "outcomes"), (AuditTrail, "add"), (Recorder, "_send")],
+    [(Counts, "outcomes"), (AuditTrail, "add"), (Announcer, "resolved")],
     [(AuditTrail, "end"), (Recorder, "_count")],
 ]
 
