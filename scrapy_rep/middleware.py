@@ -35,7 +35,7 @@ from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.record import IMPOLITE
-from scrapy_rep.reporting.recorder import Announcer, Recorder
+from scrapy_rep.reporting.recorder import Recorder, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
@@ -84,7 +84,7 @@ class RepMiddleware:
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
-        listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Announcer(context)]
+        listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Signals(context)]
         origins.listeners += [*listeners, self._deferral]
 
     @classmethod

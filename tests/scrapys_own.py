@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STOCK = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 OURS = "scrapy_rep.RepMiddleware"
 
+# Files of Scrapy's tests in which crawls run, or what a crawl is made of.
 CRAWL = """
 closespider command_crawl command_fetch command_parse command_runspider command_shell contracts
 core_downloader core_scraper crawl crawler crawler_runners crawler_subprocess
@@ -36,23 +37,21 @@ spidermiddleware_output_chain spidermiddleware_process_start spiderstate stats
 downloadermiddleware downloadermiddleware_httpcache downloadermiddleware_httpproxy
 downloadermiddleware_offsite downloadermiddleware_redirect downloadermiddleware_retry
 """
-"""Files of Scrapy's tests in which crawls run, or what a crawl is made of."""
 
 _CUT = "the project's own handler cuts robots.txt too, which is no answer (docs/REP.md, section 4)"
-_NO_SITE = (
-    "no site answers there, and one that can't be asked is not fetched (docs/REP.md, section 3)"
-)
 
+# Tests that fail with ours alone, as their names begin, and why.
 EXPECTED = {
     "tests.test_crawl.TestCrawlSpider.test_bytes_received_stop_download": _CUT,
     "tests.test_crawl.TestCrawlSpider.test_headers_received_stop_download": _CUT,
-    "tests.test_downloadermiddleware.": _NO_SITE,
+    "tests.test_downloadermiddleware.": (
+        "no site answers there, and one that can't be asked is not fetched (docs/REP.md, section 3)"
+    ),
     "tests.test_request_attribute_binding.TestCrawl.test_downloader_middleware_raise_exception": (
         "the project's own middleware fails for robots.txt too: the request fails with that as its "
         "reason (docs/REP.md, section 4)"
     ),
 }
-"""Tests that fail with ours alone, as their names begin, and why."""
 
 
 def unpack(folder: Path) -> Path:

@@ -1,8 +1,10 @@
-"""Imports go one way, those for type checking too (docs/DESIGN.md has the picture)."""
+"""Imports go one way, those for type checking too (docs/DESIGN.md has the picture); and rules that the tests
+themselves keep."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 # What is at the top of the package. Each imports from the rows above its own alone; a folder also
 # from itself.
@@ -65,12 +68,12 @@ def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterato
     nodes: list[ast.AST] = [parsed(path)]
     while nodes:
         node = nodes.pop()
+        names: list[str] = []
         if isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                within = f"{node.module}.{alias.name}"
-                yield from (name for name in (within, node.module) if name in known)
+            names = [f"{node.module}.{alias.name}" for alias in node.names] + [node.module]
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
+            names = [alias.name for alias in node.names]
+        yield from (name for name in names if name in known)
         later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
             isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         )
@@ -139,3 +142,22 @@ def test_no_file_and_no_constructor_is_too_long() -> None:
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
                 count = len(node.args.args) + len(node.args.kwonlyargs) - 1
                 assert count <= 5, f"{name}, line {node.lineno}"
+
+
+# -- tests -----------------------------------------------------------------------------------
+
+
+def test_nothing_imports_from_a_test_module() -> None:
+    """What two of them need is in tests/helpers, or in a module of their folder."""
+    pattern = re.compile(r"^\s*(?:from|import) \S*\btest_.*", re.MULTILINE)
+    assert [found for path in TESTS for found in pattern.findall(path.read_text("utf-8"))] == []
+
+
+def test_names_of_tests_say_the_behaviour() -> None:
+    """Three words at least, and no name twice in a file: the second would hide the first."""
+    wrong = []
+    for path in TESTS:
+        tests = re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
+        wrong += [f"{path.name}: {one}" for one in tests if len(one.split("_")) < 4]
+        wrong += [f"{path.name}: {one}" for one in set(tests) if tests.count(one) > 1]
+    assert wrong == []

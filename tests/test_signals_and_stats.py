@@ -14,7 +14,7 @@ from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import redirect
-from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, ListSpider, StepSpider, crawl
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, StepSpider, crawl
 from tests.helpers.held import Record, a_while
 from tests.helpers.recorded import Resolved
 from tests.helpers.servers import Sites
@@ -114,13 +114,8 @@ async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
 async def test_a_slow_handler_is_not_cut_short(sites: Sites) -> None:
     """What it makes wait longer than the grace is held, and decided by the answer that is there:
     nobody waits for the handler any more, and the crawl has nothing else to do."""
-    site, order = sites.add(), []
+    site, order, record = sites.add(), [], Record()
     site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}")
-    record = Record()
-
-    class NotingSpider(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> None:
-            order.append("page")
 
     async def on_resolved(origin: Origin) -> None:
         while "page" not in order:
@@ -128,15 +123,10 @@ async def test_a_slow_handler_is_not_cut_short(sites: Sites) -> None:
         await a_while(0.05)
         order.append("told")
 
-    result = await crawl(
-        NotingSpider,
-        {"REP_DEFER_GRACE": 0.3, "REP_UNREACHABLE": "defer"},
-        requests=[site.url("/x")],
-        signal_handlers={
-            **record.handlers,
-            signals.robots_resolved: on_resolved,
-            signals.sitemap_discovered: lambda url: order.append("sitemap"),
-        },
+    record.handlers[signals.robots_resolved] = on_resolved
+    record.handlers[signals.sitemap_discovered] = lambda url: order.append("sitemap")
+    result = await record.crawl(
+        site.url("/x"), REP_DEFER_GRACE=0.3, on_page=lambda _: order.append("page")
     )
     assert order == ["sitemap", "page", "told"]
     assert record.released == [site.url("/x")]

@@ -181,7 +181,7 @@ class Output:
         self._try(csv.writer(self._stream, lineterminator="\n").writerow, texts)
 
     def bytes(self, data: bytes) -> None:
-        self.flush()
+        """Print *data* before anything else is printed."""
         self._try(self._stream.buffer.write, data)
 
     def flush(self) -> None:

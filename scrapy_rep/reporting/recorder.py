@@ -402,8 +402,9 @@ def _names(chain: tuple[str, ...]) -> str | None:
     return ",".join(chain) or None
 
 
-class Announcer(ResolutionListener):
-    """Sends the signals about answers, if there are handlers. These may take long."""
+class Signals(ResolutionListener):
+    """Sends the signals of an answer, if there are handlers. A slow handler must not keep other parts
+    waiting, so it is notified after them."""
 
     part = "announcement of robots.txt"
 
@@ -411,7 +412,7 @@ class Announcer(ResolutionListener):
         self._context = context
 
     async def resolved(self, resolution: Resolution) -> None:
-        """A robots.txt was fetched, or found in the storage."""
+        """Send them."""
         answer, robots = resolution.answer, resolution.robots
         has_listeners = self._context.engine.has_listeners
         send = self._context.crawler.signals.send_catch_log_async

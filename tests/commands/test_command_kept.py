@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.engine.text import iso
-from scrapy_rep.storages import Entry
+from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
 from tests.helpers.behaviours import silence
 from tests.helpers.crawling import crawl
 from tests.helpers.held import Record
@@ -229,15 +230,23 @@ def test_what_a_crawl_holds_while_it_runs_and_after_it_was_killed(
     assert stamps(job) == before
 
 
+class Damaged(SqliteStorage):
+    """A storage none of whose entries can be read."""
+
+    def load_many(self, origins: Iterable[str]) -> dict[str, Any]:
+        return {origin: UnreadableEntry("damaged") for origin in origins}
+
+
 async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
-    """Why is not known where the project keeps nothing."""
+    """Why is not known where the project keeps nothing, or what can't be read."""
     site, job = sites.add(robots=503), tmp_path / "job"
     record = Record(on_deferred=lambda *_: record.close())
     never = {"REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 600}
     await record.crawl(site.url("/x"), JOBDIR=str(job), **never)
     before, names = stamps(job), {path.name for path in job.iterdir()}
-    line, _ = robots_here(tmp_path, "--held", "job").out.splitlines()
-    assert line.endswith("  reason unknown: REP_CACHE_STORAGE has no entry for it")
+    for settings in ({}, {"REP_CACHE_STORAGE": f"{__name__}.Damaged"}):
+        line, _ = robots_here(tmp_path, "--held", "job", settings=settings).out.splitlines()
+        assert line.endswith("  reason unknown: REP_CACHE_STORAGE has no entry for it")
     # No file that the next run would take for the trace of a kill.
     assert {path.name for path in job.iterdir()} == names
     assert stamps(job) == before

@@ -17,27 +17,23 @@ def found(lines: list[dict[str, object]]) -> list[tuple[object, ...]]:
 
 
 def test_findings_decide_about_the_exit_status_from_a_severity_on(tmp_path: Path) -> None:
-    for name, rules in {
-        "good": "Disallow: /x",
-        "warning": "Dissallow: /x",
-        "note": "Disallow: /x*",
-    }.items():
-        (tmp_path / f"{name}.txt").write_text(f"User-agent: *\n{rules}\n")
-    for names, severity, status in (
-        (["warning"], "error", 0),
-        (["warning"], "warning", 1),
-        (["warning"], "note", 1),
-        (["warning"], None, 1),
-        (["note"], "warning", 0),
-        (["note"], None, 1),
-        (["note", "good"], None, 1),
+    rules = {"good": "Disallow: /x", "warning": "Dissallow: /x", "note": "Disallow: /x*"}
+    for name, rule in rules.items():
+        (tmp_path / name).write_text(f"User-agent: *\n{rule}\n")
+    for line, status in (
+        ("warning --fail-on error", 0),
+        ("warning --fail-on warning", 1),
+        ("warning --fail-on note", 1),
+        ("warning", 1),
+        ("note --fail-on warning", 0),
+        ("note", 1),
+        ("note good", 1),
     ):
-        options = ["--fail-on", severity] if severity else []
-        done = robots_here(tmp_path, "--lint", *(f"{name}.txt" for name in names), *options)
-        assert (names, severity, done.status, done.err) == (names, severity, status, "")
+        done = robots_here(tmp_path, "--lint", *line.split())
+        assert (line, done.status, done.err) == (line, status, "")
         assert done.out
-    assert done.out.endswith("    Disallow: /x*\ngood.txt: nothing found\n")
-    done = robots_here(tmp_path, "--lint", "good.txt", "--json")
+    assert done.out.endswith("    Disallow: /x*\ngood: nothing found\n")
+    done = robots_here(tmp_path, "--lint", "good", "--json")
     assert (done.status, done.out, done.err) == (0, "", "")
     (line, *_) = robots_here(tmp_path, "--lint", "-", "--json", stdin=BAD).json
     assert list(line) == ["source", "line", "code", "message", "text", "severity"]
@@ -47,21 +43,18 @@ def test_findings_decide_about_the_exit_status_from_a_severity_on(tmp_path: Path
 async def test_lint_of_a_site_reads_its_current_robots_txt(sites: Sites, tmp_path: Path) -> None:
     """Whatever page of it is named; as it is served now, past the cache."""
     site = sites.add(
-        robots="User-agent: *\nDisallow: /\n", pages={"/r.txt": BAD + "Disallow: /s\n"}
+        robots="User-agent: *\nDisallow: /\n", pages={"/r.txt": f"{BAD}Disallow: /s\n"}
     )
     kept = in_a_file(tmp_path)
     await robots_crawls(tmp_path, site.url("/"), settings=kept)
     site.set("/robots.txt", redirect("/r.txt"))
     pages = site.url("/a/page"), site.url("/b")
     done = await robots_crawls(tmp_path, "--lint", *pages, "--json", settings=kept)
-    url = site.url("/robots.txt")
     assert (done.status, done.err) == (1, "")
+    codes = ["typo", "typo", "never-matches", "relative-sitemap", "sitemap-disallowed"]
     assert found(done.json) == [
-        (url, 1, "typo"),
-        (url, 2, "typo"),
-        (url, 3, "never-matches"),
-        (url, 4, "relative-sitemap"),
-        (url, 4, "sitemap-disallowed"),
+        (site.url("/robots.txt"), line, code)
+        for line, code in zip([1, 2, 3, 4, 4], codes, strict=True)
     ]
     assert [hit.path for hit in site.requests[1:]] == ["/robots.txt", "/r.txt"]
     done = await robots_crawls(tmp_path, site.url("/"), "--json", settings=kept)

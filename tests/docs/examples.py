@@ -7,6 +7,7 @@ import importlib
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -51,13 +52,6 @@ SLOWER = 4
 """So many times slower is the slow site: on a machine under load, others are slow, too."""
 
 
-class _Every(dict[str, Any]):
-    """The proxy has one behaviour, whatever the path is."""
-
-    def get(self, key: object, default: Any = None) -> Any:
-        return self[""]
-
-
 class ExampleSites:
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -88,7 +82,9 @@ def example_proxy(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.delenv("EXAMPLE_SITES", raising=False)
     site = sites.add()
-    site.pages = _Every({"": ExampleSites(importlib.import_module("example.sites"))})
+    every = ExampleSites(importlib.import_module("example.sites"))
+    pages: Any = SimpleNamespace(get=lambda path, default: every)  # a proxy has no paths of its own
+    site.pages = pages
     return site
 
 

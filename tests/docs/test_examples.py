@@ -64,7 +64,6 @@ def missing(printed: str, example: Example) -> list[str]:
 
 
 def project_in(folder: Path) -> Path:
-    folder.mkdir()
     project = example_copy(folder)
     with (project / "example/settings.py").open("a") as settings:
         settings.writelines(f"{name} = {value}\n" for name, value in SETTINGS.items())
@@ -135,47 +134,32 @@ def timeless(text: str) -> str:
     return re.sub(r"\bheld for \d+ \w+", "held for N s", text)
 
 
-def folder_of(example: Example, folder: Path) -> Path:
-    """The folder in which an example's commands run: a copy of the example project, or one without a
-    project, with the files that the page shows."""
-    if example.page.name != "check.md":
-        return example_copy(folder)
-    texts = blocks(page("check.md"), "text")
-    for name, text in zip(("robots.txt", "urls.txt", "new.txt"), texts, strict=True):
-        (folder / name).write_text(text)
-    return folder
-
-
 def printed(folder: Path, proxy: Site, example: Example) -> str:
-    line = example.command
+    """In a copy of the example project; check.md's without a project, with the files that it shows."""
+    if example.page.name == "check.md":
+        texts = blocks(page("check.md"), "text")
+        for name, text in zip(("robots.txt", "urls.txt", "new.txt"), texts, strict=True):
+            (folder / name).write_text(text)
+    else:
+        folder = example_copy(folder)
     # What a command above those examples leaves there.
     for option, begin in {"--cache": "scrapy robots", "--held": "scrapy crawl"}.items():
-        if option in line:
-            above = [text for text in blocks(page("command-look.md"), "sh") if begin in text]
-            assert len(above) == 1
-            run(folder, proxy, above[0])
-    done = run(folder, proxy, line)
+        if option in example.command:
+            [above] = [text for text in blocks(page("command-look.md"), "sh") if begin in text]
+            run(folder, proxy, above)
+    done = run(folder, proxy, example.command)
     assert done.err == ""
     return done.out
 
 
 def run(folder: Path, proxy: Site, line: str) -> Done:
+    line, _, given = line.partition(" < ")
     words = shlex.split(line)[1:]
     variables = {"http_proxy": proxy.url("")}
     if words[0] == "crawl":
         return run_scrapy(words, cwd=folder, variables=environment(**variables))
-    given = b""
-    if "<" in words:
-        given = (folder / words.pop()).read_bytes()
-        words.remove("<")
-    return robots(folder, *words[1:], stdin=given, variables=variables)
-
-
-def rewrite(example: Example, out: str) -> None:
-    head = f"```console\n$ {example.command}\n"
-    text = example.page.read_text("utf-8")
-    text = text.replace(f"{head}{example.output}```", f"{head}{out}```")
-    example.page.write_text(text, "utf-8")
+    stdin = (folder / given.strip()).read_bytes() if given else b""
+    return robots(folder, *words[1:], stdin=stdin, variables=variables)
 
 
 def test_the_fields_are_documented() -> None:
@@ -187,8 +171,10 @@ def test_the_fields_are_documented() -> None:
 
 def test_there_are_examples_of_everything() -> None:
     lines = "\n".join(example.command for example in COMMANDS)
-    options = "agent explain json csv file show compare agents-of-file held lint sitemaps cache page header"
-    for option in (*(f"--{name}" for name in options.split()), "<"):
+    options = (
+        "--agent --explain --json --csv --file --show --compare --agents-of-file --held --lint"
+    )
+    for option in [*options.split(), "--sitemaps", "--cache", "--page", "--header", "<"]:
         assert option in lines
 
 
@@ -199,11 +185,13 @@ def test_there_are_examples_of_everything() -> None:
 def test_an_example_prints_what_the_manual_shows(
     tmp_path: Path, proxy: Site, example: Example
 ) -> None:
-    out = printed(folder_of(example, tmp_path), proxy, example)
-    if os.environ.get("REP_UPDATE_DOCS") and timeless(out) != timeless(example.output):
-        rewrite(example, out)
-    else:
+    out = printed(tmp_path, proxy, example)
+    if not os.environ.get("REP_UPDATE_DOCS"):
         assert timeless(out) == timeless(example.output)
+    elif timeless(out) != timeless(example.output):
+        head, text = f"```console\n$ {example.command}\n", example.page.read_text("utf-8")
+        text = text.replace(f"{head}{example.output}```", f"{head}{out}```")
+        example.page.write_text(text, "utf-8")
 
 
 def test_every_command_can_be_typed() -> None:

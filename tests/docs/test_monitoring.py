@@ -7,7 +7,6 @@ from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
-from scrapy.http import Response
 
 from tests.docs.examples import EXAMPLE
 from tests.helpers.crawling import ListSpider, crawl
@@ -18,28 +17,26 @@ open_url = build_opener(ProxyHandler({})).open
 TEXT = page("monitoring.md")
 
 
-class Watched(ListSpider):
-    """Looks at the exporter from within the crawl."""
-
-    seen = ""
-
-    def parse(self, response: Response, **kwargs: Any) -> None:
-        [exporter] = [one for one in self.crawler.extensions.middlewares if hasattr(one, "collect")]
-        port = exporter.server.server_port
-        with open_url(f"http://127.0.0.1:{port}/metrics") as answer:
-            Watched.seen = answer.read().decode()
-
-
 async def test_the_exporter_shows_the_stats_of_a_running_crawl(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    site = sites.add(robots="User-agent: *\nDisallow: /x\n", pages={"/": "page"})
+    site, seen = sites.add(robots="User-agent: *\nDisallow: /x\n", pages={"/": "page"}), list[str]()
+
+    def look(spider: Any) -> None:
+        """At the exporter, from within the crawl."""
+        [exporter] = [
+            one for one in spider.crawler.extensions.middlewares if hasattr(one, "collect")
+        ]
+        with open_url(f"http://127.0.0.1:{exporter.server.server_port}/metrics") as answer:
+            seen.append(answer.read().decode())
+
     settings = {"EXTENSIONS": {"example.prometheus.Exporter": 500}, "PROMETHEUS_PORT": 0}
-    result = await crawl(Watched, settings, requests=[site.url("/x"), site.url("/")])
+    requests = [site.url("/x"), site.url("/")]
+    result = await crawl(ListSpider, settings, requests=requests, on_page=look)
     result.assert_clean()
-    assert 'scrapy_stat{stat="rep/outcome/rules"} 1.0' in Watched.seen
-    assert 'scrapy_stat{stat="robotstxt/request_count"} 1.0' in Watched.seen
+    assert 'scrapy_stat{stat="rep/outcome/rules"} 1.0' in seen[0]
+    assert 'scrapy_stat{stat="robotstxt/request_count"} 1.0' in seen[0]
 
 
 def test_the_page_shows_the_exporter_as_it_is() -> None:

@@ -15,7 +15,7 @@ from scrapy_rep.protocol.freshness import unreachable_seconds
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
 from scrapy_rep.reporting.record import Counts
-from scrapy_rep.reporting.recorder import Announcer, Recorder, StartRequests
+from scrapy_rep.reporting.recorder import Recorder, Signals, StartRequests
 from scrapy_rep.reporting.report import Report
 from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
@@ -97,15 +97,10 @@ async def test_a_clock_out_of_its_mind(
 
 PARTS: list[list[tuple[type, str]]] = [
     [
-        *(
-            (Counts, "answered"),
-            (Report, "add"),
-            (ChangeWatch, "look"),
-            (StartRequests, "refused"),
-        ),
-        *((Recorder, "_log_failure"), (Discovery, "resolved")),
+        *((Counts, "answered"), (Report, "add"), (ChangeWatch, "look"), (Discovery, "resolved")),
+        *((StartRequests, "refused"), (Recorder, "_log_failure")),
     ],
-    [(Counts, "outcomes"), (AuditTrail, "add"), (Announcer, "resolved")],
+    [(Counts, "outcomes"), (AuditTrail, "add"), (Signals, "resolved")],
     [(AuditTrail, "end"), (Recorder, "_count")],
 ]
 

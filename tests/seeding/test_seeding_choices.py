@@ -21,10 +21,9 @@ from scrapy_rep.seeding.discovery import SpiderOptions, seeding_mode
 from scrapy_rep.seeding.loader import GUESSES
 from scrapy_rep.seeding.selection import entry_as_json
 from scrapy_rep.settings import RepSettings
-from tests.helpers.behaviours import redirect
+from tests.helpers.behaviours import page, redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.log import lines
-from tests.helpers.pagesite import page
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, index, lists, pages, seeded, urlset

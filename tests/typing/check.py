@@ -20,7 +20,6 @@ CHECKERS = {
     "pyright": ["-m", "pyright", "--pythonpath", sys.executable],
 }
 
-
 IMPORTS = re.compile(r"^(from scrapy_rep\S* import )(\([^)]*\)|.*)$", re.MULTILINE)
 
 
@@ -53,20 +52,21 @@ def complaints(checker: str, path: Path) -> tuple[set[int], str]:
 
 def main() -> int:
     text = (HERE / "user.py").read_text("utf-8")
-    bad, wrong = misspelt(text)
     status = 0
     with TemporaryDirectory() as folder:
-        for name, content, expected in (("user", text, set[int]()), ("misspelt", bad, wrong)):
+        for name, (content, expected) in {
+            "user": (text, set[int]()),
+            "misspelt": misspelt(text),
+        }.items():
             path = Path(folder, f"{name}.py")
             path.write_text(f"{content}\n# pyright: strict\n", "utf-8")
             for checker in CHECKERS:
                 found, said = complaints(checker, path)
                 if missed := expected - found:
                     status = 1
-                    print(
-                        f"{checker} lets misspelt names pass, in lines {sorted(missed)} of:\n{content}"
-                    )
-                if not expected and found:
+                    lines = sorted(missed)
+                    print(f"{checker} lets misspelt names pass, in lines {lines} of:\n{content}")
+                elif found and not expected:
                     status = 1
                     print(f"{checker} refuses what is right:\n{said}")
     return status
