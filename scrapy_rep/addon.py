@@ -34,32 +34,30 @@ class Addon:
     def update_settings(self, settings: BaseSettings) -> None:
         """Change *settings* before the crawl. What the project sets itself stays."""
         set_defaults(settings)
+        add = settings.setdefault_in_component_priority_dict
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")
         listed = {load_object(name): at for name, at in settings.getdict(MIDDLEWARES).items()}
-        ours = [at for kind, at in listed.items() if at is not None and _is_ours(kind)]
+        ours = [
+            at
+            for kind, at in listed.items()
+            if at is not None and isinstance(kind, type) and issubclass(kind, RepMiddleware)
+        ]
         places = [*ours, listed.get(RobotsTxtMiddleware), POSITION]
         position = next(at for at in places if at is not None)
         if not ours:
-            settings.setdefault_in_component_priority_dict(MIDDLEWARES, RepMiddleware, position)
+            add(MIDDLEWARES, RepMiddleware, position)
         # Removing it is not enough: Scrapy's default list has it too.
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
-        spider_middlewares = "SPIDER_MIDDLEWARES"
-        settings.setdefault_in_component_priority_dict(
-            spider_middlewares, PageMiddleware, PAGES_POSITION
-        )
+        add("SPIDER_MIDDLEWARES", PageMiddleware, PAGES_POSITION)
         if settings.getbool("ROBOTSTXT_OBEY"):
             _choose_queue(settings)
         if any(settings.get(setting_name(name)) for name in USAGE_FIELDS):
             from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
 
             # Right after ours, when the origin's robots.txt is known.
-            settings.setdefault_in_component_priority_dict(
-                MIDDLEWARES, UsageMiddleware, position + 1
-            )
-            settings.setdefault_in_component_priority_dict(
-                spider_middlewares, UsageItemMiddleware, PAGES_POSITION
-            )
+            add(MIDDLEWARES, UsageMiddleware, position + 1)
+            add("SPIDER_MIDDLEWARES", UsageItemMiddleware, PAGES_POSITION)
 
 
 def _choose_queue(settings: BaseSettings) -> None:
@@ -68,8 +66,3 @@ def _choose_queue(settings: BaseSettings) -> None:
     is_default = settings.getpriority(QUEUE) == SETTINGS_PRIORITIES["default"]
     if is_default and load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue:
         settings.set(QUEUE, "scrapy_rep.BroadPriorityQueue", "addon")
-
-
-def _is_ours(kind: object) -> bool:
-    """Whether the project has listed our middleware, or a subclass of it."""
-    return isinstance(kind, type) and issubclass(kind, RepMiddleware)

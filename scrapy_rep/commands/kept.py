@@ -262,13 +262,12 @@ def held(task: Task) -> None:
 
 
 def report(task: Task) -> None:
-    from scrapy_rep.reporting.report import LIBRARIES, ReportData, render
+    from scrapy_rep.reporting.report import LIBRARY, ReportData, render
 
     if not task.arguments:
         raise UsageError("--report needs a file that REP_DECISIONS has written")
-    for name in LIBRARIES:
-        if find_spec(name) is None:
-            raise CommandError(f'--report needs {name}: pip install "scrapy-rep[report]"')
+    if find_spec(LIBRARY) is None:
+        raise CommandError(f'--report needs {LIBRARY}: pip install "scrapy-rep[report]"')
     if sys.stdout is not None and sys.stdout.isatty():
         raise UsageError("--report prints HTML: add > report.html")
     try:

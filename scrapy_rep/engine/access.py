@@ -214,12 +214,9 @@ class _Slowed:
     """How a slot is slowed down."""
 
     slot: Any
-    own: tuple[int, float, Any]
-    """The project's concurrency, delay (seconds) and jitter."""
-    wanted: dict[str, float] = field(default_factory=dict)
-    """Each origin's delay in seconds."""
-    least: float = 0.0
-    """The longest of these."""
+    own: tuple[int, float, Any]  # the project's concurrency, delay (seconds) and jitter
+    wanted: dict[str, float] = field(default_factory=dict)  # each origin's delay in seconds
+    least: float = 0.0  # the longest of these
 
     def want(self, origin: str, seconds: float) -> None:
         """Set *origin*'s delay and update the slot."""

@@ -7,19 +7,15 @@ import logging
 import traceback
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from scrapy import Spider
+from scrapy.crawler import Crawler
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from scrapy import Spider
-    from scrapy.crawler import Crawler
 
 _REMEMBERED = 100_000
 

@@ -7,18 +7,14 @@ fewest active downloads: with 30,000 hosts, that takes longer than a page. This 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface
+from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface, ScrapyPriorityQueue
 from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.pqueues import ScrapyPriorityQueue
 
 # Queues in which a single request needs no structure of its own. None: start requests share a queue
 # with the others.

@@ -13,23 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.reactor import is_reactor_installed
 from tldextract import TLDExtract
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IHostnameResolver
+from twisted.internet.interfaces import IAddress, IHostnameResolver, IHostResolution
 from zope.interface import implementer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from twisted.internet.interfaces import IAddress, IHostResolution
 
 
 class Watcher(Protocol):

@@ -6,18 +6,16 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_URL, punycode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""
@@ -85,11 +83,9 @@ def encoded(url: str | bytes) -> str:
 class SitemapURL(NamedTuple):
     """A sitemap's address."""
 
-    url: str
-    """Absolute and percent-encoded."""
+    url: str  # absolute and percent-encoded
     origin: Origin
-    relative: bool
-    """Whether it was listed as a relative URL, which the protocol doesn't allow."""
+    relative: bool  # whether it was listed as a relative URL, which the protocol doesn't allow
 
 
 def resolve_sitemap(

@@ -6,18 +6,13 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred, DeferredLock
 
 from scrapy_rep.engine.log import get_logger
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from scrapy.utils.asyncio import CallLaterResult
 
 logger = get_logger(__name__)
 

@@ -18,9 +18,11 @@ The life of a held request:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Coroutine
 from heapq import heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.asyncio import run_in_thread
@@ -33,22 +35,14 @@ from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.handing_back import HandingBack
-from scrapy_rep.holding.hold import HeldOrigins, entry_of, held_fields
-from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, entry_of, held_fields
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop, LastAttempts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from scrapy import Request, Spider
-
-    from scrapy_rep.holding.hold import HeldOrigin
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Origin
-    from scrapy_rep.reporting.recorder import Recorder
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.protocol import Origin
+from scrapy_rep.reporting.recorder import Recorder
 
 # Seconds, from the start of the fetch, after which a first answer takes long, or very long: a few of
 # the requests that wait for it keep others from coming, and then none.
@@ -78,7 +72,7 @@ class Deferral(ResolutionListener):
         self._table = origins.table
         self._flights = origins.flights
         self._max_wait = context.settings.defer_max_wait
-        self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS")
+        self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         self.held = HeldOrigins(context, origins)
         self.releases = Releases(context, self.held, self)
         self.handing_back = HandingBack(context, self.held)
@@ -88,8 +82,7 @@ class Deferral(ResolutionListener):
         self._first_answers = self._alarm(self._first_answer_is_late)
         self._reports = Alarm(self._report, lambda: context.engine.paused)
         self._upkeep = PeriodicTask(self._look)
-        self._disk: DiskHold | None = None
-        """None without a JOBDIR."""
+        self._disk: DiskHold | None = None  # None without a JOBDIR
         self.closing = False
         """Whether the spider closes: nothing leaves the gate any more."""
         recorder.waiting = self._some_urls
@@ -149,7 +142,7 @@ class Deferral(ResolutionListener):
 
     def _wait_for_answer(self, held_origin: HeldOrigin, request: Request | None) -> None:
         flight = self._flights.to(held_origin.origin, request)
-        if flight.result is not None or held_origin.leaves:
+        if flight.result is not None:
             return  # without asyncio, the answer may be there at once
         seconds = flight.left_of(min(self._policy.grace, _LATE_SECONDS))
         if seconds > 0:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import finalize
 
+from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.engine.log import get_logger
@@ -24,17 +26,12 @@ from scrapy_rep.engine.text import counted
 from scrapy_rep.holding.hold import Entry, Held
 from scrapy_rep.storages.journal import Journal, is_damaged
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from scrapy import Request, Spider
-
 logger = get_logger(__name__)
 
 FILE_NAME = "rep-held.sqlite"
 
 # State of a row: HELD; GIVEN_UP in this run, kept for the next.
-HELD, GIVEN_UP = 0, 2
+HELD, GIVEN_UP = 0, 1
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (
@@ -92,18 +89,14 @@ class DiskHold:
         self._recovered: dict[str, list[Entry]] = {}
         self._earlier: dict[str, Counter[int]] = {}
         """Fingerprints of requests that an earlier run held, by origin."""
-        self.number = 0
-        """The highest number of an earlier run."""
-        self.ran = 0.0
-        """Seconds for which earlier runs have run."""
+        self.number = 0  # the highest number of an earlier run
+        self.ran = 0.0  # seconds for which earlier runs have run
         self._warned = False
         self._failed_reads = 0
         self._unreadable = 0
         self._why_unreadable: object = None
-        self._left: set[int] = set()
-        """Rows of requests that have left the gate."""
-        self._gone: list[int] = []
-        """Those of them that are garbage."""
+        self._left: set[int] = set()  # rows of requests that have left the gate
+        self._gone: list[int] = []  # those of them that are garbage
 
     def open(self) -> bool:
         """Open the file, and take over what an earlier run left. Return whether it can be used now.

@@ -12,10 +12,12 @@ import math
 import sqlite3
 import time
 from collections import deque
+from collections.abc import Callable, Coroutine
 from heapq import heappop
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
+from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
@@ -25,20 +27,16 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
-from scrapy_rep.holding.hold import announce
+from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
 from scrapy_rep.origins.requests import FOREIGN, SCHEME
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from scrapy import Request
-
     from scrapy_rep.holding.deferral import Deferral
-    from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.origins import Origins
 
 logger = get_logger(__name__)
 
@@ -70,10 +68,8 @@ class Gate:
         anything is fetched for the request."""
         self._let_out: WeakSet[Request] = WeakSet()
         self._checks = 0
-        self._nothing_else = False
-        """Whether there is no room for all that the scheduler has."""
-        self._rests = False
-        """Whether the scheduler will be asked again after a rest."""
+        self._nothing_else = False  # whether there is no room for all that the scheduler has
+        self._rests = False  # whether the scheduler will be asked again after a rest
         self._idle_since: float | None = None
         self._idle_after = context.settings.defer_idle
         self._step = _STEP
@@ -179,8 +175,7 @@ class Gate:
             and not self._releases
         ):
             return False
-        deferral, hold = self._deferral, self._held
-        since = deferral.handing_back.restore(request) if HANDED_BACK in meta else None
+        since = self._deferral.handing_back.restore(request) if HANDED_BACK in meta else None
         if meta.get("dont_obey_robotstxt") or FOREIGN.match(url):
             return False
         try:
@@ -190,11 +185,16 @@ class Gate:
         if path == ROBOTS_PATH:
             return False
         if isinstance(found, Origin):
-            origin, state = found, None
-        elif found.unreachable and not self._context.settings.dry_run:
-            origin, state = found.origin, found
-        else:
-            return bool(self._releases) and deferral.joins(found.name, request, since)
+            return self._is_kept_for(found, None, request, since)
+        if found.unreachable and not self._context.settings.dry_run:
+            return self._is_kept_for(found.origin, found, request, since)
+        return bool(self._releases) and self._deferral.joins(found.name, request, since)
+
+    def _is_kept_for(
+        self, origin: Origin, state: OriginState | None, request: Request, since: float | None
+    ) -> bool:
+        """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
+        deferral, hold = self._deferral, self._held
         advice = self._origins.policy.at_the_gate(state, hold.room(origin))
         http_cache, disk = self._origins.http_cache, hold.disk
         if isinstance(advice, Leave) or (http_cache.enabled and http_cache.answers(request)):
@@ -231,8 +231,7 @@ class Releases:
         self._deferral = deferral
         self._turns: dict[int, deque[HeldOrigin]] = {}
         """Origins by the priority of their most urgent request."""
-        self._resting = 0
-        """Origins whose requests can't be read at the moment."""
+        self._resting = 0  # origins whose requests can't be read at the moment
         self._told = self._ended = self._moved = False
         self._loose: deque[Request] = deque()
         """Requests that needn't wait for anything, but couldn't leave at once."""
@@ -311,7 +310,6 @@ class Releases:
                 self._told = True
                 message = "Can't release held requests, retrying: %(error)s"
                 logger.error(message, {"error": error}, extra=self._context.extra)
-            held_origin.in_turn = True
             self._resting += 1
             call_later(_RETRY_SECONDS, self._rested, held_origin)
             return None
@@ -319,9 +317,8 @@ class Releases:
             self._moved = True
         else:
             if not fails:
-                if time.monotonic() >= held_origin.good_until and self._deferral.is_due(
-                    held_origin
-                ):
+                is_old = time.monotonic() >= held_origin.good_until
+                if is_old and self._deferral.is_due(held_origin):
                     return None
                 if self._context.engine.slots.is_full(held.request, held_origin.leaving):
                     self._queue(held_origin)
@@ -334,11 +331,7 @@ class Releases:
             else:
                 held_origin.leaving.append(held.request)
                 if held.counts:
-                    held_origin.released += 1
-                    self._context.stats.inc_value("rep/released")
-                    told = {"held_for": self._held.now() - held.since}
-                    kind = signals.request_released
-                    announce(self._context, kind, held.request, held_origin.origin, **told)
+                    self._release(held_origin, held)
         if not held_origin.leaves:
             self._deferral.finished(held_origin)
         elif not held_origin.in_turn:
@@ -353,10 +346,15 @@ class Releases:
 
     def _rested(self, held_origin: HeldOrigin) -> None:
         self._resting -= 1
-        held_origin.in_turn = False
-        if not self._ended:
+        if not (self._ended or held_origin.in_turn):
             self._queue(held_origin)
             self._context.engine.wake()
+
+    def _release(self, held_origin: HeldOrigin, held: Held) -> None:
+        held_origin.released += 1
+        self._context.stats.inc_value("rep/released")
+        seconds, kind = self._held.now() - held.since, signals.request_released
+        announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
 
     def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
         """Make *held* fail in the middleware."""

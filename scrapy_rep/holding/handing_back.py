@@ -10,29 +10,22 @@ gets them next.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 from weakref import WeakKeyDictionary
 
+from scrapy import Request
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.job import job_dir
-from twisted.internet.defer import DeferredList, succeed
+from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import dumps
-from scrapy_rep.holding.hold import Held, announce
+from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.requests import origin_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from scrapy import Request
-    from twisted.internet.defer import Deferred
-
-    from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
-    from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
 
@@ -63,8 +56,7 @@ class HandingBack:
         self._held = held
         self._times: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         """How often there was no room for each, before it came again: 2 for more often, too."""
-        self.waiting = 0
-        """About how many the scheduler has for which there was no room."""
+        self.waiting = 0  # about how many the scheduler has for which there was no room
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 

@@ -7,6 +7,7 @@ Those that *wait* for a first answer are in memory. Those that are *held* are to
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -14,23 +15,20 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from scrapy_rep import signals
+from scrapy import Request
+
+from scrapy_rep import signals, storages
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import counted, iso
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.holding.log import HoldLog
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from scrapy import Request
-
-    from scrapy_rep import storages
     from scrapy_rep.holding.disk import DiskHold
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.origins import Origins
 
 logger = get_logger(__name__)
 
@@ -39,15 +37,9 @@ _GOOD_SECONDS = 5.0
 # An origin may hold this many times the room that is left: there is always room for one more origin
 # ("dynamic thresholds", as in network switches).
 _SHARE = 10
-# An origin that holds this many or fewer is not greedy, however small the hold.
-_FEW = 3
 # Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
 # (flights.py), and as many that are next. Of an origin whose answer takes long, this many count.
 _WAITING, _WEIGHTY = 8, 4
-# A greedy origin has one in this many of those that wait, at least.
-_MANY = 2
-# In place of CONCURRENT_REQUESTS = 0 (unlimited).
-_UNLIMITED = 100
 
 
 class Held(NamedTuple):
@@ -158,16 +150,15 @@ class HeldOrigins:
         """What the last attempt for an origin raised, see :meth:`RobotsCache.failure`."""
         self._flights = origins.flights
         self.log = HoldLog(context, origins.table)
-        self.disk: DiskHold | None = None
-        """Where requests are held that outlive the process."""
+        self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self._origins: dict[str, HeldOrigin] = {}
         self._total = self._most_held = self._unheld = self._weight = 0
-        concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or _UNLIMITED
+        # 0 means no limit.
+        concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency
         self._started = time.monotonic()
-        self._number = 0
-        """The number of the request that came last."""
+        self._number = 0  # the number of the request that came last
 
     def now(self) -> float:
         """Seconds that the crawl has run, including earlier runs with its JOBDIR."""
@@ -209,8 +200,8 @@ class HeldOrigins:
             return Room.FREE
         greedy = (
             held_origin is not None
-            and held_origin.unheld >= self._most_waiting // _MANY
-            and held_origin.count > max(self.most // _SHARE, _FEW)
+            and held_origin.unheld >= self._most_waiting // 2  # half of those that wait
+            and held_origin.count > max(self.most // _SHARE, 3)  # however small the hold
         )
         return Room.GREEDY if greedy else Room.FULL
 

@@ -43,8 +43,7 @@ class HoldLog:
         self._table = table
         self._limiters = {kind: Limiter(logger, what) for kind, what in _KINDS.items()}
         self._told_full = False
-        self.told_idle = False
-        """Whether the log says that nothing is left to do but wait."""
+        self.told_idle = False  # whether the log says that nothing is left to do but wait
         self._told_idle_at = -math.inf
 
     def held(self, one: HeldOrigin, why: str) -> None:

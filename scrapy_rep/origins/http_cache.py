@@ -49,15 +49,14 @@ class HttpCache:
         cache = self._cache if self.enabled else None
         if cache is None or request.meta.get("dont_cache"):
             return False
-        request = request.copy()  # a policy may add headers
-        try:
+
+        def is_fresh(request: Request) -> bool:
             if not cache.policy.should_cache_request(request):
                 return False
             response = self._load(request)
             return response is not None and cache.policy.is_cached_response_fresh(response, request)
-        except Exception as error:  # noqa: BLE001 (of a user's class)
-            self._failed(error)
-            return False
+
+        return bool(self._try(is_fresh, request.copy()))  # a policy may add headers
 
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
         """Return the cached robots.txt of *origin*. Without one everything is allowed: pages that
@@ -83,10 +82,8 @@ class HttpCache:
         url = f"{entry.origin}/robots.txt"
         status = 200 if entry.outcome is Outcome.RULES else 404
         response = TextResponse(url, status=status, body=entry.body)
-        try:
-            self._cache.storage.store_response(self._context.spider, Request(url), response)
-        except Exception as error:  # noqa: BLE001 (a full disk)
-            self._failed(error)
+        storage, spider = self._cache.storage, self._context.spider
+        self._try(lambda: storage.store_response(spider, Request(url), response))
 
     def give_back(self, origin: str) -> None:
         """Do nothing: there are no leases."""
@@ -94,11 +91,7 @@ class HttpCache:
     def _find(self, url: str) -> Answer | None:
         """Return the cached answer, after redirects."""
         for hops in range(MAX_HOPS + 1):
-            try:
-                response = self._load(Request(url))
-            except Exception as error:  # noqa: BLE001 (a damaged file)
-                self._failed(error)
-                return None
+            response = self._try(self._load, Request(url))
             if response is None:
                 return None
             if response.status not in REDIRECTS:
@@ -116,11 +109,15 @@ class HttpCache:
         cache = self._cache
         return cache and cache.storage.retrieve_response(self._context.spider, request)
 
-    def _failed(self, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning(
-                "Can't use the HTTP cache for robots.txt: %(error)s. Further failures are not logged.",
-                {"error": text_of(error)},
-                extra=self._context.extra,
-            )
+    def _try(self, use: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what *use* returns; None if Scrapy's cache fails: a damaged file, a full disk, a user's
+        class."""
+        try:
+            return use(*arguments)
+        except Exception as error:  # noqa: BLE001
+            if not self._warned:
+                self._warned = True
+                message = "Can't use the HTTP cache for robots.txt: %(error)s. Further failures are not logged."
+                values = {"error": text_of(error)}
+                logger.warning(message, values, extra=self._context.extra)
+            return None

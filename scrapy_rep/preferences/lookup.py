@@ -33,7 +33,6 @@ from scrapy_rep.preferences.statements import (
     token_statement,
 )
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable
 
 if TYPE_CHECKING:
@@ -250,7 +249,7 @@ class TdmFiles:
 
     def known(self, origin: Origin) -> Entry | None:
         state = self._cache.get(TdmOrigin(*origin))
-        return state.entry if state is not None and state.entry.outcome is Outcome.RULES else None
+        return None if state is None else state.entry
 
     async def fetch(self, request: Request, origin: Origin) -> None:
         """Fetch the file of *origin* if need be, and wait for it: at most ``REP_DOWNLOAD_TIMEOUT``

@@ -232,8 +232,6 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         self._field = settings.usage_field
         self._isolated = Isolation(crawler)
         self._warned: set[type] = set()
-        self._usage: UsageMiddleware | None = None
-        crawler.signals.connect(self._opened, signals.spider_opened)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> UsageItemMiddleware:
@@ -243,16 +241,13 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
             raise NotConfigured
         return cls(crawler, settings)
 
-    def _opened(self) -> None:
-        self._usage = self.crawler.get_downloader_middleware(UsageMiddleware)
-
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        unwanted = False
-        if response is not None and response.request is not None and self._usage is not None:
+        unwanted, middleware = False, self.crawler.get_downloader_middleware(UsageMiddleware)
+        if middleware and response and (request := response.request):
             with self._isolated("check of items (REP_USAGE)"):
                 found = usage(response)
-                if not response.request.meta.get("dont_obey_robotstxt"):
-                    unwanted = self._usage.unwanted(response.request, found)
+                if not request.meta.get("dont_obey_robotstxt"):
+                    unwanted = middleware.unwanted(request, found)
                 if self._field is not None and not unwanted:
                     self._fill(item, self._field, found)
         return None if unwanted else item

@@ -90,7 +90,7 @@ _EXTENSIONS = frozenset(
 )
 # Keys of entries that don't come from an element of that name.
 _RESERVED = frozenset(("alternate", "broken", "hreflang", "images", "news", "videos"))
-_USUAL_KEYS = frozenset(("loc", "lastmod", "changefreq", "priority"))
+_PLAIN = frozenset(("loc", "lastmod", "changefreq", "priority"))
 # The elements of extensions that are read, and the keys of entries for what is in them.
 _GROUPS = {"news": "news", "image": "images", "video": "videos"}
 _MEDIA = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
@@ -221,8 +221,7 @@ class XmlFeed:
             self._tag(*found.groups())
             self._damaged("a tag is damaged")
             return found.end()
-        begun = _BEGINNING.match(text, start)
-        if begun is None or cut or last:
+        if cut or last or not (begun := _BEGINNING.match(text, start)):
             self._damaged("'<' without a tag")
             return start + 1
         self._tag(begun[1], "")
@@ -255,12 +254,7 @@ class XmlFeed:
         elif self._open:
             if self._group is None and ":" in name:
                 return
-        elif (
-            name in _USUAL_KEYS
-            and name not in entry
-            and not self._prefix
-            and len(content) <= MAX_TEXT
-        ):
+        elif name in _PLAIN and name not in entry and not self._prefix and len(content) <= MAX_TEXT:
             with suppress(_Damage):
                 entry[name] = self._resolved(content).strip()
                 return
@@ -302,15 +296,14 @@ class XmlFeed:
             self._end_text(lost=True)
         if self._open and self._group is None and local not in ("loc", "link"):
             pass  # most of hostile files
-        elif not (local == "link" and attributes and self._link(entry, prefix, attributes)):
-            target = self._target(entry, prefix, local, attributes)
-            if target is not None:
-                self._name, self._into = target
-                self._element, self._texts, self._length, self._wrong = name, [], 0, ""
-        if empty:
-            if self._into is not None:
-                self._end_text()
-        elif len(self._open) < _MAX_DEPTH:
+        elif local == "link" and attributes and self._link(entry, prefix, attributes):
+            pass
+        elif target := self._target(entry, prefix, local, attributes):
+            self._name, self._into = target
+            self._element, self._texts, self._length, self._wrong = name, [], 0, ""
+        if empty and self._into is not None:
+            self._end_text()
+        elif not empty and len(self._open) < _MAX_DEPTH:
             if not self._open:
                 group = _GROUPS.get(local)
                 self._group = group if group == "news" or self._media else None

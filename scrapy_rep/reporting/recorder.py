@@ -143,16 +143,16 @@ class Recorder(ResolutionListener):
     async def resolved(self, resolution: Resolution) -> None:
         """A robots.txt was fetched, or found in the storage."""
         state, answer, flight = resolution.state, resolution.answer, resolution.flight
-        found = Found.of(resolution)
-        with self._isolated(Counts.part):
-            self._counts.answered(state.origin, found)
         with self._isolated("count of answers"):
             self._count(answer)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
-        if self._listeners:
-            with self._isolated(self.part):
+        with self._isolated(self.part):
+            found = Found.of(resolution)
+            with self._isolated(Counts.part):
+                self._counts.answered(state.origin, found)
+            if self._listeners:
                 chain = self._origins.agents.chain_of(resolution.request)
                 delay = self._origins.crawl_delay.seconds(state, chain)
                 fields = found.fields(resolution, delay, self._context.clock())

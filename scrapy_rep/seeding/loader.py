@@ -73,42 +73,6 @@ MAXSIZE = "download_maxsize"
 :meth:`Loader.check` removes it from retries."""
 
 
-class Transfers(Listener):
-    """Limits the transfers of sitemaps, while there are any: a ``bytes_received`` handler is called for
-    every piece of every page."""
-
-    def __init__(self, context: CrawlContext) -> None:
-        handlers: dict[object, Callable[..., Any]] = {
-            scrapy_signals.bytes_received: self._bytes_received,
-            scrapy_signals.response_downloaded: self._response_downloaded,
-        }
-        super().__init__(context.crawler, handlers)
-        self._max_bytes = context.settings.sitemap_max_bytes
-        maxsize = context.crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
-        self._other_encodings_max = min(maxsize, OTHER_ENCODINGS_MAX)
-        self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
-
-    def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
-        if SITEMAP not in request.meta:
-            return
-        self._received[request] = received = self._received.get(request, 0) + len(data)
-        if received > self._max_bytes:
-            raise StopDownload(fail=False)
-
-    def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
-        if SITEMAP not in request.meta:
-            return
-        self._received.pop(request, None)
-        try:
-            encodings = content_encodings(response.headers)
-        except NotCredible:
-            encodings = []  # it can't be decoded, so it won't pass as a sitemap
-        if len(encodings) == 1 and encodings[0] not in ("gzip", "x-gzip"):
-            request.meta[MAXSIZE] = self._other_encodings_max
-        else:
-            response.headers.pop("Content-Encoding", None)
-
-
 class SitemapLog:
     """Logs and counts what became of each sitemap."""
 
@@ -207,7 +171,13 @@ class Loader:
         self.targets = verifier.targets
         self._log = log
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
-        self._transfers = Transfers(context.crawl)
+        # Connected while there are sitemaps: `bytes_received` is sent for every piece of every page.
+        handlers: dict[object, Callable[..., Any]] = {
+            scrapy_signals.bytes_received: self._bytes_received,
+            scrapy_signals.response_downloaded: self._response_downloaded,
+        }
+        self._transfers = Listener(context.crawl.crawler, handlers)
+        self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self._host = ""  # had the last turn
         self._shared = False
         self._reading = DeferredLock()
@@ -274,6 +244,27 @@ class Loader:
         kinds = getattr(load_object(path), "__mro__", ()) if path else ()
         found = any(one.__module__.startswith("scrapy.") and not isabstract(one) for one in kinds)
         return {"Accept-Encoding": "gzip"} if found else {}
+
+    def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
+        if SITEMAP not in request.meta:
+            return
+        self._received[request] = received = self._received.get(request, 0) + len(data)
+        if received > self._crawl.settings.sitemap_max_bytes:
+            raise StopDownload(fail=False)
+
+    def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
+        if SITEMAP not in request.meta:
+            return
+        self._received.pop(request, None)
+        try:
+            encodings = content_encodings(response.headers)
+        except NotCredible:
+            encodings = []  # it can't be decoded, so it won't pass as a sitemap
+        if len(encodings) == 1 and encodings[0] not in ("gzip", "x-gzip"):
+            most = self._crawl.crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
+            request.meta[MAXSIZE] = min(most, OTHER_ENCODINGS_MAX)
+        else:
+            response.headers.pop("Content-Encoding", None)
 
     async def check(self, request: Request) -> None:
         """Check a request for a sitemap, or for a page from one, before it is downloaded.

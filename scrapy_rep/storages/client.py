@@ -64,6 +64,13 @@ class _PendingClaim:
         entry = found.get(self.origin)
         return entry is not None and self.is_enough(entry)
 
+    def tell(self, claim: Claim) -> bool:
+        """Answer, once. Return whether somebody waited for it."""
+        waited, self.wanted = self.wanted, False
+        if waited:
+            self.answer.callback(claim)
+        return waited
+
 
 class _Calls:
     """Calls a storage for one process, blocking. What fails is logged once, and skipped for a while;
@@ -280,12 +287,13 @@ class StorageClient:
 
         :param is_enough: called in a thread
         """
+        without = Claim(self._unsaved.get(origin), granted=True)
         if self._ended:
-            return Claim(self._unsaved.get(origin), granted=True)
+            return without
         asked = _PendingClaim(origin, is_enough)
         self._asked[asked] = None
         self._go()
-        timer = call_later(_PATIENCE, self._go_without, asked) if self._calls.again_at else None
+        timer = call_later(_PATIENCE, asked.tell, without) if self._calls.again_at else None
         try:
             return await maybe_deferred_to_future(asked.answer)
         except BaseException:  # cancelled, or thrown away; the thread may get the lease yet
@@ -327,12 +335,6 @@ class StorageClient:
         self._closed = Deferred()
         self._go()
         await maybe_deferred_to_future(self._closed)
-
-    def _go_without(self, asked: _PendingClaim) -> None:
-        """Answer what the storage, which fails, has not answered."""
-        if asked.wanted:
-            asked.wanted = False
-            asked.answer.callback(Claim(self._unsaved.get(asked.origin), granted=True))
 
     def _lost(self, count: int) -> None:
         """Count answers that will never be saved."""
@@ -376,10 +378,7 @@ class StorageClient:
         if self._leased and self._renewal is None and self._closed is None:
             self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
         for one, claim in zip(asked, claims, strict=True):
-            if one.wanted:
-                one.wanted = False
-                one.answer.callback(claim)
-            elif claim.granted:
+            if not one.tell(claim) and claim.granted:
                 self.give_back(one.origin)
 
     def _renew(self) -> None:
@@ -406,8 +405,7 @@ class StorageClient:
             self._lost(lost)
         elif self._closed is None:
             self._unsaved.failed(entries[0])
-            if self._retry is None:
-                self._retry = call_later(_RETRY_SECONDS, self._save_again)
+            self._retry = call_later(_RETRY_SECONDS, self._go)
         else:  # nothing can be saved any more
             self._lost(len(self._unsaved))
             self._unsaved.saved(self._unsaved.values())
@@ -416,10 +414,6 @@ class StorageClient:
         if self._purges:
             attempt, purge = self._calls.attempt, self._calls.storage.purge_some
             self._purges = await run_in_thread(attempt, _SAVE, False, purge, self._expired())
-
-    def _save_again(self) -> None:
-        self._retry = None
-        self._go()
 
 
 def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:

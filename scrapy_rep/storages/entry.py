@@ -182,9 +182,9 @@ class Entry:
             for name, value in known.items():
                 _check_value(name, value)
             return cls(**known, packed=packed or b"")
+        except UnreadableEntry:
+            raise
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            if isinstance(error, UnreadableEntry):
-                raise
             raise UnreadableEntry(f"broken: {str(error)[:_SHOWN]}") from None
 
     def pack(self) -> bytes:
@@ -242,12 +242,9 @@ def _check_value(name: str, value: Any, optional: bool = False) -> None:
     kind, *limits = _KINDS[name]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise UnreadableEntry(f"broken: {name} is {value!r:.{_SHOWN}}")
-    if limits:
-        least, most = limits
-        size = len(value) if kind is str else value
-        if not least <= size <= most:  # nor is NaN
-            what = "too long" if kind is str else "out of range"
-            raise UnreadableEntry(f"broken: {name} is {what}")
+    size, wrong = (len(value), "too long") if kind is str else (value, "out of range")
+    if limits and not limits[0] <= size <= limits[1]:  # nor is NaN
+        raise UnreadableEntry(f"broken: {name} is {wrong}")
     if name == "sha256" and not _SHA256.fullmatch(value):
         raise UnreadableEntry("broken: sha256 is not a hash")
 

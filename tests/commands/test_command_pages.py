@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_rep.commands import pages
-from tests.helpers.behaviours import answer, redirect
-from tests.helpers.pagesite import page
+from tests.helpers.behaviours import answer, page, redirect
 from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.servers import Site, Sites
 

@@ -1,5 +1,4 @@
-"""What the log has of very many origins, and of a crawl that waits; what was met of late is remembered, and no
-more than that."""
+"""What the log has of very many origins, and of a crawl that waits; and how much is remembered."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Many crawls in one process, as in a service that runs for weeks, with everything switched on: each
-feature does its work, and nothing of a crawl outlives it."""
+"""Many crawls in one process, with everything switched on: nothing of a crawl outlives it."""
 
 from __future__ import annotations
 
@@ -180,9 +179,9 @@ async def test_several_crawls_leave_nothing_behind(
     gc.collect()
     unwatch(crawled)  # type: ignore[arg-type] (takes away what earlier tests have left)
     gc.freeze()  # collections look at what comes from now on
-    before, resolving = Busy.now(), resolvers()
+    before, resolving = busy(), resolvers()
     crawls = [await crawled(town, 0)]
-    await before.returns()
+    await nothing_is_under_way_but(before)
     after_first = hooks()
     for number in range(1, CRAWLS):
         crawls.append(await crawled(town, number))
@@ -197,7 +196,7 @@ async def test_several_crawls_leave_nothing_behind(
     assert town.held[STOPPED].count("/held") == 1  # by the next crawl
     assert crawls[WRONG].stats["finish_reason"] == "rep_settings_error"
     assert crawls[REFUSED].error == "no"
-    await before.returns()
+    await nothing_is_under_way_but(before)
     gc.collect()
     assert [number for number, one in enumerate(crawls) if one.crawler()] == []
     assert [number for number, one in enumerate(crawls) if one.spider and one.spider()] == []
@@ -216,61 +215,34 @@ def hooks() -> dict[str, tuple[int, int]]:
     }
 
 
-def descriptors() -> list[str]:
-    """Open files and sockets; none on systems that don't tell."""
-    folder = Path("/proc/self/fd")
-    return sorted(os.listdir(folder)) if folder.exists() else []
-
-
-def timers() -> list[Any]:
-    """What waits for its time."""
+def busy() -> tuple[list[Any], int]:
+    """Timers, tasks and threads (not those of pools), and how many files and sockets are open."""
+    found: list[Any] = [
+        one
+        for one in threading.enumerate()
+        if not one.name.startswith(("PoolThread-twisted", "asyncio_"))
+    ]
     if is_reactor_installed():
         from twisted.internet import reactor
 
-        return list(reactor.getDelayedCalls())
-    loop: Any = asyncio.get_running_loop()
-    return [one for one in loop._scheduled if not one.cancelled()]
+        found += reactor.getDelayedCalls()
+    else:
+        loop: Any = asyncio.get_running_loop()
+        found += [one for one in loop._scheduled if not one.cancelled()]
+    if not is_reactor_installed() or is_asyncio_reactor_installed():
+        found += asyncio.all_tasks()
+    folder = Path("/proc/self/fd")
+    return found, len(os.listdir(folder)) if folder.exists() else 0
 
 
-def tasks() -> list[Any]:
-    """Tasks of asyncio."""
-    if is_reactor_installed() and not is_asyncio_reactor_installed():
-        return []
-    return list(asyncio.all_tasks())
-
-
-def threads() -> list[Any]:
-    """Threads but those of the pool that run_in_thread() and Scrapy's look-ups use."""
-    pools = ("PoolThread-twisted", "asyncio_")
-    return [one for one in threading.enumerate() if not one.name.startswith(pools)]
-
-
-class Busy(NamedTuple):
-    """What this process has under way."""
-
-    timers: list[Any]
-    tasks: list[Any]
-    threads: list[Any]
-    descriptors: int
-
-    @classmethod
-    def now(cls) -> Busy:
-        return cls(timers(), tasks(), threads(), len(descriptors()))
-
-    async def returns(self) -> None:
-        """Wait until nothing else is under way: servers close their side of a connection in a moment."""
-        until = time.monotonic() + 5
+async def nothing_is_under_way_but(before: tuple[list[Any], int]) -> None:
+    """Wait for that: servers close their side of a connection in a moment."""
+    until = time.monotonic() + 5
+    while True:
         await a_while(0.01)  # without asyncio, a crawl may end in the middle of what ends it
-        while (more := self.more()) and time.monotonic() < until:
-            await a_while(0.01)
-        assert more == []
-
-    def more(self) -> list[Any]:
-        now = Busy.now()
-        new = [
-            one
-            for before, after in zip(self[:3], now[:3], strict=True)
-            for one in after
-            if one not in before
-        ]
-        return [*new, *descriptors()[self.descriptors :]]
+        found, opened = busy()
+        new = [one for one in found if one not in before[0]]
+        if (not new and opened <= before[1]) or time.monotonic() > until:
+            break
+    assert new == []
+    assert opened <= before[1]

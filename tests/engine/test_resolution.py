@@ -57,20 +57,21 @@ async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: 
     settings = handler_settings(handler)
     site = sites.add(robots=RULES, name="shop.test")
     before = resolvers()
-    lenient, strict = Watcher(lets=True), Watcher(lets=False)
+    lenient, strict, another = Watcher(lets=True), Watcher(lets=False), Watcher(lets=False)
     watch(lenient)
     pages = [site.url("/page"), site.url("/private")]
     result = await crawl(pages, {**settings, "REP_PRIVATE_HOSTS": True})
     assert result.status(site.url("/page")) == 200
     assert result.disallowed(site.url("/private"))
     watch(strict)
+    watch(another)
     site.requests.clear()
     result = await crawl([site.url("/page")], {**settings, "ROBOTSTXT_OBEY": False})
     assert isinstance(result.failure(site.url("/page")), CannotResolveHostError)
     assert site.requests == []
-    assert lenient.asked == strict.asked == {("shop.test", site.host)}
-    unwatch(lenient)
-    unwatch(strict)
+    assert lenient.asked == strict.asked == another.asked == {("shop.test", site.host)}
+    for one in (lenient, strict, another):
+        unwatch(one)
     assert resolvers() == before
 
 

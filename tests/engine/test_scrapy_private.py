@@ -159,8 +159,7 @@ async def test_all_ways_to_close_are_one(sites: Sites) -> None:
 
 @pytest.mark.loop
 async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
-    """Before the engine knows that it is closing, others may want to close the spider too. It is
-    paused, so it doesn't find meanwhile that there is nothing more to do."""
+    """Meanwhile the engine is paused: it doesn't find that there is nothing more to do."""
     events: list[str] = []
 
     async def before() -> None:
@@ -204,8 +203,7 @@ async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Si
 
 
 async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
-    """Whatever the order in which they were added, and by which `EngineAccess`; none is left out
-    that is added while others are being taken, or comes after one that fails."""
+    """However they were added. None is left out that comes late, or after one that fails."""
     events: list[str] = []
 
     def step(name: str) -> Callable[[], Any]:
@@ -300,8 +298,7 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
 
 
 async def test_full_slots_are_told_apart(sites: Sites) -> None:
-    """By ``Slot.active`` and ``Slot.concurrency``: a request to a full one would queue, and be one of
-    CONCURRENT_REQUESTS all the while."""
+    """By ``Slot.active`` and ``Slot.concurrency``."""
     seen: list[list[bool]] = []
     answers = silent_until_open("page")
 

@@ -58,6 +58,11 @@ def answer(
     return raw(head(status, lines) + content)
 
 
+def page(html: str, *tags: str, type: str = "text/html") -> Behaviour:
+    """A page with X-Robots-Tag headers."""
+    return answer(html, headers=[("X-Robots-Tag", tag) for tag in tags], type=type)
+
+
 def redirect(to: str | None, status: int = 301) -> Behaviour:
     """A redirect; without `Location` if `to` is None."""
     return answer("moved", status, [] if to is None else [("Location", to)])

@@ -94,8 +94,7 @@ async def test_given_up_but_kept(sites: Sites, tmp_path: Path) -> None:
 async def test_waiting_goes_on_in_the_next_run(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After 60 seconds in the first run, it is more than 50 in the second already; what lies
-    between the runs does not count."""
+    """It counts the seconds of all runs, not what lies between them."""
     passed = 0.0
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
     monkeypatch.setattr("scrapy_rep.holding.hold.time", clock)
@@ -133,8 +132,7 @@ class RenamedSpider(ListSpider):
 
 
 async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> None:
-    """The spider has changed: one warning counts those whose callback is gone, the others are
-    fetched."""
+    """One warning counts those whose callback is gone, the others are fetched."""
     site = sites.add(robots=503)
     settings = {**DEFER, "JOBDIR": str(tmp_path)}
     record = Record(on_deferred=lambda _, count: record.close() if count % 20 == 0 else None)

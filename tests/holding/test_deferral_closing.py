@@ -1,5 +1,4 @@
-"""A crawl that is closed while requests are held, or wait for a first answer: soon, and with nothing lost. A
-scheduler that outlives the process gets them back."""
+"""A crawl that is closed while requests are held, or wait: soon, and with nothing lost."""
 
 from __future__ import annotations
 
@@ -132,8 +131,7 @@ async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path) -> None:
 async def test_those_about_to_fail_are_not_lost_by_a_stop(
     sites: Sites, tmp_path: Path, jobdir: bool
 ) -> None:
-    """They wait for a first answer, which says that the host is down, while a page takes the only slot
-    until the crawl ends."""
+    """Their host is down, while a page takes the only slot until the crawl ends."""
     busy = silent_until_open("x")
     page = Request(
         sites.add(pages={"/busy": busy}).url("/busy"), meta={"dont_obey_robotstxt": True}
@@ -159,8 +157,7 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
 @pytest.mark.loop
 @pytest.mark.parametrize("way", ["close_spider_async", "stop_async"])
 async def test_closing_when_the_last_request_is_held_ends_the_crawl(sites: Sites, way: str) -> None:
-    """It is held in the moment in which the engine takes it from the scheduler, and is the last
-    that the engine has: it closes only when it has come back from that."""
+    """The engine is taking it from the scheduler: it closes when it has come back from that."""
     first, second = urls(sites.add(robots=503), 2)
 
     def deferred(spider: Spider, count: int) -> None:
@@ -339,8 +336,7 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(sit
 async def test_those_handed_back_wait_on(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
-    """REP_DEFER_MAX_WAIT counts from when they were first held, whether they are held at once or wait
-    for a first answer before."""
+    """REP_DEFER_MAX_WAIT counts from when they were first held."""
     passed = 0.0
     clock = SimpleNamespace(time=lambda: time.time() + passed)
     monkeypatch.setattr("scrapy_rep.holding.handing_back.time", clock)

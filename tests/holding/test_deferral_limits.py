@@ -4,12 +4,15 @@ turns out to be unreachable."""
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scrapy import Request
+from scrapy import signals as scrapy_signals
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsUnreachable
@@ -192,8 +195,7 @@ async def test_a_silent_origin_with_its_share_keeps_no_slots(sites: Sites) -> No
 async def test_the_last_attempt_is_made_when_the_time_is_over(
     sites: Sites, tmp_path: Any, stored: bool
 ) -> None:
-    """Not at the next stroke of the clock, which comes later, and which a storage knows, too; and then
-    nobody waits any longer."""
+    """Not when the origin's clock strikes, which is later; and then nobody waits any longer."""
     back, down = sites.add(robots=in_turn(503, RULES)), sites.add(robots=503)
     wanted = [*urls(back, 3), *urls(down, 3)]
     record = Record()
@@ -211,6 +213,33 @@ async def test_the_last_attempt_is_made_when_the_time_is_over(
         first, second = (hit.time for hit in site.hits("/robots.txt"))
         assert second - first > 0.5
     assert {error.attempts for error in result.failures.values()} == {2}  # type: ignore[attr-defined]
+    assert_clean(result)
+
+
+async def test_those_that_have_not_left_when_it_is_down_again_are_held_on(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that must not be kept counts for a while, in which one leaves: there is one slot."""
+    passed, record = 0.0, Record()
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, perf_counter=int)
+    monkeypatch.setattr("scrapy_rep.holding.gate.time", clock)
+    site = sites.add(robots=in_turn(503, 404, 503))
+
+    def reached(request: Request) -> None:
+        nonlocal passed
+        passed += 10 * request.url.endswith("/page0")
+
+    record.handlers[scrapy_signals.request_reached_downloader] = reached
+    result = await record.crawl(
+        urls(site, 4),
+        REP_CACHE_TTL=0,
+        REP_CACHE_MIN_TTL=0,
+        REP_DEFER_MAX_WAIT=2.0,
+        CONCURRENT_REQUESTS_PER_DOMAIN=1,
+    )
+    assert list(result.responses) == [site.url("/page0")] == record.released
+    assert set(result.failures) == set(urls(site, 4)[1:])
+    assert result.stats["rep/held"] == 0
     assert_clean(result)
 
 
@@ -281,8 +310,7 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
 async def test_requests_that_come_while_a_failure_is_announced(
     sites: Sites, tmp_path: Path, room: int
 ) -> None:
-    """All are held, each counts once; but those that have waited have the room, and no more are held than may
-    be."""
+    """All are held, each counts once; those that have waited come first if there is little room."""
     gate = Gate(503 if room > 5 else after(0.2, 503), RULES)
     site, record = sites.add(robots=gate), Record()
     wanted, more = urls(site, 5), urls(site, 3, "/more")
@@ -309,8 +337,7 @@ async def test_requests_that_come_while_a_failure_is_announced(
 
 
 async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
-    """The first are held and fetched later, the others fail at once. An origin of which none is held is
-    forgotten: its robots.txt keeps nobody waiting."""
+    """The others fail at once. An origin of which none is held keeps nobody waiting."""
     gate = Gate(503, RULES)
     site, late = sites.add(robots=gate), sites.add(robots=after(0.3, 503))
     first, others, last = urls(site, 5), urls(site, 15, "/other"), urls(late, 2)

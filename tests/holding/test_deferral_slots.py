@@ -1,6 +1,4 @@
-"""Who waits for a robots.txt, and the fetch itself, leave the download slots to the pages; and one released request
-of each origin goes ahead of the scheduler: behind all hosts that wait there, it would come when its rules are
-forgotten, and be held again."""
+"""Who waits for a robots.txt, and the fetch itself, leave the download slots to the pages."""
 
 from __future__ import annotations
 
@@ -64,8 +62,7 @@ async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: flo
 
 @pytest.mark.scrapy_api
 async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
-    """16 robots.txt are awaited by many requests; only when all pages of a healthy site have been
-    fetched do the answers come."""
+    """The answers come only when all pages of a healthy site have been fetched."""
     robots = silent_until_open()
     silent, healthy = [sites.add(robots=robots) for _ in range(16)], sites.add(robots=RULES)
     wanted = urls(healthy, 30)
@@ -112,8 +109,7 @@ async def test_no_more_pages_at_a_time_than_slots(sites: Sites) -> None:
 
 @pytest.mark.loop
 async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four for each of CONCURRENT_REQUESTS; without a reactor, where Scrapy opens no more
-    connections than that, half of it. The others take their turns."""
+    """Four for each of CONCURRENT_REQUESTS; without a reactor, half of it."""
     # More may fly when some are slow.
     monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", NEVER)
     cap = 8 if is_reactor_installed() else 1
@@ -182,8 +178,7 @@ async def test_a_released_request_is_next(sites: Sites) -> None:
 
 
 async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
-    """They may all leave when their download slot, which a page has, is free again; the answers for the
-    most urgent ones came last."""
+    """When the download slot is free again; the answers for the most urgent ones came last."""
     busy = silent_until_open("x")
     urls = [sites.add(robots=after(0.05 * n, RULES)).url(f"/{n}") for n in range(4)]
     requests = [
@@ -215,8 +210,7 @@ def no_space(request: Request) -> bool:
 async def test_those_that_wait_to_go_ahead_are_not_lost_by_a_stop(
     sites: Sites, tmp_path: Path, full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a JOBDIR whose file for held requests can't be opened: Scrapy's queue has to keep them. If
-    its disk is full, they fail."""
+    """Our file can't be opened: Scrapy's queue has to keep them. If its disk is full, they fail."""
     monkeypatch.setattr("scrapy_rep.storages.journal._THREAD_LOCK_SECONDS", 0.05)
     gate = silent_until_open()
     held = [sites.add(robots=gate).url("/x") for _ in range(5)]

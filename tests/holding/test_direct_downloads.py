@@ -1,9 +1,4 @@
-"""Requests that do not come through the scheduler: media pipelines and inline downloads. They obey as all
-others do, and wait while robots.txt is being fetched; nothing holds them.
-
-DESIGN.md: a request handed back to a direct download would go round for ever; `crawl()` fails a test that
-does not end.
-"""
+"""Requests that don't come through the scheduler (media pipelines, say) obey and wait."""
 
 from __future__ import annotations
 
@@ -83,8 +78,7 @@ async def test_inline_downloads_obey(sites: Sites) -> None:
 
 
 async def test_files_that_wait_leave_the_slots_to_pages(sites: Sites, tmp_path: Path) -> None:
-    """Thirty pages, each with files on two silent hosts, of which one has failed once: all are fetched before
-    it is known what came of robots.txt."""
+    """All pages are fetched before it is known what came of the files' robots.txt."""
     robots, pages, record = silent_until_open(503), sites.add(robots=RULES), Record()
     silent = [sites.add(robots=robots), sites.add(robots=in_turn(503, robots))]
     record.handlers[scrapy_signals.response_received] = lambda: (

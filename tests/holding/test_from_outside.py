@@ -253,8 +253,7 @@ async def test_those_that_come_while_others_leave_are_behind_them(sites: Sites) 
 
 
 async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
-    """A released origin with many requests for a slow server leaves slots to the others: it answers
-    once these have been fetched."""
+    """Its slow server answers once the pages of others have been fetched."""
     answers = silent_until_open("x")
     pages = {f"/page{n}": answers for n in range(1, 40)}
     busy = sites.add(robots=in_turn(503, RULES), pages={"/page0": "x", **pages})

@@ -73,10 +73,8 @@ SETTINGS = {"REP_DOWNLOAD_TIMEOUT": 0.5}
 
 
 def mend_queues(jobdir: Path) -> None:
-    """Take away what a kill leaves of a queue of Scrapy's that was just removing its files: its
-    index without what that is of, or an index half written. Out of these the next run would get
-    less than it puts in, or nothing but exceptions; they have held nothing since the last request
-    was taken out. And the list of the queues, if Scrapy was just writing it: it could not start."""
+    """Take away what a kill leaves of a queue of Scrapy's whose last request was taken out: an index alone,
+    or half written, out of which the next run would get exceptions. And half a list of the queues."""
     active = jobdir / "requests.queue" / "active.json"
     try:
         json.loads(active.read_text())
@@ -127,9 +125,9 @@ class Chain:
             return PAGES
         return self.chance.choice([0, PAGES])
 
-    def start_and_hold_all(self, ends: str = "") -> Crawl:
+    def start_and_hold_all(self, ends: str = "", new_pages: int | None = None) -> Crawl:
         self.town.down()
-        new_pages = self.new_pages()
+        new_pages = self.new_pages() if new_pages is None else new_pages
         run = self.start(ends, new_pages=new_pages)
         run.wait_for("deferred", new_pages)
         run.wait_for("refused", 4)
@@ -178,40 +176,31 @@ class Chain:
 
     def stop_at(self, kind: str, count: int, *, new_pages: int = 0) -> None:
         """Not a kill: Ctrl-C."""
-        self.town.down()
-        run = self.start(f"SIGINT {kind} {count}", new_pages=new_pages)
-        run.wait_for("deferred", new_pages)
-        run.wait_for("refused", 4)
+        run = self.start_and_hold_all(f"SIGINT {kind} {count}", new_pages)
         self.town.up()
         run.join()
         assert run.reason == "shutdown"
         self.held.update(run.urls("deferred"))
 
-    def all_rounds(self) -> None:
+    def all_rounds(self) -> list[Callable[[], None]]:
         rounds = [
-            self.while_holding,
-            self.while_retrying,
-            self.at_release,
-            self.while_downloading,
-            self.while_closing,
+            *(self.while_holding, self.while_retrying, self.at_release),
+            *(self.while_downloading, self.while_closing),
         ]
         self.chance.shuffle(rounds)
-        self.go(rounds)
+        return rounds
 
     def go(self, rounds: list[Callable[[], None]]) -> None:
         try:
             for one in rounds:
                 one()
-            self.finish()
+            self.town.up()
+            run = self.start().join()
+            assert run.reason == "finished", run.log
+            assert run.stats.get("rep/held") in (None, "0")
         finally:
             for run in self.runs:
                 run.close()
-
-    def finish(self) -> None:
-        self.town.up()
-        run = self.start().join()
-        assert run.reason == "finished", run.log
-        assert run.stats.get("rep/held") in (None, "0")
 
     def check(self) -> None:
         """Nothing is missing."""
@@ -224,21 +213,18 @@ class Chain:
 
 
 class LinkedChain(Chain):
-    """The requests come from a callback, all of them in the first run.
-
-    Scrapy has them in a queue of another kind than start requests. A kill leaves its file in a
-    state in which Scrapy can't add to it.
-    """
+    """The requests come from a callback, in the first run: Scrapy has them in a queue of another kind, whose
+    file is in a state after a kill in which Scrapy can't add to it."""
 
     kwargs = {"linked": "yes"}
 
     def new_pages(self) -> int:
         return 0 if self.runs else 4 * PAGES
 
-    def all_rounds(self) -> None:
+    def all_rounds(self) -> list[Callable[[], None]]:
         rounds = [self.at_release, self.at_release, self.while_downloading, self.while_closing]
         self.chance.shuffle(rounds)
-        self.go([self.while_retrying, *rounds])
+        return [self.while_retrying, *rounds]
 
 
 KINDS = (
@@ -256,7 +242,7 @@ def test_nothing_held_is_lost_by_kills_at_any_moment(sites: Sites, tmp_path: Pat
         chance = random.Random(f"{SEED} {kind.__name__} {number}")
         chains.append(kind(sites, folder, chance, reactor, SCHEDULER_PRIORITY_QUEUE=queue))
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda chain: chain.all_rounds(), chains))
+        list(pool.map(lambda chain: chain.go(chain.all_rounds()), chains))
     for chain in chains:
         chain.check()
         assert chain.kills

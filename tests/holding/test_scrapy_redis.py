@@ -1,8 +1,4 @@
-"""A scheduler that outlives the process: scrapy-redis, with a real Redis server. A graceful stop
-hands what is held back to the queue that all processes share (REP.md section 4).
-
-What comes back does so in another process.
-"""
+"""A scheduler that outlives the process: scrapy-redis, with a real Redis server."""
 
 from __future__ import annotations
 
@@ -72,32 +68,33 @@ def pages_asked(site: Site) -> list[str]:
 def test_another_process_fetches_what_was_held(
     sites: Sites, queue: Any, settings: dict[str, Any], crawl: Callable[..., Crawl]
 ) -> None:
+    """One story, since it takes two processes: what the first leaves, and what the second makes of it."""
     site = sites.add(robots=503)
     urls = urls_of(site)
+
+    def queued() -> tuple[int, int]:
+        """Requests, and those that the dupe filter knows: each of them, once."""
+        return queue.zcard("pages:requests"), queue.scard("pages:dupefilter")
+
     first = crawl(urls, settings)
     first.wait_for("deferred", PAGES)
     first.wait_for("refused")
     first.interrupt()
     assert first.join().reason == "shutdown", first.log
-    assert first.urls("failed") == []
-    assert first.stats["rep/held"] == "0"
-    assert first.stats["rep/handed_back"] == str(PAGES)
+    assert first.urls("failed") == pages_asked(site) == []
+    stats = [first.stats[f"rep/{name}"] for name in ("held", "handed_back")]
+    assert stats == ["0", str(PAGES)]
     assert f"({PAGES} handed back to the scheduler)" in first.log
-    assert queue.zcard("pages:requests") == PAGES
-    assert pages_asked(site) == []
+    assert queued() == (PAGES, PAGES)
 
     site.set("/robots.txt", UP)
-    # It requests the same pages once more: the dupe filter knows each of them, once.
-    assert queue.scard("pages:dupefilter") == PAGES
-    second = crawl(urls, settings).join()
+    second = crawl(urls, settings).join()  # it requests the same pages once more
     assert second.reason == "finished"
-    assert pages_asked(site) == urls
-    assert sorted(second.urls("dropped")) == urls
+    assert pages_asked(site) == sorted(second.urls("dropped")) == urls
     assert {page.detail for page in second.of("page")} == {PAGE_AS_EVER}
-    assert queue.zcard("pages:requests") == 0
-    assert queue.scard("pages:dupefilter") == PAGES
-    first.assert_clean()
-    second.assert_clean()
+    assert queued() == (0, PAGES)
+    for one in (first, second):
+        one.assert_clean()
 
 
 def test_start_urls_are_read_while_something_is_held(
@@ -107,8 +104,7 @@ def test_start_urls_are_read_while_something_is_held(
     crawl: Callable[..., Crawl],
     tmp_path: Path,
 ) -> None:
-    """scrapy-redis reads them when the spider is idle, and closes it when it was for a second, by a
-    clock that is not ours to set."""
+    """It reads them when the spider is idle, and closes it when it was for a second."""
     spider = tmp_path / "start_urls_spider.py"
     spider.write_text(START_URLS_SPIDER)
     down, up = sites.add(robots=503), sites.add(robots=UP)

@@ -5,8 +5,7 @@ are, and what each does to a file, is the contract in `storages/test_journal.py`
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.holding.disk import SCHEMA
 from scrapy_rep.seeding.spool import FILE_NAME as LISTED
 from tests.helpers.behaviours import RULES
-from tests.helpers.crawling import CrawlResult, captured_log, crawl
+from tests.helpers.crawling import CrawlResult, captured_log
 from tests.helpers.files import aside, ask, change, impatient, script
-from tests.helpers.held import DEFER, Gate, Record, as_soon_as, later, urls
+from tests.helpers.held import Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
@@ -37,12 +36,6 @@ class OnlyInMemory(Scheduler):
         return None
 
 
-def assert_no_tracebacks(result: CrawlResult) -> None:
-    for one in result.records:
-        assert "Traceback" not in one.getMessage()
-        assert not one.exc_info or one.levelname == "DEBUG", one.getMessage()
-
-
 COUNT = 40
 INSERT = "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?, ?, 0, ?)"
 
@@ -56,13 +49,6 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def possible() -> Iterator[Callable[[Fault], Fault]]:
-    """Makes a fault possible for the files that are opened from now on."""
-    with ExitStack() as stack:
-        yield lambda fault: stack.enter_context(fault.possible())
-
-
-@pytest.fixture
 def listed(sites: Sites) -> ListedSite:
     return ListedSite(sites, 0, count=25)
 
@@ -70,9 +56,10 @@ def listed(sites: Sites) -> ListedSite:
 async def run(
     wanted: Any, tmp_path: Path, record: Record | None = None, **more: Any
 ) -> CrawlResult:
-    settings = {**DEFER, "JOBDIR": str(tmp_path), **more}
-    result = await crawl(wanted, settings, signal_handlers=record.handlers if record else None)
-    assert_no_tracebacks(result)
+    result = await (record or Record()).crawl(wanted, JOBDIR=str(tmp_path), **more)
+    for one in result.records:
+        assert "Traceback" not in one.getMessage()
+        assert not one.exc_info or one.levelname == "DEBUG", one.getMessage()
     return result
 
 
@@ -121,7 +108,7 @@ async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_
 
 
 @pytest.mark.loop
-async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, possible: Any) -> None:
+async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path) -> None:
     """The running time of earlier runs is known only then: it does not count for what is held
     already."""
     gate = Gate(503, RULES)
@@ -130,7 +117,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, poss
     await run(urls(site, COUNT), tmp_path, record)
     change(tmp_path / HELD, "INSERT OR REPLACE INTO clock VALUES (1, 10000.0)")
     change(tmp_path / HELD, "UPDATE held SET since = 10000.0")
-    fault = possible(Locked(tmp_path / HELD))
+    fault = Locked(tmp_path / HELD)
     fault.begin()
 
     def recovered() -> bool:
@@ -146,7 +133,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path, poss
         as_soon_as(recovered, let_go)
 
     record = when_held(5, lambda: later(0.2, end))
-    with captured_log() as log:
+    with captured_log() as log, fault.possible():
         result = await run(urls(other, 5), tmp_path, record)
     assert set(result.responses) == {*urls(site, COUNT), *urls(other, 5)}
     assert result.failures == {}
@@ -205,18 +192,20 @@ async def seed(
     return await run([listed.site.url("/start")], tmp_path, moment, **more)
 
 
-async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path, possible: Any) -> None:
+async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path) -> None:
     """Seeding ends for this run. The next one, in which it can be opened after a while, has the rest."""
-    fault = possible(Locked(tmp_path / LISTED))
+    fault = Locked(tmp_path / LISTED)
     moment = when_got("/index.xml", 1, fault.begin)
-    first = await seed(listed, tmp_path, moment, REP_DEFER_MAX_WAIT=1)
+    with fault.possible():
+        first = await seed(listed, tmp_path, moment, REP_DEFER_MAX_WAIT=1)
     assert first.reason == "finished"
     [warning, error] = warnings(first, without="Could not finish writing")
     assert fault.words in warning
     assert "Seeding from sitemaps ends for this run" in error
     opened = Record()
     opened.handlers[signals.spider_opened] = lambda: later(0.4, fault.end)
-    second = await seed(listed, tmp_path, opened)
+    with fault.possible():
+        second = await seed(listed, tmp_path, opened)
     assert_over(second, fault)
     assert set(listed.asked) == set(listed.wanted)
 

@@ -97,13 +97,8 @@ async def test_a_clock_out_of_its_mind(
 
 PARTS: list[list[tuple[type, str]]] = [
     [
-        *(
-            (Counts, "answered"),
-            (Report, "add"),
-            (ChangeWatch, "look"),
-            (StartRequests, "refused"),
-        ),
-        *((Recorder, "_log_failure"), (Discovery, "resolved")),
+        *((Counts, "answered"), (Report, "add"), (ChangeWatch, "look"), (Discovery, "resolved")),
+        *((StartRequests, "refused"), (Recorder, "_log_failure")),
     ],
     [(Counts, "outcomes"), (AuditTrail, "add"), (Signals, "resolved")],
     [(AuditTrail, "end"), (Recorder, "_count")],

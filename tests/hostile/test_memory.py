@@ -8,7 +8,7 @@ import gc
 import json
 import tracemalloc
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -195,12 +195,6 @@ class Weighed(StepSpider):
         return super().following()
 
 
-@pytest.fixture
-def _no_trace_is_left() -> Iterator[None]:
-    yield
-    tracemalloc.stop()
-
-
 BUDGET = {"REP_CACHE_MAX_BYTES": 2_000_000}
 
 
@@ -231,14 +225,16 @@ def far_away(sites: Sites) -> tuple[list[Site], list[Site]]:
     return found, []
 
 
-@pytest.mark.usefixtures("_no_trace_is_left")
 @pytest.mark.parametrize(
     ("make", "times", "most"),
     [(noisy, 2, 3_000_000), (heavy, 2, 3_000_000), (far_away, 1, 4_000_000)],
 )
 async def test_what_a_crawl_keeps(sites: Sites, make: Any, times: int, most: int) -> None:
     some, once = make(sites)
-    result = await crawl(Weighed, BUDGET, steps=[one.url("/page") for one in some] * times)
+    try:
+        result = await crawl(Weighed, BUDGET, steps=[one.url("/page") for one in some] * times)
+    finally:
+        tracemalloc.stop()
     assert isinstance(result.spider, Weighed)
     assert result.spider.outcomes == ["ok"] * len(some) * times
     assert result.spider.kept < most

@@ -7,21 +7,46 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.http import XmlResponse
+from scrapy.http import HtmlResponse, Response, XmlResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 
 import scrapy_rep
+from scrapy_rep import page_rules
 from scrapy_rep.pages import is_sitemap
-from tests.helpers.behaviours import answer, in_turn, redirect
+from tests.helpers.behaviours import answer, in_turn, page, redirect
 from tests.helpers.crawling import Clock, CrawlResult, ListSpider, crawl
 from tests.helpers.log import lines, summary
-from tests.helpers.pagesite import NOFOLLOW, NOINDEX, AsyncLinkSpider, LinkSpider, page
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import lists, urlset
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
+
+NOINDEX = '<meta name="robots" content="noindex">'
+NOFOLLOW = '<meta name="robots" content="nofollow">'
+
+
+class LinkSpider(ListSpider):
+    """Follows all links of the pages that it starts from, and yields an item for every page."""
+
+    dont_filter = False
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        self.responses.append(response)
+        yield {"url": response.url, "noindex": page_rules(response).noindex}
+        if isinstance(response, HtmlResponse):
+            for href in response.css("a::attr(href)").getall():
+                yield response.follow(href, errback=self.failed)
+
+
+class AsyncLinkSpider(LinkSpider):
+    """The same with an asynchronous callback."""
+
+    async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
+        for one in super().parse(response):
+            yield one
+
 
 # Links
 

@@ -10,11 +10,12 @@ from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
 from scrapy_rep import page_rules
 from scrapy_rep.protocol.page import PageRules
+from tests.helpers.behaviours import page
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.pagesite import NOINDEX, page
 from tests.helpers.servers import Sites
 from tests.protocol.pages import told
 
+NOINDEX = '<meta name="robots" content="noindex">'
 URL = "http://example.com/"
 HTML = {"Content-Type": "text/html"}
 

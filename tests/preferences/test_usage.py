@@ -231,19 +231,14 @@ async def test_the_file_is_fetched_once_and_only_on_request(sites: Sites, wanted
 
 
 async def test_pages_come_without_a_usable_file(sites: Sites) -> None:
+    """It is asked for once; not at all if robots.txt forbids it."""
     files = (404, 503, redirect(PATH), "{}", "[[[", b"\xff\xfe")
     hosts = [sites.add(pages={PATH: file}) for file in files]
+    hosts.append(sites.add(robots="User-agent: *\nDisallow: /.well-known/", pages={PATH: FILE}))
     urls = [site.url(path) for site in hosts for path in ("/1", "/2")]
     found = await asked({**ONE_ATTEMPT, "REP_TDMREP": True}, *urls)
     assert [usage["tdm"] for usage in found] == [None] * len(urls)
-    assert [site.count(PATH) for site in hosts] == [1] * len(hosts)
-
-
-async def test_a_file_that_robots_txt_forbids_is_not_fetched(sites: Sites) -> None:
-    site = sites.add(robots="User-agent: *\nDisallow: /.well-known/", pages={PATH: FILE})
-    [found] = await asked({"REP_TDMREP": True}, site.url("/"))
-    assert found["tdm"] is None
-    assert site.count(PATH) == 0
+    assert [site.count(PATH) for site in hosts] == [1] * len(files) + [0]
 
 
 async def test_a_silent_server_delays_the_first_pages_alone(sites: Sites) -> None:
@@ -276,18 +271,14 @@ async def test_pages_that_wait_are_few(sites: Sites) -> None:
 async def test_the_file_is_shared_through_the_storage(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /x", pages={PATH: FILE})
     settings = {"REP_TDMREP": True, **in_a_file(tmp_path)}
-    for _ in range(2):
-        [found] = await asked(settings, site.url("/"))
-        assert found["tdm"] == "n"
-    assert (site.robots_fetches, site.count(PATH)) == (1, 1)
+    found = [(await asked(settings, site.url("/")))[0]["tdm"] for _ in range(2)]
+    assert (found, site.robots_fetches, site.count(PATH)) == (["n", "n"], 1, 1)
 
 
 async def test_beside_the_http_cache(sites: Sites, tmp_path: Path) -> None:
     """It keeps pages; what a replay has no copy of is as if there was none."""
     site = sites.add(pages={PATH: FILE})
     settings = {"REP_TDMREP": True, "HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    [found] = await asked(settings, site.url("/"))
-    assert found["tdm"] == "n"
-    [found] = await asked({**settings, "HTTPCACHE_IGNORE_MISSING": True}, site.url("/"))
-    assert found["tdm"] is None
-    assert site.count(PATH) == 1
+    replay = {**settings, "HTTPCACHE_IGNORE_MISSING": True}
+    found = [(await asked(one, site.url("/")))[0]["tdm"] for one in (settings, replay)]
+    assert (found, site.count(PATH)) == (["n", None], 1)

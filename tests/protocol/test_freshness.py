@@ -16,29 +16,21 @@ fresh = partial(fresh_seconds, default=DEFAULT, minimum=MINIMUM, maximum=MAXIMUM
 
 FRESH = [
     (None, None, DEFAULT, "24 hours by default"),
-    ("public", None, DEFAULT, "nothing about time"),
     ("max-age=3600", None, 3600.0, "shorter"),
     ("max-age=0", None, MINIMUM, "zero can't force a fetch per page"),
-    ("max-age=-1", None, MINIMUM, "negative"),
     ("max-age=604801", None, MAXIMUM, "above the ceiling"),
-    ("max-age=" + "9" * 30, None, MAXIMUM, "more than a machine word"),
     ("max-age=" + "9" * 5000, None, MAXIMUM, "more than Python converts"),
     ("no-store", None, MINIMUM, "no-store"),
     ("No-Cache, Max-Age=3600", None, MINIMUM, "no-cache beside max-age, in capitals"),
     ("max-age=3600, no-store", None, MINIMUM, "no-store beside max-age"),
-    ("no-cache=set-cookie", None, MINIMUM, "no-cache for a field"),
-    ("public, max-age=3600, must-revalidate", None, 3600.0, "among others"),
     ('max-age="3600"', None, 3600.0, "in quotes"),
     ("max-age = 3600", None, 3600.0, "with blanks"),
     ("max-age=7200, max-age=3600", None, 3600.0, "the smallest of two"),
     ("s-maxage=3600", None, DEFAULT, "meant for proxies"),
-    ("max-age", None, DEFAULT, "without a value"),
     ("max-age=soon", None, DEFAULT, "nonsense"),
     ("max-age=3600", "600", 3000.0, "less the age"),
-    ("max-age=3600", " 600 ", 3000.0, "blanks around the age"),
     ("max-age=3600", "3500", MINIMUM, "the floor after the age is subtracted"),
     ("max-age=1000000", "500000", 500_000.0, "the age before the ceiling"),
-    ("max-age=3600", "-600", 3600.0, "a negative age"),
     ("max-age=3600", "old", 3600.0, "an age that is nonsense"),
 ]
 
@@ -50,18 +42,14 @@ def test_cache_control_and_age_decide_how_long_an_answer_is_fresh() -> None:
 NOW = 1_445_412_480.0  # Wed, 21 Oct 2015 07:28:00 GMT
 RETRY_AFTER = [
     (None, None, "no header"),
-    ("", None, "an empty one"),
     ("120", 120.0, "seconds"),
     (" 120 ", 120.0, "blanks around"),
     ("0", 0.0, "at once"),
     ("Wed, 21 Oct 2015 07:30:00 GMT", 120.0, "a date"),
-    ("Wednesday, 21-Oct-15 07:30:00 GMT", 120.0, "a date as in RFC 850"),
     ("Wed Oct 21 07:30:00 2015", 120.0, "a date as in C"),
     ("Wed, 21 Oct 2015 07:00:00 GMT", 0.0, "a date in the past"),
     ("soon", None, "nonsense"),
-    ("1.5", None, "no integer"),
     ("\u0661\u0662", None, "digits that are not ASCII"),
-    ("Wed, 32 Oct 2015 07:30:00 GMT", None, "no such date"),
     ("Wed, 21 Oct 99999 07:30:00 GMT", None, "no such year"),
 ]
 

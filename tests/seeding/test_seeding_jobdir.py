@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from scrapy import signals
 
+from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.behaviours import RULES, silence
 from tests.helpers.crawling import crawl
@@ -94,11 +95,14 @@ async def test_what_was_done_is_not_done_again(sites: Sites, tmp_path: Path) -> 
     assert listed.site.count("/0.xml") == 1
 
 
-@pytest.mark.parametrize("held", [True, False], ids=["held", "at the gate"])
+@pytest.mark.parametrize("where", ["held", "at the gate", "handed back"])
 async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
-    sites: Sites, tmp_path: Path, held: bool
+    sites: Sites, tmp_path: Path, where: str
 ) -> None:
     """The hold has them, or Scrapy's own queue, so the spool has them no longer: each is requested once."""
+    held, obstacle = where == "held", tmp_path / "job" / HELD
+    if where == "handed back":
+        obstacle.mkdir(parents=True)  # so the hold can't be opened
     site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503 if held else silence())
     wanted = [other.url(f"/{number}") for number in range(5)]
     site.set("/map.xml", urlset(wanted))
@@ -114,6 +118,8 @@ async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
     assert first.stat("rep/sitemaps/emitted") == len(wanted)
     assert left(tmp_path) == 0
     other.set("/robots.txt", RULES)
+    if where == "handed back":
+        obstacle.rmdir()
     await crawl(SeededSpider, settings, requests=[])
     assert sorted(map(other.url, other.pages_asked)) == wanted
 

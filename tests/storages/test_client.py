@@ -215,16 +215,19 @@ async def test_the_event_loop_goes_on(world: World) -> None:
 
 
 @pytest.mark.loop
-@pytest.mark.parametrize("how", ["cancelled", "cancelled in the queue", "thrown away"])
+@pytest.mark.parametrize("how", ["cancelled", "cancelled in the queue", "thrown away", "unread"])
 async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, how: str) -> None:
     """Others would wait for it, for as long as it lasts."""
     slow, origin = Hanging(world, "lease"), B if how == "cancelled in the queue" else A
     first = world.client.claim("http://c:80", always) if origin == B else None
     under_way = first and deferred_from_coro(first)
     claim = world.client.claim(origin, always)
-    if how == "thrown away":
+    if how in ("thrown away", "unread"):
         claim.send(None)
         await slow.begins()
+        if how == "unread":  # the answer was there, but nobody has looked at it
+            slow.go_on()
+            await world.settle()
         claim.close()
     else:
         given_up = deferred_from_coro(claim)

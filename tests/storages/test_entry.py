@@ -12,16 +12,7 @@ import pytest
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import SCHEMA, unsqueeze
 from tests.helpers.rows import every_row
-from tests.helpers.storing import KINDS, A, B, missing, rules
-
-
-def test_a_packed_entry_unpacks_to_the_same_entry() -> None:
-    """Any others are in tests/fuzz/test_entries.py."""
-    for name, entry in KINDS.items():
-        assert Entry.unpack(entry.pack()) == entry, name
-        assert Entry.from_parts(entry.header(), entry.packed or None) == entry
-        assert Entry.from_parts(entry.header().encode(), entry.packed) == entry
-        assert entry.check(A) is entry
+from tests.helpers.storing import A, B, missing, rules
 
 
 def test_what_entries_are_compared_with() -> None:

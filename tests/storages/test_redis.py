@@ -4,7 +4,6 @@ wants a password; a cluster, as docs/cache.md shows it."""
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,8 +15,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.storages import UnreadableEntry
-from tests.helpers.names import server_context
-from tests.helpers.redisserver import PATIENCE, PATIENT, RedisServer, needs_server
+from tests.helpers.redisserver import PATIENCE, RedisServer, needs_server
 from tests.helpers.storing import HOUR, A, B, missing, rules, users_class
 
 redis = pytest.importorskip("redis", reason="needs redis, from PyPI")
@@ -270,23 +268,6 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path, opened: Opener) -> N
             right._client.execute_command("ACL SETUSER", "bot", command)
             with pytest.raises(redis.RedisError):
                 user.load(A)
-
-
-def test_connections_with_tls(tmp_path: Path, opened: Opener) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server_context(tmp_path)
-    certificate = str(tmp_path / "loopback.pem")
-    files = dict.fromkeys(("tls_cert_file", "tls_key_file", "tls_ca_cert_file"), certificate)
-    with RedisServer(tmp_path, tls_port=str(port), tls_auth_clients="no", **files):
-        url = f"rediss://127.0.0.1:{port}"
-        right = opened(f"{url}?ssl_ca_certs={certificate}&ssl_check_hostname=false&{PATIENT}")
-        right.save(rules())
-        assert right.load(A) == rules()
-        # By a certificate that nobody vouches for.
-        with pytest.raises(redis.ConnectionError, match="(?i)certificate"):
-            opened(url).load(A)
 
 
 # Settings

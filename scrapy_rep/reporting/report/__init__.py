@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-LIBRARIES = ("jinja2",)
+LIBRARY = "jinja2"
 
 _FOLDER = Path(__file__).parent
 
 
 def is_possible(context: CrawlContext) -> bool:
     """Whether its library is there. To miss it is no reason not to crawl."""
-    missing = [name for name in LIBRARIES if find_spec(name) is None]
-    if missing:
+    is_there = find_spec(LIBRARY) is not None
+    if not is_there:
         logger.warning(
-            'REP_REPORT needs %(missing)s, so there will be no report: pip install "scrapy-rep[report]"',
-            {"missing": " and ".join(missing)},
+            f"REP_REPORT needs {LIBRARY}, so there will be no report: "
+            'pip install "scrapy-rep[report]"',
             extra=context.extra,
         )
-    return not missing
+    return is_there
 
 
 class Report:

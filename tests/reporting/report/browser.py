@@ -12,29 +12,21 @@ from typing import Any
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-
 DRIVER = shutil.which("chromedriver")
-
 
 needs_chromium = pytest.mark.skipif(
     not (CHROMIUM and DRIVER),
     reason="there is no Chromium: install Debian's packages chromium and chromium-driver",
 )
-
-
 needs_axe = pytest.mark.skipif(
     find_spec("axe_playwright_python") is None,
     reason="there is no axe-core: pip install axe-playwright-python",
 )
 
-
 _AXE = """
 const done = arguments[arguments.length - 1];
 axe.run().then((found) => done(found.violations.map((one) => [one.id, one.nodes[0].html])))
 """
-
-
 _FLAGS = """
 --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --disable-quic --no-first-run
 --disable-background-networking --disable-component-update --disable-sync --disable-extensions

@@ -10,11 +10,7 @@ from scrapy_rep.engine.text import iso
 from scrapy_rep.reporting.report import ReportData
 
 NOW = 1_800_000_000.0
-
-
 CRAWL = "0123456789ab"
-
-
 FIELDS = (
     *("time", "url", "agent", "origin", "verdict", "rule", "line", "group", "sha256"),
     *("fetched", "status", "reason"),

@@ -64,10 +64,16 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
     }
     urls = [url.format(number) for url, count in counts.items() for number in range(count)]
     path = tmp_path / "new" / "robots.html"
-    result = await crawl(urls, {**DEFER, "REP_REPORT": str(path)})
+    record = tmp_path / "d.jsonl"
+    settings = {"REP_REPORT": str(path), "REP_DECISIONS": str(record)}
+    result = await crawl(urls, {**DEFER, **settings})
     assert len(lines(result, f"The robots.txt report is in {path}")) == 1
     page = parse(path)
     found = numbers(page)
+    later = parse(render(ReportData.read([record])))  # made of its record
+    assert numbers(later) == found
+    for table in ("origins", "outcomes", "unreachable"):
+        assert rows(later, table) == rows(page, table) != []
     held = result.stat("rep/deferred/unreachable")
     assert (found["allowed"], found["forbidden"], found["held"]) == ("45", "34", str(held))
     assert found["given up"] == str(result.stats["rep/given_up"])
