@@ -182,14 +182,9 @@ LEADS_NOWHERE = {
     "ftp": "ftp://127.0.0.1/robots.txt",
     "data": "data:text/plain,User-agent:%20*%0ADisallow:%20/",
     "javascript": "javascript:alert(1)",
-    "mailto": "mailto:webmaster@example.com",
-    "s3": "s3://bucket/robots.txt",
     "unbalanced bracket": "http://[",
-    "no host": "http://",
     "no host but a path": "http:///robots.txt",
     "bad port": "http://127.0.0.1:99999/robots.txt",
-    "bad port text": "http://127.0.0.1:http/robots.txt",
-    "bad IPv6": "http://[::xyz]/robots.txt",
     "a missing page": "/missing",
 }
 
