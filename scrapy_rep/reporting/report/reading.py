@@ -107,10 +107,10 @@ class Line:
 
 
 # Limits on what is kept while a record is read, and on what the page shows.
-_ORIGINS, _RULES, _SAID, _USES = 50_000, 5_000, 2_000, 50
-_OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH, _SETTINGS = 200, 20, 50, 300, 200
+_ORIGINS, _RULES, _SAID, _USES = 50_000, 1_000, 2_000, 50
+_OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH, _SETTINGS = 100, 20, 50, 300, 200
 MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
-MAX_CHANGES = 500
+MAX_CHANGES, _URL_LENGTH = 500, 500
 
 _PAGES = {verdict: f"{noun}s {what}" for verdict, noun, what in PAGE_VERDICTS}
 
@@ -293,8 +293,8 @@ class CrawlSum:
             if len(rule.known) >= _OF_A_RULE:
                 return
             where = origin.url or f"{name}/robots.txt"
-            about = line.number("line"), line.text("url"), line.text("sha256", 64) or None
-            rule.known[name] = RuleOrigin(name, where, *about)
+            url, sha256 = line.text("url", _URL_LENGTH), line.text("sha256", 64) or None
+            rule.known[name] = RuleOrigin(name, where, line.number("line"), url, sha256)
         rule.known[name].times += 1
 
     def _held(self, line: Line, at: float) -> None:
