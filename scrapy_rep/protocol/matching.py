@@ -54,7 +54,8 @@ class Wildcards:
             groups += [rows for start, rows in some if path.startswith(start)]
         for rows in groups:
             for needle, key, pattern in rows:
-                if needle in path and not (letters and pattern.strip(letters)):
+                # The letters first: looking for a needle takes time in long paths.
+                if not (letters and pattern.strip(letters)) and needle in path:
                     if key < found:
                         break
                     if _matches(path, pattern):
