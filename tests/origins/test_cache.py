@@ -49,23 +49,33 @@ def clock(in_time: None, monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 async def run(
-    clock: Clock, *steps: Step, settings: dict[str, Any] | None = None, **kwargs: Any
+    clock: Clock, *steps: Step, settings: dict[str, Any] | None = None
 ) -> tuple[list[str], CrawlResult]:
     """What became of the requests among *steps*, and of the crawl."""
-    result = await crawl(StepSpider, settings, steps=list(steps), clock=clock, **kwargs)
-    result.assert_clean()
+    result = await crawl(StepSpider, SLOW | (settings or {}), steps=list(steps), clock=clock)
+    assert_clean(result)
     assert isinstance(result.spider, StepSpider)
     return result.spider.outcomes, result
 
 
-class Asked:
-    """A step: notes how often robots.txt was asked for so far."""
+async def both(site: Site, clock: Clock, stored: dict[str, Any]) -> tuple[list[str], int]:
+    """What became of /private and /x in a crawl of a site, and how often robots.txt was asked for until then."""
+    outcomes, _ = await run(clock, site.url("/private"), site.url("/x"), settings=stored)
+    return outcomes, site.count("/robots.txt")
 
-    def __init__(self, site: Site) -> None:
-        self.site, self.counts = site, list[int]()
 
-    def __call__(self) -> None:
-        self.counts.append(self.site.count("/robots.txt"))
+@pytest.fixture
+def stored(tmp_path: Path) -> dict[str, Any]:
+    """Settings. That the storages keep the same is for tests/storages."""
+    return in_a_file(tmp_path)
+
+
+def kept(site: Site, stored: dict[str, Any]) -> Entry:
+    storage = open_(stored)
+    entry = storage.load(origin_of(site))
+    storage.close()
+    assert entry is not None
+    return entry
 
 
 # Of the headers tests/protocol/test_freshness.py has all there is. The answer's header, seconds by default,
@@ -95,7 +105,7 @@ async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
     for status, (value, seconds) in itertools.product((429, 503), rows):
         site = sites.add(robots=answer("busy", status, [("Retry-After", value)]))
         table.append((status, value, seconds, site))
-    await run(clock, *(row[-1].url("/x") for row in table), settings=SLOW | stored | settings)
+    await run(clock, *(row[-1].url("/x") for row in table), settings=stored | settings)
     with every_row() as checking:
         for status, value, seconds, site in table:
             with checking((status, value)):
@@ -108,13 +118,11 @@ async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
 async def test_what_is_fresh_is_not_asked_for_again(
     sites: Sites, clock: Clock, status: int
 ) -> None:
-    site = sites.add(robots=answer(RULES, status))
-    asked, page = Asked(site), site.url("/private")
-    outcomes, result = await run(
-        clock, page, asked, DAY - 1, page, asked, 2, page, asked, DAY - 1, page, asked
-    )
+    site, asked = sites.add(robots=answer(RULES, status)), list[int]()
+    steps = [site.url("/private"), lambda: asked.append(site.robots_fetches)]
+    outcomes, result = await run(clock, *steps, DAY - 1, *steps, 2, *steps, DAY - 1, *steps)
     assert outcomes == [NO if status == 200 else OK] * 4
-    assert asked.counts == [1, 1, 2, 2]
+    assert asked == [1, 1, 2, 2]
     stats = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
     assert stats == [1, 4, 1, 0]
 
@@ -122,16 +130,12 @@ async def test_what_is_fresh_is_not_asked_for_again(
 async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
     """Who had no robots.txt yesterday and answers 503 today has trouble: wait. An answer ends the row
     of failures: the next one has a short back-off."""
-    site = sites.add(robots=in_turn(503, 503, 404, 503, 503))
-    asked, page = Asked(site), site.url("/x")
-    outcomes, result = await run(
-        clock,
-        *[page, 101, page, 201, page, asked],
-        *[DAY + 1, page, asked, 74, page, asked, 27, page, asked],
-        settings=SLOW,
-    )
+    site, asked = sites.add(robots=in_turn(503, 503, 404, 503, 503)), list[int]()
+    page, look = site.url("/x"), lambda: asked.append(site.robots_fetches)
+    first = [page, 101, page, 201, page, look]
+    outcomes, result = await run(clock, *first, DAY + 1, page, look, 74, page, look, 27, page, look)
     assert outcomes == [DOWN, DOWN, OK, DOWN, DOWN, DOWN]
-    assert asked.counts == [3, 4, 4, 5]
+    assert asked == [3, 4, 4, 5]
     attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
     assert attempts == [1, 2, 1, 1, 2]
 
@@ -141,81 +145,62 @@ async def test_after_30_days_unreachable_only_a_copy_still_forbids(
 ) -> None:
     """The first site fails a day after its answer, the second from the start."""
     copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
-    both = [copied.url("/private"), copied.url("/x"), never.url("/private"), never.url("/x")]
+    every = [copied.url("/private"), copied.url("/x"), never.url("/private"), never.url("/x")]
     week = 7 * DAY  # time in which nobody asks is no evidence
     later = [*[week] * 4, 2 * DAY - 1000, 2000, 300 * DAY]
-    outcomes, _ = await run(
-        clock, *both[:2], DAY, *both, *(step for time in later for step in (time, *both)),
-        settings=SLOW,
-    )  # fmt: skip
+    steps = [*every[:2], DAY, *every, *(step for time in later for step in (time, *every))]
+    outcomes, _ = await run(clock, *steps)
     assert outcomes == [NO, OK, *[NO, OK, DOWN, DOWN] * 6, *[NO, OK, OK, OK] * 2]
 
 
 NEWER = "User-agent: *\nDisallow: /x\n"
 
 
-@pytest.fixture
-def stored(tmp_path: Path) -> dict[str, Any]:
-    """Settings. That the storages keep the same is for tests/storages."""
-    return in_a_file(tmp_path)
-
-
-class Crawls:
-    """Crawls of two pages of a site, one after the other."""
-
-    def __init__(self, site: Site, clock: Clock, settings: dict[str, Any]) -> None:
-        self.site, self.clock, self.settings = site, clock, {**SLOW, **settings}
-        self.result: CrawlResult | None = None
-
-    async def next(self, seconds: float = 0) -> tuple[list[str], int]:
-        """So much later: what became of /private and /x, and how often robots.txt was asked for
-        until then."""
-        self.clock.now += seconds
-        steps = [self.site.url("/private"), self.site.url("/x")]
-        self.result = await crawl(StepSpider, self.settings, steps=steps, clock=self.clock)
-        assert_clean(self.result)
-        assert isinstance(self.result.spider, StepSpider)
-        return self.result.spider.outcomes, self.site.count("/robots.txt")
+# Seconds since the crawl before, what becomes of /private and /x, and how often robots.txt was asked for by then.
+COPY: dict[str, tuple[int, list[str], int]] = {
+    "the first": (0, [NO, OK], 1),
+    "fresh to its last second": (DAY - 1, [NO, OK], 1),
+    "stale, and fetched again": (2, [OK, NO], 2),
+    "unreachable: the copy goes on being applied": (DAY + 1, [OK, NO], 3),
+    "the back-off, from crawl to crawl": (74, [OK, NO], 3),
+    "it is over": (27, [OK, NO], 4),
+    "it doubles": (149, [OK, NO], 4),
+    "more than 30 days: the last copy applies": (31 * DAY, [OK, NO], 5),
+}
 
 
 async def test_the_last_copy_is_applied_while_the_site_is_down(
     sites: Sites, clock: Clock, stored: dict[str, Any]
 ) -> None:
     site = sites.add(robots=in_turn(RULES, NEWER, 503))
-    run = Crawls(site, clock, stored)
-    assert await run.next() == ([NO, OK], 1)
-    assert await run.next(DAY - 1) == ([NO, OK], 1), "fresh to its last second"
-    assert await run.next(2) == ([OK, NO], 2), "stale, and fetched again"
-    # Unreachable: the copy goes on being applied, and the clock runs on from crawl to crawl.
-    assert await run.next(DAY + 1) == ([OK, NO], 3)
-    assert run.result is not None
-    assert run.result.log.count("so an older copy applies") == 1
-    names = ("rep/cache/stale", "rep/unreachable/dropped")
-    assert [run.result.stat(name) for name in names] == [2, 0]
-    assert await run.next(74) == ([OK, NO], 3)
-    assert await run.next(27) == ([OK, NO], 4)
-    assert await run.next(149) == ([OK, NO], 4), "it doubles"
-    assert await run.next(31 * DAY) == ([OK, NO], 5), "more than 30 days: the last copy applies"
+    for name, (seconds, *wanted) in COPY.items():
+        clock.now += seconds
+        assert [*await both(site, clock, stored)] == wanted, name
     site.set("/robots.txt", RULES)
-    assert await run.next(801) == ([NO, OK], 6)
+    clock.now += 801
+    assert await both(site, clock, stored) == ([NO, OK], 6)
+
+
+async def test_an_older_copy_is_told_once(sites: Sites, clock: Clock) -> None:
+    site = sites.add(robots=in_turn(RULES, 503))
+    steps = [site.url("/x"), DAY + 1, site.url("/x"), site.url("/private")]
+    _, result = await run(clock, *steps)
+    assert result.log.count("so an older copy applies") == 1
+    names = ("rep/cache/stale", "rep/unreachable/dropped")
+    assert [result.stat(name) for name in names] == [2, 0]
 
 
 # What is recalled
 
 
-def kept(site: Site, stored: dict[str, Any]) -> Entry:
-    storage = open_(stored)
-    entry = storage.load(origin_of(site))
-    storage.close()
-    assert entry is not None
-    return entry
-
-
-async def test_what_is_kept(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+async def test_what_is_kept_of_an_answer(
+    sites: Sites, clock: Clock, stored: dict[str, Any]
+) -> None:
+    """And of a failure, beside it."""
     other = sites.add(pages={"/final": answer(RULES)})
     site = sites.add(robots=redirect("/hop"))
     site.set("/hop", redirect(other.url("/final")))
-    await Crawls(site, clock, stored).next()
+    await both(site, clock, stored)
     copy = {"url": other.url("/final"), "hops": 2, "status": 200, "outcome": Outcome.RULES,
             "body": RULES_BYTES, "fetched_at": clock.now, "fresh_until": clock.now + DAY}  # fmt: skip
     good = {"updated_at": clock.now, "unreachable_since": None, "attempts": 0, "error": None}
@@ -224,12 +209,12 @@ async def test_what_is_kept(sites: Sites, clock: Clock, stored: dict[str, Any]) 
     assert {name: getattr(entry, name) for name in (*copy, *good)} == {**copy, **good}
 
     site.set("/robots.txt", 503)
-    await Crawls(site, clock, stored).next(DAY + 1)
+    clock.now += DAY + 1
+    await both(site, clock, stored)
     down = {"updated_at": clock.now, "unreachable_since": clock.now, "attempts": 1, "dead_attempts": 0,
             "error": "HTTP 503", "sha256": entry.sha256}  # fmt: skip
     failed = kept(site, stored)
     assert {name: getattr(failed, name) for name in (*copy, *down)} == {**copy, **down}
-    assert 75 <= failed.next_attempt_at - clock.now <= 100
 
 
 @pytest.mark.usefixtures("in_time")
@@ -273,15 +258,16 @@ async def test_what_nobody_asked_for_in_90_days(
     sites: Sites, clock: Clock, stored: dict[str, Any]
 ) -> None:
     old, new = sites.add(robots=RULES), sites.add(robots=404)
-    await Crawls(old, clock, stored).next()
+    await both(old, clock, stored)
     sha256 = kept(old, stored).sha256
     assert sha256 is not None
-    await Crawls(new, clock, stored).next(89 * DAY)
+    clock.now += 89 * DAY
+    await both(new, clock, stored)
     assert kept(old, stored).body == RULES_BYTES
-    await Crawls(new, clock, stored).next(2 * DAY)
+    clock.now += 2 * DAY
+    await both(new, clock, stored)
     storage = open_(stored)
-    assert storage.load(origin_of(old)) is None
-    assert storage.body(sha256) is None
+    assert storage.load(origin_of(old)) is storage.body(sha256) is None
     assert storage.load(origin_of(new)) is not None
     storage.close()
 
@@ -291,15 +277,13 @@ async def test_somebody_whose_clock_is_years_ahead(
     sites: Sites, clock: Clock, stored: dict[str, Any], site_has: Any
 ) -> None:
     """What it keeps is not believed for longer than it could be true here."""
-    site = sites.add(robots=site_has)
-    run = Crawls(site, clock, stored)
-    (_, count) = await run.next(3650 * DAY)
-    assert count == 1
-    clock.now -= 3650 * DAY
-    (outcomes, count) = await run.next()
-    assert count == 2
-    assert outcomes == ([NO, OK] if site_has == RULES else [DOWN, DOWN])
-    assert (await run.next(1))[1] == 2, "what is kept now is of today"
+    site, now = sites.add(robots=site_has), clock.now
+    clock.now += 3650 * DAY
+    assert (await both(site, clock, stored))[1] == 1
+    clock.now = now
+    assert await both(site, clock, stored) == ([NO, OK] if site_has == RULES else [DOWN] * 2, 2)
+    clock.now += 1
+    assert (await both(site, clock, stored))[1] == 2, "what is kept now is of today"
 
 
 # Leases
