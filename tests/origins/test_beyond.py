@@ -12,7 +12,7 @@ import pytest
 from scrapy_rep.exceptions import RobotsUnreachable, SettingsError
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.protocol.availability import is_challenge
-from scrapy_rep.protocol.freshness import Standing, rung, unreachable_seconds
+from scrapy_rep.protocol.freshness import Standing, rung
 from scrapy_rep.settings import RepSettings
 from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn
 from tests.helpers.crawling import (
@@ -190,7 +190,7 @@ async def test_a_wrong_override_ends_the_crawl_at_its_start(sites: Sites) -> Non
     result = await crawl(site.url("/"), {"REP_OVERRIDES": {"example.com": "no/such/file.txt"}})
     assert "can't read 'no/such/file.txt', for example.com" in result.log
     assert site.requests == []
-    for value in ({"http://example.com/": "x"}, {"example.com:8080": "x"}, ["example.com"]):
+    for value in ({"http://example.com/": "x"}, {"example.com:8080": "x"}):
         with pytest.raises(SettingsError, match="but must be a dict from hosts"):
             RepSettings.from_settings({"REP_OVERRIDES": value})  # type: ignore[arg-type]
 
@@ -223,13 +223,6 @@ def test_the_ladder_as_a_table() -> None:
             with checking((seconds, copy, ago)):
                 page_ago = FAR if ago is None else ago
                 assert rung(seconds, page_ago, 30 * DAY, has_copy=copy) is expected
-
-
-def test_twelve_hours_are_attempts_spread_over_that_time() -> None:
-    seconds = 0.0
-    for attempts in range(6):  # one a week
-        seconds = unreachable_seconds(seconds, attempts, 7 * DAY, 12 * HOUR)
-        assert seconds == attempts * 3 * HOUR
 
 
 def at(hours: float, url: str) -> list[float | str]:
