@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from tests.helpers.crawling import (
     StepSpider,
     crawl,
 )
-from tests.helpers.held import DEFER, NEVER, Record, assert_clean, later, origin_of
+from tests.helpers.held import NEVER, Record, assert_clean, later, origin_of
 from tests.helpers.recorded import Discovered
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
@@ -181,15 +182,6 @@ async def test_the_last_copy_is_applied_while_the_site_is_down(
     assert await both(site, clock, stored) == ([NO, OK], 6)
 
 
-async def test_an_older_copy_is_told_once(sites: Sites, clock: Clock) -> None:
-    site = sites.add(robots=in_turn(RULES, 503))
-    steps = [site.url("/x"), DAY + 1, site.url("/x"), site.url("/private")]
-    _, result = await run(clock, *steps)
-    assert result.log.count("so an older copy applies") == 1
-    names = ("rep/cache/stale", "rep/unreachable/dropped")
-    assert [result.stat(name) for name in names] == [2, 0]
-
-
 # What is recalled
 
 
@@ -239,19 +231,18 @@ async def test_what_is_recalled_works_like_a_fetch(
         handlers = {**record.handlers, **discovered.handlers}
         if signal is not None:
             handlers[signal] = robots_parsed
-        result = await crawl(
-            [site.url("/x"), site.url("/private")], settings, signal_handlers=handlers
-        )
+        pages = [site.url("/x"), site.url("/private")]
+        result = await crawl(pages, settings, signal_handlers=handlers)
         assert_clean(result)
-        assert result.status(site.url("/x")) == 200
-        assert [type(one).__name__ for one in result.failures.values()] == [NO]
-        assert result.stat("rep/cache/recalled") == number
+        assert result.status(pages[0]) == 200
+        assert result.disallowed(pages[1])
+        names = ("cache/recalled", "sitemaps/found")
+        assert [result.stat(f"rep/{name}") for name in names] == [number, 1]
         assert result.stat("robotstxt/request_count") == len(record.resolved) == 1 - number
         assert discovered.urls == [sitemap]
-        assert result.stat("rep/sitemaps/found") == 1
         assert site.count("/sitemap.xml") == number + 1
     assert parsed == ([False] * 2 if signal else [])
-    assert site.count("/robots.txt") == 1
+    assert site.robots_fetches == 1
 
 
 async def test_what_nobody_asked_for_in_90_days(
@@ -293,51 +284,56 @@ LEASE = 60.0
 
 
 class Other:
-    """Another process with the same storage; it has the lease of *site*, if it isn't ours already."""
+    """Another process with the same storage, and a site that it may have the lease of."""
 
     def __init__(self, stored: dict[str, Any], site: Site) -> None:
-        self.storage, self.origin = open_(stored), origin_of(site)
+        self.storage, self.site = open_(stored), site
 
     def lease(self, seconds: float = LEASE) -> bool:
-        return self.storage.lease(self.origin, "other", seconds)
+        return self.storage.lease(origin_of(self.site), "other", seconds)
 
     def answers(self) -> None:
-        self.storage.save(rules(self.origin, at=time.time()))
-        self.storage.release(self.origin, "other")
+        self.storage.save(rules(origin_of(self.site), at=time.time()))
+        self.storage.release(origin_of(self.site), "other")
+
+    async def crawl_beside(self, stored: dict[str, Any], record: Record) -> list[int]:
+        """Crawl by the answer of either: how often robots.txt was asked for, and recalled."""
+        pages = [self.site.url("/private"), self.site.url("/x")]
+        result = await record.crawl(pages, **stored)
+        assert_clean(result)
+        assert result.responses == {pages[1]: 200}
+        assert list(result.failures) == [pages[0]]
+        return [self.site.robots_fetches, result.stat("rep/cache/recalled")]
+
+
+@pytest.fixture
+def other(sites: Sites, stored: dict[str, Any]) -> Iterator[Other]:
+    found = Other(stored, sites.add(robots=503))
+    yield found
+    found.storage.close()
 
 
 @pytest.mark.loop
 @pytest.mark.parametrize("grace", [0.05, 30.0], ids=["held", "in place"])
-async def test_another_process_asks(sites: Sites, stored: dict[str, Any], grace: float) -> None:
+async def test_another_process_asks(other: Other, stored: dict[str, Any], grace: float) -> None:
     """Its answer is used as soon as it is there."""
-    site, record = sites.add(robots=404), Record()
-    other = Other(stored, site)
     assert other.lease()
-    handlers = record.handlers
+    record = Record()
     if grace < 1:
         record.on_deferred = lambda _, count: later(0.1, other.answers) if count == 2 else None
     else:
-        handlers[scrapy_signals.spider_opened] = lambda: later(0.2, other.answers)
-    urls = [site.url("/private"), site.url("/x")]
-    settings = {**stored, **DEFER, "REP_DEFER_GRACE": grace}
-    result = await crawl(urls, settings, signal_handlers=handlers)
-    assert_clean(result)
-    other.storage.close()
-    assert result.responses == {urls[1]: 200}
-    assert list(result.failures) == [urls[0]]
-    assert site.count("/robots.txt") == 0
-    assert sorted(record.released) == (sorted(urls) if grace < 1 else [])
-    assert result.stat("rep/cache/recalled") == 1
+        record.handlers[scrapy_signals.spider_opened] = lambda: later(0.2, other.answers)
+    assert await other.crawl_beside({**stored, "REP_DEFER_GRACE": grace}, record) == [0, 1]
+    assert len(record.released) == (2 if grace < 1 else 0)
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["answers", "dies"])
 async def test_another_process_has_the_next_tick(
-    sites: Sites, stored: dict[str, Any], dies: bool
+    other: Other, stored: dict[str, Any], dies: bool
 ) -> None:
-    """An unreachable site is asked by one process a tick: the second waits for what the
-    first hears, and asks itself if that is nothing."""
-    site, record = sites.add(robots=503), Record()
-    other = Other(stored, site)
+    """An unreachable site is asked by one process a tick: the second waits for what the first hears, and asks
+    itself if that is nothing. It looks up what is kept once, not again and again."""
+    record = Record()
 
     def take_the_lease() -> None:
         if len(record.resolved) > 1:
@@ -346,31 +342,21 @@ async def test_another_process_has_the_next_tick(
         while not other.lease(0.3 if dies else LEASE):
             assert time.monotonic() < until
             time.sleep(0.001)  # what was heard is being written down, in a thread
-        site.set("/robots.txt", RULES)
+        other.site.set("/robots.txt", RULES)
         if not dies:
             later(0.3, other.answers)
 
     record.on_resolved = take_the_lease
-    urls = [site.url("/private"), site.url("/x")]
-    result = await record.crawl(urls, **stored)
-    assert_clean(result)
-    other.storage.close()
-    assert result.responses == {urls[1]: 200}
-    assert list(result.failures) == [urls[0]]
-    assert site.count("/robots.txt") == (2 if dies else 1)
-    # Once: it waits, and does not look up the same again and again.
-    assert result.stat("rep/cache/recalled") == (0 if dies else 1)
+    assert await other.crawl_beside(stored, record) == ([2, 0] if dies else [1, 1])
 
 
-async def test_a_process_that_stops_leaves_no_lease(sites: Sites, stored: dict[str, Any]) -> None:
+async def test_a_process_that_stops_leaves_no_lease(other: Other, stored: dict[str, Any]) -> None:
     """Ctrl-C in the middle of a fetch: the next process asks at once."""
-    site = sites.add(robots=after(NEVER, RULES))
+    other.site.set("/robots.txt", after(NEVER, RULES))
     record = Record(on_deferred=lambda *_: record.close())
-    result = await record.crawl(site.url("/x"), **stored)
+    result = await record.crawl(other.site.url("/x"), **stored)
     assert result.reason == "enough"
-    other = Other(stored, site)
     assert other.lease()
-    other.storage.close()
 
 
 async def test_a_fetch_that_the_project_prevents_gives_its_lease_back() -> None:

@@ -20,12 +20,8 @@ from tests.helpers.storing import in_a_file
 # What Scrapy does without us.
 STOCK: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
 # An unreachable site is neither asked twice nor given up while a test runs, and a slow one is waited for.
-HOLD: dict[str, Any] = {
-    **DEFER,
-    "REP_RETRY_DELAY": NEVER,
-    "REP_RETRY_MAX_DELAY": NEVER,
-    "REP_DEFER_GRACE": NEVER,
-}
+NEVER_AGAIN = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DEFER_GRACE")
+HOLD: dict[str, Any] = {**DEFER, **dict.fromkeys(NEVER_AGAIN, NEVER)}
 OFFLINE: dict[str, Any] = {"HTTPCACHE_IGNORE_MISSING": True}
 
 
