@@ -38,12 +38,6 @@ from tests.helpers.recorded import Resolved
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 
-
-def responses_of(result: CrawlResult, site: Site) -> dict[str, int]:
-    """URL and status of what callbacks saw of that site."""
-    return {url: code for url, code in result.responses.items() if url.startswith(site.url("/"))}
-
-
 # Longer than what any behaviour below needs to be cut in.
 SIZED = [("Content-Length", str(len(RULES_BYTES)))]
 CHUNKED = [("Transfer-Encoding", "chunked")]
@@ -122,32 +116,38 @@ async def test_what_each_answer_means(sites: Sites) -> None:
             stats = {one: result.stat(f"rep/outcome/{one.value}") for one in outcomes}
             assert stats == outcomes
             assert result.stat("rep/unreachable/dropped") == 2 * outcomes[Outcome.UNREACHABLE]
-            codes = {
-                code: result.stat(f"robotstxt/response_status_count/{code}") for code in (200, 404)
-            }
-            assert some is SILENT or codes == {200: 5, 404: 2}
+            count = "robotstxt/response_status_count/"
+            codes = [result.stat(f"{count}{code}") for code in (200, 404)]
+            assert some is SILENT or codes == [5, 2]
             result.assert_clean()
+
+
+STATUSES = {
+    Outcome.RULES: [None, 200],
+    Outcome.MISSING: [200, 200],
+    Outcome.UNREACHABLE: [None, None],
+}
 
 
 def check(result: CrawlResult, site: Site, outcome: Outcome) -> None:
     """What became of the pages."""
-    private, public = site.url("/private"), site.url("/public")
-    errors = [result.failure(private), result.failure(public)]
-    assert site.count("/robots.txt") == 1 or outcome is Outcome.UNREACHABLE
-    if outcome is Outcome.MISSING:
-        assert responses_of(result, site) == {private: 200, public: 200}
-    elif outcome is Outcome.RULES:
-        assert responses_of(result, site) == {public: 200}
-        assert isinstance(errors[0], RobotsDisallowed)
-        assert errors[0].origin == Origin.from_url(site.url())
-        assert str(errors[0]) == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
-    else:
+    pages, origin = [site.url("/private"), site.url("/public")], Origin.from_url(site.url())
+    assert [result.status(url) for url in pages] == STATUSES[outcome]
+    errors = [error for url in pages if (error := result.failure(url))]
+    if outcome is Outcome.UNREACHABLE:
         for error in errors:
             assert isinstance(error, RobotsUnreachable)
-            assert (error.origin, error.decision) == (Origin.from_url(site.url()), None)
-            assert error.reason and error.attempts == 1
+            assert (error.origin, error.decision, error.attempts) == (origin, None, 1)
+            assert error.reason
         assert site.tried_once("/robots.txt")
         assert site.pages_asked == []
+        return
+    assert site.robots_fetches == 1
+    if outcome is Outcome.RULES:
+        [error] = errors
+        assert isinstance(error, RobotsDisallowed)
+        assert error.origin == origin
+        assert str(error) == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
 
 
 async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
@@ -155,10 +155,8 @@ async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     silent, slow = sites.add(robots=silence()), sites.add(robots=after(0.6, RULES_BYTES))
     result = await crawl(silent.url("/public"), {**IMPATIENT, "DOWNLOAD_TIMEOUT": NEVER})
     assert isinstance(result.failure(silent.url("/public")), RobotsUnreachable)
-    pages = [
-        Request(slow.url(path), meta={"download_timeout": NEVER})
-        for path in ("/private", "/public")
-    ]
+    patient = {"download_timeout": NEVER}
+    pages = [Request(slow.url(path), meta=patient) for path in ("/private", "/public")]
     result = await crawl(pages, {"DOWNLOAD_TIMEOUT": 0.3})
     assert result.disallowed(slow.url("/private"))
     assert result.status(slow.url("/public")) == 200
