@@ -8,9 +8,7 @@ forbid, and for /public.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scrapy import Request
@@ -162,54 +160,48 @@ async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     assert result.status(slow.url("/public")) == 200
 
 
-Ftp = Callable[..., FtpSite]
 needs_ftp = pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor")
 
 
 @pytest.fixture
-def ftp(tmp_path: Path, ftp_site: FtpSite) -> Ftp:
-    """`ftp(robots)` serves a public and a private file."""
-
-    def serve(robots: bytes | None, **kwargs: Any) -> FtpSite:
-        for name in ("public", "private"):
-            (tmp_path / name).write_text(name)
-        if robots is not None:
-            (tmp_path / "robots.txt").write_bytes(robots)
-        return ftp_site.serve(tmp_path, **kwargs)
-
-    return serve
+def ftp(tmp_path: Path, ftp_site: FtpSite) -> FtpSite:
+    """Serves the folder of the test: a public and a private file."""
+    for name in ("public", "private"):
+        (tmp_path / name).write_text(name)
+    return ftp_site.serve(tmp_path)
 
 
 @needs_ftp
 @pytest.mark.scrapy_api
 @pytest.mark.loop
 @pytest.mark.parametrize("passive", [True, False])
-async def test_an_ftp_site_is_crawled_by_its_rules(ftp: Ftp, passive: bool) -> None:
+async def test_an_ftp_site_is_crawled_by_its_rules(
+    ftp: FtpSite, tmp_path: Path, passive: bool
+) -> None:
     """robots.txt is fetched as `anonymous`, whatever login pages need. Active mode is left to Scrapy's handler."""
-    site = ftp(RULES_BYTES)
+    (tmp_path / "robots.txt").write_bytes(RULES_BYTES)
     login = {"ftp_user": "alice", "ftp_password": "secret"}
-    private = Request(site.url("/private"), meta=login)
+    private = Request(ftp.url("/private"), meta=login)
     own = {} if passive else {"FTP_USER": "bob", "FTP_PASSWORD": "secret"}
     result = await crawl(
-        [private, site.url("/public")] if passive else [private],
+        [private, ftp.url("/public")] if passive else [private],
         {**own, "FTP_PASSIVE_MODE": passive},
     )
-    assert next(name for command, name in site.commands if command == "USER") == "anonymous"
-    assert not {("PASS", "secret"), ("USER", "bob")} & set(site.commands)
-    assert ("PASV" if passive else "PORT") in dict(site.commands)
-    assert passive or "PASV" not in dict(site.commands)
-    assert result.disallowed(site.url("/private"))
-    assert result.responses == ({site.url("/public"): 200} if passive else {})
-    assert (site.count("/robots.txt"), site.count("/private")) == (1, 0)
+    assert next(name for command, name in ftp.commands if command == "USER") == "anonymous"
+    assert not {("PASS", "secret"), ("USER", "bob")} & set(ftp.commands)
+    assert ("PASV" if passive else "PORT") in dict(ftp.commands)
+    assert passive or "PASV" not in dict(ftp.commands)
+    assert result.disallowed(ftp.url("/private"))
+    assert result.responses == ({ftp.url("/public"): 200} if passive else {})
+    assert (ftp.count("/robots.txt"), ftp.count("/private")) == (1, 0)
     assert result.stat("rep/outcome/rules") == 1
     result.assert_clean()
 
 
 @needs_ftp
-async def test_an_ftp_site_without_the_file_is_crawled(ftp: Ftp) -> None:
+async def test_an_ftp_site_without_the_file_is_crawled(ftp: FtpSite) -> None:
     """tests/hostile/test_hostile_ftp.py has what is unreachable, a refused login too."""
-    site = ftp(None)
-    result = await crawl(site.url("/private"))
-    assert result.responses == {site.url("/private"): 200}
+    result = await crawl(ftp.url("/private"))
+    assert result.responses == {ftp.url("/private"): 200}
     assert result.stat("rep/outcome/missing") == 1
     result.assert_clean()
