@@ -20,17 +20,14 @@ from tests.helpers.crawling import (
     NO,
     OK,
     ONE_ATTEMPT,
-    SLOW,
-    Clock,
     CrawlResult,
-    StepSpider,
     crawl,
 )
 from tests.helpers.held import origin_of
 from tests.helpers.recorded import decisions
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
-from tests.helpers.storing import in_a_file
+from tests.origins.conftest import Runs
 
 WALL = b"<!DOCTYPE html>\n<html><title>Just a moment</title>\n<p>Allow scripts to go on\n</html>"
 HOUR = 3600.0
@@ -77,28 +74,6 @@ async def test_401_and_403_mean_what_the_project_says(
     told_once = f"Beyond the protocol: {told}", "Beyond the protocol: REP_FORBIDDEN for 2 origins"
     assert [words in result.log for words in told_once] == [on, on]
     assert (result.log.count(told) >= 3) is on
-
-
-class Runs:
-    """Crawls that share a storage, on one clock."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock = Clock().install(monkeypatch)
-        self.settings = {**SLOW, **in_a_file(folder)}
-        self.log = ""
-
-    async def next(self, *steps: Any, **settings: Any) -> list[str]:
-        """What became of the requests."""
-        settings |= self.settings
-        result = await crawl(StepSpider, settings, steps=list(steps), clock=self.clock)
-        result.assert_clean()
-        self.log = result.log
-        return result.spider.outcomes  # type: ignore[attr-defined,no-any-return]
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("value", "refused", "fetches"), [("disallow", NO, 2), ("defer", DOWN, 3)])
@@ -253,7 +228,7 @@ async def test_no_crawling_then_the_copy_then_no_restrictions(
     first = [page] if copied else []
     found = await runs.next(*first, *at(25, private), *[*at(3, private)] * 3, **rules)
     assert found == [*[OK] * copied, DOWN, DOWN, DOWN, DOWN]
-    assert "older copy" not in runs.log
+    assert "older copy" not in runs.result.log
     found = await runs.next(
         *at(3, private),  # 12 hours
         *at(1, page),
@@ -263,6 +238,6 @@ async def test_no_crawling_then_the_copy_then_no_restrictions(
         **rules,
     )
     assert found == [*[NO if copied else OK, OK] * 5, OK, DOWN]
-    assert "Beyond the protocol: REP_UNREACHABLE_RULES for 1 origin" in runs.log
+    assert "Beyond the protocol: REP_UNREACHABLE_RULES for 1 origin" in runs.result.log
     site.set("/robots.txt", RULES)
     assert await runs.next(*at(24, private), **rules) == [NO]  # an answer ends it

@@ -21,63 +21,15 @@ from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import Entry
 from scrapy_rep.storages.client import Claim
 from tests.helpers.behaviours import RULES, RULES_BYTES, after, answer, in_turn, redirect
-from tests.helpers.crawling import (
-    DAY,
-    DOWN,
-    NO,
-    OK,
-    SLOW,
-    Clock,
-    CrawlResult,
-    Step,
-    StepSpider,
-    crawl,
-)
+from tests.helpers.crawling import DAY, DOWN, NO, OK, crawl
 from tests.helpers.held import NEVER, Record, assert_clean, later, origin_of
 from tests.helpers.recorded import Discovered
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import FolderStorage, in_a_file, open_, rules
-
-
-@pytest.fixture
-def clock(in_time: None, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """What is held would ask once more what is known, which counts again: so nothing is held."""
-    return Clock().install(monkeypatch)
-
-
-async def run(
-    clock: Clock, *steps: Step, settings: dict[str, Any] | None = None
-) -> tuple[list[str], CrawlResult]:
-    """What became of the requests among *steps*, and of the crawl."""
-    result = await crawl(StepSpider, SLOW | (settings or {}), steps=list(steps), clock=clock)
-    assert_clean(result)
-    assert isinstance(result.spider, StepSpider)
-    return result.spider.outcomes, result
-
-
-async def both(site: Site, clock: Clock, stored: dict[str, Any]) -> tuple[list[str], int]:
-    """What became of /private and /x in a crawl of a site, and how often robots.txt was asked for until then."""
-    outcomes, _ = await run(clock, site.url("/private"), site.url("/x"), settings=stored)
-    return outcomes, site.count("/robots.txt")
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> dict[str, Any]:
-    """Settings. That the storages keep the same is for tests/storages."""
-    return in_a_file(tmp_path)
-
-
-def kept(site: Site, stored: dict[str, Any]) -> Entry:
-    storage = open_(stored)
-    entry = storage.load(origin_of(site))
-    storage.close()
-    assert entry is not None
-    return entry
-
+from tests.origins.conftest import Runs
 
 # Of the headers tests/protocol/test_freshness.py has all there is. The answer's header, seconds by default,
 # seconds with settings.
@@ -93,7 +45,7 @@ FRESH: list[tuple[str, str, int, int]] = [
 
 @pytest.mark.parametrize("settings", [{}, CHOSEN], ids=["default", "chosen"])
 async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
-    sites: Sites, clock: Clock, stored: dict[str, Any], settings: dict[str, Any]
+    sites: Sites, runs: Runs, settings: dict[str, Any]
 ) -> None:
     """An answer that there is no file is one too; after a failure, Retry-After is a lower bound, within the
     ceiling."""
@@ -101,48 +53,47 @@ async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
     for status, (name, value, default, chosen) in itertools.product((200, 404), FRESH):
         site = sites.add(robots=answer(RULES, status, [(name, value), ("Age", "0")]))
         table.append((status, value, chosen if settings else default, site))
-    date = formatdate(clock.now + 500, usegmt=True)
+    date = formatdate(runs.clock.now + 500, usegmt=True)
     rows = [("500", 500), (date, 500), ("9999", 800), ("10", 75)]
     for status, (value, seconds) in itertools.product((429, 503), rows):
         site = sites.add(robots=answer("busy", status, [("Retry-After", value)]))
         table.append((status, value, seconds, site))
-    await run(clock, *(row[-1].url("/x") for row in table), settings=stored | settings)
+    await runs.next(*(row[-1].url("/x") for row in table), **settings)
     with every_row() as checking:
         for status, value, seconds, site in table:
             with checking((status, value)):
-                entry, more = kept(site, stored), 25 if value == "10" else 0
+                entry, more = runs.kept(site), 25 if value == "10" else 0
+                assert entry is not None
                 until = entry.fresh_until if status in (200, 404) else entry.next_attempt_at
-                assert seconds <= until - clock.now <= seconds + more
+                assert seconds <= until - runs.clock.now <= seconds + more
 
 
 @pytest.mark.parametrize("status", [200, 404])
-async def test_what_is_fresh_is_not_asked_for_again(
-    sites: Sites, clock: Clock, status: int
-) -> None:
+async def test_what_is_fresh_is_not_asked_for_again(sites: Sites, runs: Runs, status: int) -> None:
     site, asked = sites.add(robots=answer(RULES, status)), list[int]()
     steps = [site.url("/private"), lambda: asked.append(site.robots_fetches)]
-    outcomes, result = await run(clock, *steps, DAY - 1, *steps, 2, *steps, DAY - 1, *steps)
+    outcomes = await runs.next(*steps, DAY - 1, *steps, 2, *steps, DAY - 1, *steps)
     assert outcomes == [NO if status == 200 else OK] * 4
     assert asked == [1, 1, 2, 2]
-    stats = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
-    assert stats == [1, 4, 1, 0]
+    names = ("miss", "hit", "refresh", "stale")
+    assert [runs.result.stat(f"rep/cache/{name}") for name in names] == [1, 4, 1, 0]
 
 
-async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
+async def test_a_missing_file_is_no_copy(sites: Sites, runs: Runs) -> None:
     """Who had no robots.txt yesterday and answers 503 today has trouble: wait. An answer ends the row
     of failures: the next one has a short back-off."""
     site, asked = sites.add(robots=in_turn(503, 503, 404, 503, 503)), list[int]()
     page, look = site.url("/x"), lambda: asked.append(site.robots_fetches)
     first = [page, 101, page, 201, page, look]
-    outcomes, result = await run(clock, *first, DAY + 1, page, look, 74, page, look, 27, page, look)
+    outcomes = await runs.next(*first, DAY + 1, page, look, 74, page, look, 27, page, look)
     assert outcomes == [DOWN, DOWN, OK, DOWN, DOWN, DOWN]
     assert asked == [3, 4, 4, 5]
-    attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
+    attempts = [error.attempts for _, error in runs.result.spider.errors]  # type: ignore[attr-defined]
     assert attempts == [1, 2, 1, 1, 2]
 
 
 async def test_after_30_days_unreachable_only_a_copy_still_forbids(
-    sites: Sites, clock: Clock
+    sites: Sites, runs: Runs
 ) -> None:
     """The first site fails a day after its answer, the second from the start."""
     copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
@@ -150,8 +101,7 @@ async def test_after_30_days_unreachable_only_a_copy_still_forbids(
     week = 7 * DAY  # time in which nobody asks is no evidence
     later = [*[week] * 4, 2 * DAY - 1000, 2000, 300 * DAY]
     steps = [*every[:2], DAY, *every, *(step for time in later for step in (time, *every))]
-    outcomes, _ = await run(clock, *steps)
-    assert outcomes == [NO, OK, *[NO, OK, DOWN, DOWN] * 6, *[NO, OK, OK, OK] * 2]
+    assert await runs.next(*steps) == [NO, OK, *[NO, OK, DOWN, DOWN] * 6, *[NO, OK, OK, OK] * 2]
 
 
 NEWER = "User-agent: *\nDisallow: /x\n"
@@ -170,43 +120,40 @@ COPY: dict[str, tuple[int, list[str], int]] = {
 }
 
 
-async def test_the_last_copy_is_applied_while_the_site_is_down(
-    sites: Sites, clock: Clock, stored: dict[str, Any]
-) -> None:
+async def test_the_last_copy_is_applied_while_the_site_is_down(sites: Sites, runs: Runs) -> None:
     site = sites.add(robots=in_turn(RULES, NEWER, 503))
     for name, (seconds, *wanted) in COPY.items():
-        clock.now += seconds
-        assert [*await both(site, clock, stored)] == wanted, name
+        assert [*await runs.both(site, seconds)] == wanted, name
     site.set("/robots.txt", RULES)
-    clock.now += 801
-    assert await both(site, clock, stored) == ([NO, OK], 6)
+    assert await runs.both(site, 801) == ([NO, OK], 6)
 
 
 # What is recalled
 
 
-async def test_what_is_kept_of_an_answer(
-    sites: Sites, clock: Clock, stored: dict[str, Any]
+async def test_what_is_kept_of_an_answer_and_of_a_failure_beside_it(
+    sites: Sites, runs: Runs
 ) -> None:
-    """And of a failure, beside it."""
     other = sites.add(pages={"/final": answer(RULES)})
-    site = sites.add(robots=redirect("/hop"))
+    site, clock = sites.add(robots=redirect("/hop")), runs.clock
     site.set("/hop", redirect(other.url("/final")))
-    await both(site, clock, stored)
     copy = {"url": other.url("/final"), "hops": 2, "status": 200, "outcome": Outcome.RULES,
             "body": RULES_BYTES, "fetched_at": clock.now, "fresh_until": clock.now + DAY}  # fmt: skip
     good = {"updated_at": clock.now, "unreachable_since": None, "attempts": 0, "error": None}
-    entry = kept(site, stored)
+    await runs.both(site)
+    entry = runs.kept(site)
+    assert entry is not None
     assert entry.check(origin_of(site)) is entry
     assert {name: getattr(entry, name) for name in (*copy, *good)} == {**copy, **good}
 
     site.set("/robots.txt", 503)
-    clock.now += DAY + 1
-    await both(site, clock, stored)
+    await runs.both(site, DAY + 1)
     down = {"updated_at": clock.now, "unreachable_since": clock.now, "attempts": 1, "dead_attempts": 0,
             "error": "HTTP 503", "sha256": entry.sha256}  # fmt: skip
-    failed = kept(site, stored)
+    failed = runs.kept(site)
+    assert failed is not None
     assert {name: getattr(failed, name) for name in (*copy, *down)} == {**copy, **down}
+    assert 75 <= failed.next_attempt_at - clock.now <= 100
 
 
 @pytest.mark.usefixtures("in_time")
@@ -245,36 +192,30 @@ async def test_what_is_recalled_works_like_a_fetch(
     assert site.robots_fetches == 1
 
 
-async def test_what_nobody_asked_for_in_90_days(
-    sites: Sites, clock: Clock, stored: dict[str, Any]
-) -> None:
+async def test_what_nobody_asked_for_in_90_days(sites: Sites, runs: Runs) -> None:
     old, new = sites.add(robots=RULES), sites.add(robots=404)
-    await both(old, clock, stored)
-    sha256 = kept(old, stored).sha256
-    assert sha256 is not None
-    clock.now += 89 * DAY
-    await both(new, clock, stored)
-    assert kept(old, stored).body == RULES_BYTES
-    clock.now += 2 * DAY
-    await both(new, clock, stored)
-    storage = open_(stored)
-    assert storage.load(origin_of(old)) is storage.body(sha256) is None
-    assert storage.load(origin_of(new)) is not None
+    await runs.both(old)
+    entry = runs.kept(old)
+    assert entry is not None
+    await runs.both(new, 89 * DAY)
+    assert runs.kept(old) == entry
+    await runs.both(new, 2 * DAY)
+    assert runs.kept(old) is None
+    assert runs.kept(new) is not None
+    assert entry.sha256 is not None
+    storage = open_(runs.settings)
+    assert storage.body(entry.sha256) is None
     storage.close()
 
 
 @pytest.mark.parametrize("site_has", [RULES, 503], ids=["rules", "unreachable"])
-async def test_somebody_whose_clock_is_years_ahead(
-    sites: Sites, clock: Clock, stored: dict[str, Any], site_has: Any
-) -> None:
+async def test_somebody_whose_clock_is_years_ahead(sites: Sites, runs: Runs, site_has: Any) -> None:
     """What it keeps is not believed for longer than it could be true here."""
-    site, now = sites.add(robots=site_has), clock.now
-    clock.now += 3650 * DAY
-    assert (await both(site, clock, stored))[1] == 1
-    clock.now = now
-    assert await both(site, clock, stored) == ([NO, OK] if site_has == RULES else [DOWN] * 2, 2)
-    clock.now += 1
-    assert (await both(site, clock, stored))[1] == 2, "what is kept now is of today"
+    site = sites.add(robots=site_has)
+    assert (await runs.both(site, 3650 * DAY))[1] == 1
+    wanted = [NO, OK] if site_has == RULES else [DOWN, DOWN]
+    assert await runs.both(site, -3650 * DAY) == (wanted, 2)
+    assert await runs.both(site, 1) == (wanted, 2), "what is kept now is of today"
 
 
 # Leases
@@ -304,6 +245,11 @@ class Other:
         assert result.responses == {pages[1]: 200}
         assert list(result.failures) == [pages[0]]
         return [self.site.robots_fetches, result.stat("rep/cache/recalled")]
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> dict[str, Any]:
+    return in_a_file(tmp_path)
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ urls = st.one_of(texts, texts.map("http://example.com/".__add__), texts.map("htt
 @example("http://example.com/it's.xml")
 @example("http://example.com/s.xml?it's")
 @example("http://example.com/s.xml?#")
+@example("http://example.com/s.xml?")
 @example("http://example.com/s.xml#c#c")
 @example("https://example.com\\[s.xml")
 @example("ftp://example.com/s.xml")
