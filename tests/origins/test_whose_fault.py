@@ -7,7 +7,6 @@ import itertools
 import ssl
 from collections.abc import Callable
 from itertools import product
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -216,15 +215,13 @@ def handshakes_fail(context: ssl.SSLContext, times: int) -> ssl.SSLContext:
 
 
 @pytest.mark.download
-async def test_a_connection_that_is_lost_once_is_tried_again_at_once(
-    sites: Sites, tmp_path: Path
-) -> None:
+async def test_a_connection_that_is_lost_once_is_tried_again_at_once(sites: Sites) -> None:
     """Within the same attempt: nothing is dropped for it, whatever REP_UNREACHABLE says."""
     # Twisted repeats a GET by itself if a kept connection is lost, but not the first on one.
     lost = [reset(), hang_up(), raw(b"HTTP/1.1 200 OK\r\nConte")]
     some = [sites.add(robots=in_turn(*[one] * 2, RULES)) for one in lost]
     once = [sites.add(robots=in_turn(one, RULES)) for one in lost]
-    sites._tls = lambda: handshakes_fail(server_context(tmp_path), 1)
+    sites._tls = lambda: handshakes_fail(server_context(), 1)
     once.append(sites.add(robots=RULES, tls=True, name="tls.example"))
     result = await crawl([site.url("/x") for site in once], ONE_ATTEMPT)
     assert result.failures == {}
