@@ -273,9 +273,9 @@ def tunnel_to(site: Site) -> Behaviour:
 class Http2Site:
     """Forbids /private, and answers everything else with a page."""
 
-    def __init__(self, thread: LoopThread, folder: Path) -> None:
+    def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
-        self._context = server_context(folder)
+        self._context = server_context()
         self._context.set_alpn_protocols(["h2"])
         self._host = Sites.new_host()
         self.asked: list[str] = []
@@ -343,7 +343,7 @@ def handlers(path: str) -> dict[str, Any]:
 @needs("priority")
 @pytest.mark.needs_reactor
 async def test_http2_handler_fetches_and_obeys(tmp_path: Path, sites_thread: LoopThread) -> None:
-    with closing(Http2Site(sites_thread, tmp_path)) as site:
+    with closing(Http2Site(sites_thread)) as site:
         handler = {"https": "scrapy.core.downloader.handlers.http2.H2DownloadHandler"}
         urls = [site.url("/page"), site.url("/private")]
         result = await crawl(urls, {"DOWNLOAD_HANDLERS": handler})
