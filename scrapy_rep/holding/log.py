@@ -57,10 +57,7 @@ class HoldLog:
             self._tell(why, one, f"Holding requests to %(origin)s{what}")
 
     def end(self, one: HeldOrigin, *, kept: bool) -> None:
-        """Log what became of the requests.
-
-        :param kept: whether those given up are on disk for the next run
-        """
+        """Log what became of the requests. *kept*: those given up are on disk for the next run."""
         if one.given_up:
             reason, attempts = one.why
             self._tell(
@@ -86,7 +83,7 @@ class HoldLog:
         if not self._told_full:
             self._told_full = True
             message = (
-                "Too many requests are held (REP_DEFER_MAX_REQUESTS; one site may have about 91 %% of "
+                "Too many requests are held (REP_DEFER_MAX_REQUESTS; one origin may have about 91 %% of "
                 "them): dropping further ones, such as to %(origin)s. This is reported once."
             )
             logger.warning(message, {"origin": origin}, extra=self._context.extra)
@@ -94,12 +91,9 @@ class HoldLog:
     def state(
         self, origins: Collection[HeldOrigin], attempt: float, given_up: float, *, idle: bool
     ) -> None:
-        """Log what is held of which *origins*, and why.
-
-        :param attempt: seconds until a robots.txt is fetched again; infinity: now
-        :param given_up: seconds until the first requests are given up; infinity: now
-        :param idle: log that the crawl can only wait: once, until some requests are released
-        """
+        """Log what is held of which *origins*, and why. *attempt*, *given_up*: seconds until a
+        robots.txt is fetched again, and until the first requests are given up; infinity: now.
+        *idle*: log that the crawl can only wait, once, until some requests are released."""
         if idle:
             now = time.monotonic()
             if self.told_idle or now < self._told_idle_at + _IDLE_SECONDS:
