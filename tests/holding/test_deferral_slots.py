@@ -7,16 +7,22 @@ import errno
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import scrapy
 from scrapy import Request
 from scrapy import signals as scrapy_signals
+from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.reactor import is_reactor_installed
+from scrapy.utils.test import get_crawler
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep.exceptions import RobotsUnreachable
+from scrapy_rep.origins.fetcher import Fetcher
+from scrapy_rep.protocol import Origin
 from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.held import (
     NEVER,
@@ -27,6 +33,7 @@ from tests.helpers.held import (
     urls,
     when_open,
 )
+from tests.helpers.recorded import context_of
 from tests.helpers.servers import Connection, Hit, Sites
 from tests.holding.closing import assert_nothing_dropped
 
@@ -40,6 +47,25 @@ ROWS = [
     (1, NEVER),
     pytest.param(0, 0, marks=pytest.mark.skipif(not UNLIMITED, reason="no 0")),
 ]
+
+
+async def test_an_answer_to_a_cancelled_fetch_frees_its_slot_only_once() -> None:
+    """Scrapy goes on with a download that is no longer awaited."""
+    crawler: Any = get_crawler()
+    sent: list[Request] = []
+
+    async def download(request: Request) -> Response:
+        sent.append(request)
+        raise CancelledError
+
+    downloader = SimpleNamespace(total_concurrency=16)
+    crawler.engine = SimpleNamespace(downloader=downloader, download_async=download, _slot=None)
+    with pytest.raises(CancelledError):
+        await Fetcher(context_of(crawler)).fetch(Origin.from_url("http://a.example"))
+    response = Response(sent[0].url)
+    told = scrapy_signals.response_downloaded
+    crawler.signals.send_catch_log(told, request=sent[0], response=response, spider=None)
+    assert downloader.total_concurrency == 16
 
 
 @pytest.mark.loop
