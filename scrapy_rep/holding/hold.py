@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy import Request
+from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals, storages
 from scrapy_rep.engine.log import get_logger
@@ -161,6 +162,8 @@ class HeldOrigins:
         concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency
+        # The file of sitemaps keeps a page until its request object is freed: the hold must not have a copy.
+        self._has_job = bool(job_dir(context.crawler.settings))
         self._started = time.monotonic()
         self._number = 0  # the number of the request that came last
 
@@ -244,7 +247,8 @@ class HeldOrigins:
         with self.disk.together() if self.disk is not None else nullcontext():
             for held in found:
                 row = self.disk.hold(held_origin.key, held) if self.disk is not None else None
-                what = lean(held.request) if row is None else row
+                in_memory = held.request if self._has_job else lean(held.request)
+                what = in_memory if row is None else row
                 heappush(held_origin.heap, entry_of(held, what))
         held_origin.unanswered += len(found)
         self.changed(held_origin, unheld=-len(found), held=len(found))

@@ -25,21 +25,14 @@ from tests.helpers.rows import every_row
 from tests.helpers.storing import rules
 
 NOW = 1000.0
-FREE, FULL, GREEDY = Room.FREE, Room.FULL, Room.GREEDY
-ROOMS = (FREE, FULL, GREEDY)
+FREE, FULL, GREEDY = ROOMS = (Room.FREE, Room.FULL, Room.GREEDY)
 CHOICES = ("defer", "drop", "allow")
 NO_ROOM = Drop("too many of its requests are held", for_room=True)
 FAILED = Drop("HTTP 503", 2)
 NOT_HELD = FAILED._replace(for_room=True)
 ENTRY = Entry("http://a.example", updated_at=NOW, fetched_at=NOW, outcome=Outcome.MISSING)
-UNREACHABLE = Entry(
-    "http://a.example",
-    updated_at=NOW,
-    unreachable_since=NOW,
-    attempts=2,
-    error="HTTP 503",
-    next_attempt_at=NOW + 5,
-)
+FAILURE = {"unreachable_since": NOW, "attempts": 2, "error": "HTTP 503", "next_attempt_at": NOW + 5}
+UNREACHABLE = Entry("http://a.example", updated_at=NOW, **FAILURE)  # type: ignore[arg-type]
 
 
 def known(entry: Entry, standing: Standing) -> OriginState:
