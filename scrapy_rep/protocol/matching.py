@@ -15,14 +15,12 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import SPACE, escape, readable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # In longer paths, first check that all characters of a rule occur.
 _LONG = 300
