@@ -14,15 +14,7 @@ from scrapy_rep.protocol.availability import is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung
 from scrapy_rep.settings import RepSettings
 from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn
-from tests.helpers.crawling import (
-    DAY,
-    DOWN,
-    NO,
-    OK,
-    ONE_ATTEMPT,
-    CrawlResult,
-    crawl,
-)
+from tests.helpers.crawling import DAY, DOWN, NO, OK, ONE_ATTEMPT, CrawlResult, crawl
 from tests.helpers.held import origin_of
 from tests.helpers.recorded import decisions
 from tests.helpers.rows import every_row
