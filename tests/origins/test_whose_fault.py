@@ -54,10 +54,6 @@ from tests.helpers.servers import Always, Site, Sites
 class BuggyHandler:
     lazy = False
 
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> BuggyHandler:
-        return cls()
-
     async def download_request(self, request: Request) -> Response:
         raise KeyError("host")
 
