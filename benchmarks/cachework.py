@@ -179,7 +179,7 @@ def look_up(corpus: str | None, place: Place, count: int, pipe: Connection) -> N
 async def _look_up(
     files: list[bytes], place: Place, count: int, pipe: Connection, middleware: Any
 ) -> None:
-    known, cache = middleware.origins.table, middleware._origins.cache
+    known, cache = middleware.origins.table, middleware.origins.cache
     access = cache._storage
     storage = place.open()
     for number in range(count):

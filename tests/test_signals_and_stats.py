@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -95,7 +96,8 @@ async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
     ]
     assert not robots[0].allowed(plain.url("/private"), "testbot")
     errors = [one.pop("error") for one in resolved.all]
-    assert (errors[:4], "refused" in errors[4]) == ([None] * 4, True)
+    assert errors[:4] == [None] * 4
+    assert re.search("refused|Connect call failed", errors[4])  # the latter without a reactor
     expected = [
         (Outcome.RULES, 200, f"{roots[0]}/robots.txt", 0, 0),
         (Outcome.MISSING, 404, f"{roots[1]}/robots.txt", 0, 0),

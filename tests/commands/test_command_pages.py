@@ -91,6 +91,12 @@ async def test_pages_that_can_not_be_had(tmp_path: Path, site: Site, sites: Site
     assert all(word in str(one["error"]) for word, one in zip(words, done.json, strict=True))
     assert done.status == 3
     assert site.count("/private/x") == busy.count("/") == 0
+    done = await robots_crawls(tmp_path, "--page", urls[0])
+    assert done.status == 1
+    assert done.out.splitlines()[1:] == [
+        "  agent        ShopBot",
+        "  not fetched  forbidden by line 3: Disallow: /private",
+    ]
     assert (await robots_crawls(tmp_path, "--page", site.url("/plain"))).status == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.helpers.crawling import CrawlResult
-from tests.helpers.held import DEFER, Record, assert_clean
+from tests.helpers.held import DEFER, Record, assert_clean, assert_no_errors
 
 # The requirement is "about 2 seconds, whatever is in flight"; what is in flight takes 30.
 SECONDS = 6.0
@@ -22,6 +22,11 @@ def closing_took(result: CrawlResult) -> float:
         if record.name == "scrapy.core.engine"
     }
     return at["Spider closed"] - at["Closing spider"]
+
+
+def assert_closed_soon(result: CrawlResult) -> None:
+    assert closing_took(result) < SECONDS
+    assert_no_errors(result)
 
 
 def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:

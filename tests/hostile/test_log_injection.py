@@ -15,7 +15,6 @@ from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.reporting.report import render
 from scrapy_rep.seeding.loader import SitemapLog
 from scrapy_rep.seeding.spool import SitemapRow
 from tests.helpers.behaviours import answer
@@ -25,7 +24,6 @@ from tests.helpers.recorded import context_of
 from tests.helpers.robots_command import robots_here
 from tests.helpers.servers import Sites
 from tests.hostile.evil import EVERYTHING, EVIL, IN_A_LINE, READABLE, assert_clean_text
-from tests.reporting.report.records import many
 
 
 def assert_clean_log(result: CrawlResult) -> None:
@@ -105,13 +103,6 @@ async def test_sitemaps_with_problems(sites: Sites) -> None:
     assert len(told) == 6
     assert "more problems with sitemaps of 1 origin" in told[5]
     assert len(lines(result, "Sitemap ", level="DEBUG")) >= 10
-
-
-def test_the_page_of_the_report() -> None:
-    text = EVERYTHING.replace("\ud800", "") + READABLE
-    page = render(many(3, rule=text, url=text, error=text, origin=text)).decode()
-    assert_clean_text(page)
-    assert READABLE in page
 
 
 ROBOTS = f"User-agent: *\u202e\nUser-agent: *\nDisallow: /p{IN_A_LINE}é漢\nDisallow: /p\nx{IN_A_LINE}\nSitemap: /{IN_A_LINE}\n"

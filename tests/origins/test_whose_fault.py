@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import ssl
 from itertools import product
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -184,15 +183,13 @@ async def test_what_a_proxy_answers_is_no_answer_of_the_site(sites: Sites) -> No
 
 
 @pytest.mark.download
-async def test_a_connection_that_is_lost_once_is_tried_again_at_once(
-    sites: Sites, tmp_path: Path
-) -> None:
+async def test_a_connection_that_is_lost_once_is_tried_again_at_once(sites: Sites) -> None:
     """Within the same attempt: nothing is dropped for it, whatever REP_UNREACHABLE says."""
     # Twisted repeats a GET by itself if a kept connection is lost, but not the first on one.
     lost = [reset(), hang_up(), raw(b"HTTP/1.1 200 OK\r\nConte")]
     once = [sites.add(robots=in_turn(one, RULES)) for one in lost]
     twice = [sites.add(robots=in_turn(one, one, RULES)) for one in lost]  # that is no accident
-    context, handshakes = server_context(tmp_path), itertools.count()
+    context, handshakes = server_context(), itertools.count()
     context.sni_callback = lambda *_: (
         None if next(handshakes) else ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
     )

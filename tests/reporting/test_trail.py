@@ -153,18 +153,6 @@ async def test_the_body_can_be_got_back(
     assert bodies == [RULES.encode(), newer.encode()]
 
 
-async def test_hostile_text_stays_on_one_line(sites: Sites, record: Record) -> None:
-    """It stays one line a decision, of well-formed JSON."""
-    robots = b'User-agent: *\nDisallow: /\xff"\\\xe2\x80\xa8{}%s\nDisallow: /\xc3\xa4\n'
-    site = sites.add(robots=robots)
-    verbatim = hasattr(Request, "_url_is_verbatim")  # older Scrapy encodes every URL
-    bad = Request(site.url("/ä\ud800" if verbatim else "/ä"), meta={"verbatim_url": True})
-    found = await record([bad, site.url("/%FF%22%5C%E2%80%A8{}%s")])
-    assert len(found.decisions) == found.result.stat("robotstxt/forbidden") >= 1
-    assert set(found.told("verdict")) == {("disallowed",)}
-    found.result.assert_clean()
-
-
 # -- where it is written ---------------------------------------------------------------------
 
 

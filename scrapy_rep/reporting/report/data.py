@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_rep.engine.text import date
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_ORIGINS_OF_A_RULE = 100
 _INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
 
 
@@ -41,12 +38,12 @@ class RuleRow:
     times: int = 0
     all_origins: int = 0
     known: dict[str, RuleOrigin] = field(default_factory=dict)
+    """The first origins that have it."""
 
     @property
     def origins(self) -> list[RuleOrigin]:
         """Those with most refusals first."""
-        found = sorted(self.known.values(), key=lambda one: (-one.times, one.origin))
-        return found[:_ORIGINS_OF_A_RULE]
+        return sorted(self.known.values(), key=lambda one: (-one.times, one.origin))
 
 
 @dataclass(slots=True)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from scrapy_rep.engine.log import BoundedSet
 from scrapy_rep.reporting.record import (
@@ -39,9 +40,6 @@ from scrapy_rep.reporting.report.data import (
     Timeline,
 )
 from scrapy_rep.reporting.summary import PAGE_VERDICTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _MAX_LINE = 1 << 22
 _MAX_TEXT = 2000
@@ -107,10 +105,10 @@ class Line:
 
 
 # Limits on what is kept while a record is read, and on what the page shows.
-_ORIGINS, _RULES, _SAID, _USES = 50_000, 5_000, 2_000, 50
-_OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH, _SETTINGS = 200, 20, 50, 300, 200
+_ORIGINS, _RULES, _SAID, _USES = 50_000, 1_000, 2_000, 50
+_OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH, _SETTINGS = 100, 20, 50, 300, 200
 MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
-MAX_CHANGES = 500
+MAX_CHANGES, _URL_LENGTH = 500, 500
 
 _PAGES = {verdict: f"{noun}s {what}" for verdict, noun, what in PAGE_VERDICTS}
 
@@ -293,8 +291,8 @@ class CrawlSum:
             if len(rule.known) >= _OF_A_RULE:
                 return
             where = origin.url or f"{name}/robots.txt"
-            about = line.number("line"), line.text("url"), line.text("sha256", 64) or None
-            rule.known[name] = RuleOrigin(name, where, *about)
+            url, sha256 = line.text("url", _URL_LENGTH), line.text("sha256", 64) or None
+            rule.known[name] = RuleOrigin(name, where, line.number("line"), url, sha256)
         rule.known[name].times += 1
 
     def _held(self, line: Line, at: float) -> None:
