@@ -35,10 +35,8 @@ async def recorded(
 ) -> tuple[CrawlResult, dict[str, dict[str, Any]]]:
     """Crawl / of each site: the result, and the lines of the record by URL."""
     path = folder / "decisions.jsonl"
-    result = await crawl(
-        [site.url("/") for site in sites],
-        {**ONE_ATTEMPT, "REP_DECISIONS": path, **settings},
-    )
+    settings = {**ONE_ATTEMPT, "REP_DECISIONS": path, **settings}
+    result = await crawl([site.url("/") for site in sites], settings)
     result.assert_clean()
     found = decisions(path) if path.exists() else []
     return result, {f"{one['origin']}/": one for one in found}
