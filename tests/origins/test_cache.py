@@ -4,11 +4,13 @@ others only by what the storage keeps; and one fetch for a whole fleet: another 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -293,23 +295,19 @@ async def test_a_process_that_stops_leaves_no_lease(other: Other) -> None:
     assert other.lease()
 
 
-async def test_a_fetch_that_the_project_prevents_gives_its_lease_back() -> None:
+@pytest.mark.parametrize("error", [NotSupported("no handler"), asyncio.CancelledError()], ids=repr)
+async def test_a_fetch_without_an_answer_gives_its_lease_back(error: BaseException) -> None:
+    """Prevented by the project, or broken off."""
     given_back: list[str] = []
 
-    class Nothing:
-        """A storage without entries, and a fetcher whose project has no handler."""
+    async def claim(*_: Any) -> Claim:
+        return Claim(None, granted=True)
 
-        async def claim(self, origin: str, is_enough: Any) -> Claim:
-            return Claim(None, granted=True)
+    async def fetch(*_: Any) -> None:
+        raise error
 
-        async def fetch(self, origin: Any, like: Any) -> None:
-            raise NotSupported("no handler")
-
-        def give_back(self, origin: str) -> None:
-            given_back.append(origin)
-
-    nothing: Any = Nothing()
-    cache = RobotsCache(RepSettings(), OriginTable(9, 9), nothing, time.time, nothing)
-    with pytest.raises(NotSupported):
+    some: Any = SimpleNamespace(claim=claim, fetch=fetch, give_back=given_back.append)
+    cache = RobotsCache(RepSettings(), OriginTable(9, 9), some, time.time, some)
+    with pytest.raises(type(error)):
         await cache.ask(Flight(Origin("http", "a.example", 80), None))
     assert given_back == ["http://a.example"]
