@@ -20,7 +20,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.sitemaps import STEP
 from scrapy_rep.seeding import discovery, loader, seeding, selection
-from scrapy_rep.seeding.selection import Listings
+from scrapy_rep.seeding.selection import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import (
     RULES,
@@ -186,6 +186,12 @@ async def test_sitemaps_are_worked_on_in_slices(
     assert result.stat("rep/sitemaps/rejected/cross_host") == 3
     assert min(turns["discovery"], turns["seeding"], turns["selection"]) > 40, turns
     assert turns["loader"] > 20
+
+
+def test_a_listing_has_urls_without_fragments() -> None:
+    some = Listing("http://a.test/robots.txt", ["http://[", "/0#x"])
+    assert some.complete()
+    assert some.has_any(["http://b.test/", "http://a.test/0"])
 
 
 def test_a_hundred_listings_are_kept() -> None:
