@@ -135,17 +135,12 @@ def test_no_part_is_shown(uri: str, password: str) -> None:
 
 
 PLAIN = [
-    "x",
-    "d.jsonl",
-    "/data/a:b@c",
-    "file:///data/a:b@c",
-    "ftp://me@h/x",
-    "C:\\a@b",
+    *("", "x", "d.jsonl", "/data/a:b@c", "file:///data/a:b@c", "ftp://me@h/x", "C:\\a@b"),
     "s3://b/a@b",
 ]
 
 
-@pytest.mark.parametrize("uri", ["", *PLAIN])
+@pytest.mark.parametrize("uri", PLAIN)
 def test_what_has_no_password_stays(uri: str) -> None:
     assert without_password(uri) == uri
     assert text_of(ValueError(uri)) == "ValueError" + (f": {uri}" if uri else "")
