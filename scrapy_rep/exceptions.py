@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep.engine.text import clean
-
-if TYPE_CHECKING:
-    from scrapy_rep.protocol import Decision, Origin
+from scrapy_rep.protocol import Decision, Origin
 
 
 class RobotsDisallowed(IgnoreRequest):

@@ -231,8 +231,10 @@ class RepMiddleware:
         """Act as the policy advises for *state*."""
         if path == ROBOTS_PATH:
             return
-        # First: it may take a while, in which the origin can become unreachable.
-        await self.origins.cache.read(state, self.agents.chain_of(request))
+        chain = self.agents.chain_of(request)
+        if self.origins.cache.takes_long(state, chain):
+            # First: the origin can become unreachable meanwhile.
+            await self.origins.cache.read(state, chain)
         policy = self.origins.policy
         advice = policy.in_the_middleware(state, self.clock())
         if isinstance(advice, Decide):

@@ -4,15 +4,18 @@ followed, and the middleware for ``REP_NOFOLLOW`` and ``REP_NOINDEX``."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
-from scrapy import signals
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
-from scrapy.http import HtmlResponse, XmlResponse
+from scrapy.http import HtmlResponse, Response, XmlResponse
+from scrapy.link import Link
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.spiders import SitemapSpider
 
@@ -22,14 +25,6 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.requests import chain_behind, origin_of
 from scrapy_rep.protocol.page import PageRules, links_of
 from scrapy_rep.settings import RepSettings, settings_beside
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from scrapy.link import Link
 
 logger = get_logger(f"{__name__}.middleware")  # its name is that of a folder: "scrapy_rep.pages"
 

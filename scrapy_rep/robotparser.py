@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from scrapy.crawler import Crawler
 from scrapy.robotstxt import RobotParser as ScrapyRobotParser
 from scrapy.utils.python import to_unicode
 
 from scrapy_rep.protocol import RobotsTxt, comparable, product_token
-
-if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
 
 
 class RobotParser(ScrapyRobotParser):

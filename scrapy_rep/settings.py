@@ -15,9 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from scrapy import Spider
+from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
+from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.engine.log import get_logger
@@ -26,11 +29,6 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.freshness import moment
 from scrapy_rep.protocol.origin import Origin, punycode
 from scrapy_rep.protocol.syntax import is_name, product_token
-
-if TYPE_CHECKING:
-    from scrapy import Spider
-    from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
 
 logger = get_logger(__name__)
 

@@ -7,10 +7,11 @@ lines by the same code.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome, is_html
@@ -28,9 +29,6 @@ from scrapy_rep.protocol.syntax import (
     readable,
     readable_url,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 class AgentLine(NamedTuple):

@@ -8,12 +8,10 @@ foreign content as the standard has it.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from html import unescape
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 MAX_STEPS = 6_000
 """Tags, comments and unusual attributes of a page that are examined one by one."""

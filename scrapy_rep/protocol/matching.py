@@ -15,14 +15,12 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import SPACE, escape, readable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # In longer paths, first check that all characters of a rule occur.
 _LONG = 300
@@ -54,7 +52,8 @@ class Wildcards:
             groups += [rows for start, rows in some if path.startswith(start)]
         for rows in groups:
             for needle, key, pattern in rows:
-                if needle in path and not (letters and pattern.strip(letters)):
+                # The letters first: looking for a needle takes time in long paths.
+                if not (letters and pattern.strip(letters)) and needle in path:
                     if key < found:
                         break
                     if _matches(path, pattern):

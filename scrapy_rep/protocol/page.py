@@ -13,16 +13,14 @@ and nothing cancels a restriction (REP.md section 10).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import read_date
 from scrapy_rep.protocol.html import MAX_TEXT, Links, links_of, metas_of, with_blanks
 from scrapy_rep.protocol.syntax import GLOBAL, checked_chain, leading_token
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["Links", "PageRule", "PageRules", "links_of"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.matching import (
     ALLOW,
@@ -31,9 +32,6 @@ from scrapy_rep.protocol.syntax import (
     read,
     readable_url,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 # Neither many agents nor a group of 500 KB that names many of them may fill the memory.
 _AGENTS_REMEMBERED = 100

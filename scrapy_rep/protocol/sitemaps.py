@@ -15,15 +15,10 @@ from __future__ import annotations
 import codecs
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.entries import Kind, XmlFeed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from scrapy_rep.protocol.entries import Entry
+from scrapy_rep.protocol.entries import Entry, Kind, XmlFeed
 
 __all__ = ["Kind", "SitemapReader"]
 

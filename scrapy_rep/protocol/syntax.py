@@ -5,11 +5,8 @@ the one that a User-Agent header names (section 7)."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 MAX_BYTES = 512_000
 """Bytes of a file that are read (REP.md section 2)."""

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
+from scrapy.core.engine import ExecutionEngine
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
+from scrapy_rep.holding.disk import FILE_NAME
+from scrapy_rep.holding.hold import Held
 from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.files import ask
+from tests.helpers.crawling import crawl
+from tests.helpers.files import ask, change
 from tests.helpers.held import (
     DEFER,
     NEVER,
@@ -34,13 +37,9 @@ from tests.helpers.log import at_line, lines
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.holding.closing import assert_nothing_dropped
+from tests.holding.holds import held, opened
 
 pytestmark = pytest.mark.slow
-
-
-def rows(directory: Path) -> int:
-    """How many requests an ended run left on disk."""
-    return int(ask(directory / "rep-held.sqlite", "SELECT count(*) FROM held"))
 
 
 async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_path: Path) -> None:
@@ -68,26 +67,9 @@ async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_p
     result = await record.crawl(urls(site, 10), **settings, REP_DEFER_GRACE=NEVER)
     assert len(result.responses) == 1
     assert "rep/handed_back" not in result.stats
-    assert rows(tmp_path) == 9
+    assert ask(tmp_path / FILE_NAME, "SELECT count(*) FROM held") == 9
     result = await crawl([], settings)
     assert len(result.responses) == 9
-    assert_clean(result)
-
-
-async def test_given_up_but_kept(sites: Sites, tmp_path: Path) -> None:
-    """REP_DEFER_MAX_WAIT ends the wait in this run; the next one waits anew."""
-    site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_MAX_WAIT": 0.2}
-    for _ in range(2):
-        result = await crawl([] if _ else urls(site, 5), settings)
-        assert len(result.failures) == result.stat("rep/given_up") == 5
-        assert rows(tmp_path) == 5
-        assert_clean(result)
-    site.set("/robots.txt", RULES)
-    # That may be less than it takes to start and to ask.
-    result = await crawl([], {**settings, "REP_DEFER_MAX_WAIT": NEVER})
-    assert set(result.responses) == set(urls(site, 5))
-    assert rows(tmp_path) == 0
     assert_clean(result)
 
 
@@ -121,31 +103,21 @@ async def test_waiting_goes_on_in_the_next_run(
         record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 3 else None
 
 
-class RenamedSpider(ListSpider):
-    """Its callback has another name than in the run before."""
-
-    def parse_renamed(self, response: Any) -> None:
-        self.responses.append(response)
-
-    def recorded(self, request: str | Request) -> Request:
-        return super().recorded(request).replace(callback=self.parse_renamed)
-
-
-async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> None:
-    """One warning counts those whose callback is gone, the others are fetched."""
-    site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path)}
-    record = Record(on_deferred=lambda _, count: record.close() if count % 20 == 0 else None)
-    for spider, paths in ((RenamedSpider, "/gone"), (ListSpider, "/there")):
-        wanted = urls(site, 20, paths)
-        await record.crawl(spider, requests=wanted, **settings)
-    assert rows(tmp_path) == 40
-
-    site.set("/robots.txt", RULES)
-    result = await crawl([], settings)
-    assert set(result.responses) == set(urls(site, 20, "/there"))
-    [line] = lines(result, "parse_renamed", level="WARNING")
-    assert "20 held requests could not be read" in line
+async def test_very_many_that_can_not_be_read_stop_nobody(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One warning counts them. No event wakes the engine for those behind them."""
+    monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
+    site, hold = sites.add(), opened(tmp_path / FILE_NAME)
+    for number in range(60):
+        hold.hold(f"http://{number}.test", held(number))
+    hold.hold(origin_of(site), Held(60, 0.0, Request(site.url("/x"))))
+    hold.close()
+    change(tmp_path / FILE_NAME, "UPDATE held SET request = 5 WHERE number < 60")
+    result = await crawl([], {"JOBDIR": str(tmp_path), "REP_DRY_RUN": True})
+    assert site.pages_asked == ["/x"]
+    [line] = lines(result, "could not be read", level="WARNING")
+    assert line.startswith("60 held requests ")
     assert result.stats["rep/held"] == 0
 
 
@@ -187,25 +159,14 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path:
     assert_clean(result)
 
 
-async def test_objects_in_memory_are_the_same_objects(sites: Sites) -> None:
-    """Without JOBDIR there is no copying: a request may carry what can't be copied."""
-    site, things = sites.add(robots=in_turn(503, RULES)), [object(), lambda: None]
-    request = Request(site.url("/x"), meta={"things": things}, cb_kwargs={"things": things})
-    record = Record()
-    result = await record.crawl([request])
-    [response] = result.spider.responses
-    assert response.meta["things"] is response.cb_kwargs["things"] is things
-    assert record.deferred == [request.url]
-    assert_clean(result)
-
-
 @pytest.mark.loop
 @pytest.mark.scrapy_api
 async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
     """robots.txt is there once 60 requests are held."""
-    gate, told = Gate(503, RULES), []
+    gate, told, things = Gate(503, RULES), [], [object(), lambda: None]
     site = sites.add(robots=gate)
     wanted = urls(site, 60)
+    requests = [Request(url, meta={"a": things}, cb_kwargs={"a": things}) for url in wanted]
 
     def look(spider: Any, count: int) -> None:
         if count == 60:
@@ -213,8 +174,11 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
             gate.open()
 
     record = Record(on_deferred=look)
-    result = await record.crawl(wanted)
+    result = await record.crawl(requests)
     with every_row() as row:
+        with row("what can't be copied is the same object"):
+            for one in result.spider.responses:
+                assert one.meta["a"] is one.cb_kwargs["a"] is things
         with row("all are held, and each is fetched once"):
             assert sorted(result.responses) == sorted(record.deferred) == sorted(wanted)
             assert len(site.pages_asked) == len(set(site.pages_asked)) == 60
@@ -235,18 +199,6 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
             assert one["error"] == "HTTP 503"
             assert one["attempts"] >= 1 and 0 <= one["held_seconds"] < 60
             assert one["next_attempt_at"].endswith("Z") and one["unreachable_since"].endswith("Z")
-
-
-async def test_answer_within_the_grace(sites: Sites) -> None:
-    """A request or two wait where they are, and nothing is said of it."""
-    site = sites.add(robots=after(0.1, RULES))
-    record = Record()
-    result = await record.crawl(urls(site, 4), REP_DEFER_GRACE=NEVER)
-    assert len(result.responses) == 4
-    assert record.deferred == record.released == []
-    assert "rep/held" not in result.stats
-    assert lines(result) == []
-    assert_clean(result)
 
 
 async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Sites) -> None:
@@ -303,17 +255,3 @@ async def test_other_policies_and_silence(sites: Sites, choice: str, robots: Any
     assert not record.dropped
     assert "rep/given_up" not in result.stats
     assert_clean(result)
-
-
-async def test_an_answer_that_must_not_be_kept(sites: Sites, tmp_path: Any) -> None:
-    """It releases all that waits for it, once; in the middleware nothing is asked again."""
-    gate = Gate(503, 404)
-    site = sites.add(robots=gate)
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 30 else None)
-    ask_always = {"REP_CACHE_TTL": 0, "REP_CACHE_MIN_TTL": 0}
-    result = await record.crawl(urls(site, 30), **ask_always, JOBDIR=str(tmp_path))
-    assert len(result.responses) == 30
-    assert result.stat("rep/outcome/missing") == 1
-    assert sorted(record.released) == sorted(record.deferred)
-    assert result.stats["rep/held"] == 0
-    assert_nothing_dropped(result, record)
