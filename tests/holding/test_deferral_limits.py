@@ -46,12 +46,13 @@ pytestmark = pytest.mark.slow
 async def test_requests_held_longer_than_max_wait_are_given_up(
     sites: Sites, tmp_path: Path, robots: Any, grace: float, jobdir: bool
 ) -> None:
-    """The silent fetch in flight is not waited for."""
+    """The silent fetch in flight is not waited for. With a JOBDIR, the next run has them again."""
     site, healthy = sites.add(robots=robots), sites.add(robots=RULES)
     wanted, record = urls(site, 20), Record()
+    folder = {"JOBDIR": str(tmp_path)} if jobdir else {}
     result = await record.crawl(
         [*wanted, *urls(healthy, 5)],
-        **({"JOBDIR": str(tmp_path)} if jobdir else {}),
+        **folder,
         REP_DEFER_GRACE=grace,
         REP_DEFER_MAX_WAIT=0.4,
         REP_DOWNLOAD_TIMEOUT=NEVER,
@@ -79,6 +80,9 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
             assert len(result.responses) == 5
             assert await record.concurrency() == [16, 16]
             assert_clean(result)
+    site.set("/robots.txt", RULES)
+    result = await crawl([], {**DEFER, **folder})
+    assert set(result.responses) == set(wanted if jobdir else [])
 
 
 async def test_max_requests_and_answers_to_come(sites: Sites) -> None:
