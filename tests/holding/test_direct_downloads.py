@@ -9,17 +9,14 @@ import pytest
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.crawler import Crawler
-from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, redirect, silence
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import (
     NEVER,
-    Gate,
     InlineSpider,
     Record,
-    a_while,
     assert_clean,
     later,
     silent_until_open,
@@ -146,28 +143,6 @@ async def test_a_stop_does_not_wait_for_files_that_wait(sites: Sites, tmp_path: 
     assert warnings(result) == [
         f"Not downloading {site.url('/a')}: robots.txt unreachable: the crawl is ending"
     ]
-
-
-async def test_fails_while_others_are_held(sites: Sites) -> None:
-    """It is not held, but the scheduled requests of its origin are, before and after."""
-    gate = Gate(503, RULES)
-    down, record = sites.add(robots=gate), Record()
-
-    class Spider(InlineSpider):
-        async def parse(self, response: Response, **kwargs: Any) -> None:
-            await super().parse(response, **kwargs)
-            while len(record.deferred) < 5:
-                await a_while(0.01)
-            gate.open()
-
-    wanted = [*urls(down, 5), "data:,start"]
-    result = await record.crawl(Spider, requests=wanted, inline=[down.url("/inline")])
-    # Its own pages download inline too, when they come: robots.txt is known then.
-    unreachable, *others = result.spider.outcomes
-    assert isinstance(unreachable, RobotsUnreachable)
-    assert others == [200] * 5
-    assert set(record.deferred) == set(record.released) == set(urls(down, 5))
-    assert_clean(result)
 
 
 class TokenMiddleware:
