@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.held import urls as pages_of
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
 from tests.helpers.redisserver import RedisServer, needs_server
@@ -57,10 +58,6 @@ def settings(redis_server: RedisServer) -> dict[str, Any]:
     }
 
 
-def urls_of(site: Site) -> list[str]:
-    return sorted(site.url(f"/page-{number}") for number in range(PAGES))
-
-
 def pages_asked(site: Site) -> list[str]:
     return sorted(map(site.url, site.pages_asked))
 
@@ -70,7 +67,7 @@ def test_another_process_fetches_what_was_held(
 ) -> None:
     """One story, since it takes two processes: what the first leaves, and what the second makes of it."""
     site = sites.add(robots=503)
-    urls = urls_of(site)
+    urls = sorted(pages_of(site, PAGES))
 
     def queued() -> tuple[int, int]:
         """Requests, and those that the dupe filter knows: each of them, once."""
@@ -98,34 +95,30 @@ def test_another_process_fetches_what_was_held(
 
 
 def test_start_urls_are_read_while_something_is_held(
-    sites: Sites,
-    queue: Any,
-    settings: dict[str, Any],
-    crawl: Callable[..., Crawl],
-    tmp_path: Path,
+    sites: Sites, queue: Any, settings: dict[str, Any], crawl: Callable[..., Crawl], tmp_path: Path
 ) -> None:
     """It reads them when the spider is idle, and closes it when it was for a second."""
     spider = tmp_path / "start_urls_spider.py"
     spider.write_text(START_URLS_SPIDER)
     down, up = sites.add(robots=503), sites.add(robots=UP)
 
-    def push(*urls: str) -> None:
-        queue.rpush("start", *(json.dumps({"url": url}) for url in urls))
+    def push(site: Site) -> None:
+        queue.rpush("start", *(json.dumps({"url": url}) for url in pages_of(site, PAGES)))
 
-    push(*urls_of(down))
+    push(down)
     run = crawl([], {**settings, "MAX_IDLE_TIME_BEFORE_CLOSE": 1}, spider=spider)
     run.wait_for("deferred", PAGES)
     time.sleep(1.2)
     assert run.reason is None, "closed while something was held"
-    push(*urls_of(up))
+    push(up)
     run.wait_for("page", PAGES)
-    assert pages_asked(up) == urls_of(up)
+    assert pages_asked(up) == sorted(pages_of(up, PAGES))
     assert run.reason is None, "closed while something was held"
 
     down.set("/robots.txt", UP)
     run.join()
     assert run.reason == "finished"
-    assert pages_asked(down) == urls_of(down)
+    assert pages_asked(down) == sorted(pages_of(down, PAGES))
     # scrapy-redis makes start requests so itself.
     assert {page.detail for page in run.of("page")} == {"dont_filter=True marks=[]"}
     run.assert_clean()
