@@ -227,8 +227,8 @@ async def test_unserialisable_requests_are_given_up(
 class SharedScheduler(BaseScheduler):
     """A queue elsewhere, as those on a server are: requests go there as bytes."""
 
-    queue: list[bytes] = []
-    seen: set[bytes] = set()
+    queue: list[bytes]
+    seen: set[bytes]
     broken = False
 
     def __init__(self, crawler: Crawler) -> None:
@@ -262,19 +262,14 @@ class SharedScheduler(BaseScheduler):
         return request_from_dict(data, spider=self.spider)
 
 
-class Persistent(SharedScheduler):
-    persist = True
+@pytest.fixture
+def shared() -> type[SharedScheduler]:
+    """An empty one, which says that requests outlive a crawl."""
 
+    class Shared(SharedScheduler):
+        queue, seen, persist = [], set(), True
 
-class Forgetful(SharedScheduler):
-    persist = False
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SharedScheduler, "queue", [])
-    monkeypatch.setattr(SharedScheduler, "seen", set())
-    monkeypatch.setattr(SharedScheduler, "broken", False)
+    return Shared
 
 
 class Once(ListSpider):
@@ -284,9 +279,9 @@ class Once(ListSpider):
 
 
 @pytest.mark.scrapy_api
-@pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
+@pytest.mark.parametrize("says_so", [False, True])
 async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
-    sites: Sites, scheduler: type[SharedScheduler]
+    sites: Sites, shared: Any, says_so: bool
 ) -> None:
     """The first ends while a site is down, and a silent one's first answer is awaited. In the next, all
     are held once more on arrival, for a while."""
@@ -295,10 +290,12 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
 
     def close(_: Spider, count: int) -> None:
         if count == 20:
-            as_soon_as(lambda: len(scheduler.seen) == 40 and not scheduler.queue, record.close)
+            as_soon_as(lambda: len(shared.seen) == 40 and not shared.queue, record.close)
 
+    if not says_so:
+        del shared.persist
     record = Record(on_deferred=close)
-    settings = {**SLOW, "SCHEDULER": scheduler}
+    settings = {**SLOW, "SCHEDULER": shared}
     result = await record.crawl(Once, requests=wanted, **settings, REP_DEFER_GRACE=30)
     assert_closed_soon(result)
     assert result.failures == result.responses == {}
@@ -319,7 +316,7 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
 
 @pytest.mark.parametrize("answers", [True, False])
 async def test_those_handed_back_wait_on(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch, answers: bool
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, shared: Any, answers: bool
 ) -> None:
     """REP_DEFER_MAX_WAIT counts from when they were first held."""
     passed = 0.0
@@ -329,7 +326,7 @@ async def test_those_handed_back_wait_on(
     wanted = urls(site, 5)
     settings = {
         **SLOW,
-        "SCHEDULER": Persistent,
+        "SCHEDULER": shared,
         "REP_DEFER_GRACE": 0.1,
         "REP_DEFER_MAX_WAIT": 90,
         "REP_DOWNLOAD_TIMEOUT": 0.5,  # how long the last attempt may take
@@ -349,26 +346,26 @@ async def test_those_handed_back_wait_on(
         passed += 60
 
 
-@pytest.mark.parametrize("scheduler", [Forgetful, Persistent])
+@pytest.mark.parametrize("broken", [False, True])
 async def test_given_up_where_the_queue_does_not_outlive(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch, scheduler: type
+    sites: Sites, shared: Any, broken: bool
 ) -> None:
     """Or is gone: the crawl is closed all the same, and nothing is lost without a word."""
-    site = sites.add(robots=503)
+    site, shared.persist = sites.add(robots=503), broken
 
     def close(_: Spider, count: int) -> None:
         if count == 20:
-            monkeypatch.setattr(SharedScheduler, "broken", scheduler is Persistent)
+            shared.broken = broken
             record.close()
 
     record = Record(on_deferred=close)
-    result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=scheduler)
+    result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=shared)
     assert result.reason == "enough"
     assert set(result.failures) == set(urls(site, 20))
     assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
     assert all(request.dont_filter is False for request, _ in result.spider.errors)
-    assert scheduler.queue == []  # type: ignore[attr-defined]
-    if scheduler is Forgetful:
+    assert shared.queue == []
+    if not broken:
         assert_no_errors(result)
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request
 from scrapy import signals as scrapy_signals
-from scrapy.crawler import Crawler
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, redirect, silence
@@ -17,7 +15,6 @@ from tests.helpers.held import (
     NEVER,
     InlineSpider,
     Record,
-    assert_clean,
     later,
     silent_until_open,
     urls,
@@ -143,33 +140,3 @@ async def test_a_stop_does_not_wait_for_files_that_wait(sites: Sites, tmp_path: 
     assert warnings(result) == [
         f"Not downloading {site.url('/a')}: robots.txt unreachable: the crawl is ending"
     ]
-
-
-class TokenMiddleware:
-    """Downloads a token before each page, as those that log in do."""
-
-    token = ""
-
-    def __init__(self, crawler: Crawler) -> None:
-        self.crawler = crawler
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> TokenMiddleware:
-        return cls(crawler)
-
-    async def process_request(self, request: Request) -> None:
-        if request.url != self.token and not request.url.endswith("/robots.txt"):
-            assert self.crawler.engine is not None
-            await self.crawler.engine.download_async(Request(self.token))
-
-
-@pytest.mark.loop
-async def test_those_that_pages_in_the_slots_wait_for_need_no_slot(sites: Sites) -> None:
-    """A page takes the only slot while a middleware below waits for a download of its own."""
-    site, tokens = sites.add(robots=RULES), sites.add(robots=after(0.1, RULES))
-    TokenMiddleware.token = tokens.url("/token")
-    settings = {"CONCURRENT_REQUESTS": 1, "DOWNLOADER_MIDDLEWARES": {TokenMiddleware: 543}}
-    pages = [site.url(f"/{number}") for number in range(3)]
-    result = await crawl(pages, settings)
-    assert sorted(result.responses) == sorted(pages)
-    assert_clean(result)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scrapy import Request, signals
 from scrapy.crawler import Crawler
-from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
@@ -56,24 +56,19 @@ class WatchedSpider(ListSpider):
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider.seen = Counter()
         spider.idles = []
-        for name in (
-            "request_scheduled",
-            "request_dropped",
-            "request_reached_downloader",
-            "request_left_downloader",
-            "response_received",
+        for signal in (
+            signals.request_scheduled,
+            signals.request_dropped,
+            signals.request_reached_downloader,
+            signals.request_left_downloader,
+            signals.response_received,
         ):
-            spider.watch(name)
+            crawler.signals.connect(spider.see, signal)
         crawler.signals.connect(spider.idle, signals.spider_idle)
         return spider
 
-    def watch(self, name: str) -> None:
-        def handler(request: Request) -> None:
-            if not request.url.endswith("/robots.txt"):
-                self.seen[name] += 1
-
-        setattr(self, f"on_{name}", handler)  # signals keep weak references
-        self.crawler.signals.connect(handler, getattr(signals, name))
+    def see(self, request: Request, signal: object) -> None:
+        self.seen[signal] += not request.url.endswith("/robots.txt")
 
     def idle(self) -> None:
         self.idles.append(len(self.responses))
@@ -98,32 +93,10 @@ async def test_signals_idleness_and_stats(
     site = sites.add(robots=ROBOTS[robots]())
     ours, scrapys = await both(site, WatchedSpider, jobs, requests=urls(site, PAGES) * 2)
     assert ours.spider.seen == scrapys.spider.seen
-    assert ours.spider.seen["request_dropped"] == PAGES
+    assert ours.spider.seen[signals.request_dropped] == PAGES
     assert ours.spider.idles == scrapys.spider.idles == [PAGES]
     assert of_scheduler(ours) == of_scheduler(scrapys)
     ours.assert_clean()
-
-
-class QuotaSpider(WatchedSpider):
-    """Lets so many requests pass, as documented for ``request_scheduled``."""
-
-    left = PAGES
-
-    async def start(self) -> AsyncIterator[Any]:
-        self.crawler.signals.connect(self.count, signals.request_scheduled)
-        async for request in super().start():
-            yield request
-
-    def count(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise IgnoreRequest("over the quota")
-
-
-@pytest.mark.parametrize("robots", ["slow", "down"])
-async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
-    for result in await both(sites.add(robots=ROBOTS[robots]()), QuotaSpider):
-        assert len(result.responses) == PAGES
 
 
 class PumpSpider(WatchedSpider):
