@@ -83,7 +83,6 @@ class Origin(NamedTuple):
 
     def __str__(self) -> str:
         scheme, host, port = self
-        scheme, host, port = self
         usual = port == DEFAULT_PORTS[scheme]
         return f"{scheme}://{host}" if usual else f"{scheme}://{host}:{port}"
 

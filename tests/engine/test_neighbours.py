@@ -11,7 +11,7 @@ import pytest
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.settings import default_settings
-from scrapy.utils.defer import ensure_awaitable, maybe_deferred_to_future
+from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
@@ -207,11 +207,8 @@ class ForeignHandler:
     def from_crawler(cls, crawler: Crawler) -> ForeignHandler:
         return cls(crawler)
 
-    async def download_request(self, request: Request) -> Any:
-        return await ensure_awaitable(self._inner.download_request(request))
-
-    async def close(self) -> None:
-        await ensure_awaitable(self._inner.close())
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 class OwnHandler(load_object(default_settings.DOWNLOAD_HANDLERS_BASE["http"])):  # type: ignore[misc]

@@ -140,6 +140,10 @@ class Crawl:
         return next((event.detail for event in self.of("closed")), None)
 
     @property
+    def status(self) -> int | None:
+        return self._process.exitcode
+
+    @property
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 

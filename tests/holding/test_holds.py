@@ -7,11 +7,14 @@ import sqlite3
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from scrapy import FormRequest, Request
 
+from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.holding.disk import FILE_NAME, dumps, loads
+from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, entry_of
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
@@ -170,6 +173,26 @@ async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(path: Pat
     assert numbers([*read_all(hold, one.heap), *one.waiting]) == [1, 2, 3, 4, 5]
     assert min(entry[2] for entry in one.heap[2:]) >= 50.0
     assert table.wait(origin, held(6).request, None).waiting[-1].number == 6
+    hold.close()
+
+
+def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked at 50 origins, and may get no other event for a while."""
+    context, wakes = context_of(), []
+    monkeypatch.setattr(EngineAccess, "wake", lambda _: wakes.append(1))
+    table = HeldOrigins(context, Origins(context))
+    table.disk = hold = opened(path)
+    releases = Releases(context, table, Mock())
+    for number in range(60):
+        origin = Origin.from_url(f"http://{number}.example")
+        table.settle(one := table.wait(origin, held(number).request, None))
+        releases.add(one)
+    change(path, "UPDATE held SET request = 5")
+    wakes.clear()
+    assert releases.next() is None
+    assert wakes and releases
     hold.close()
 
 

@@ -3,24 +3,17 @@ lines, URLs, messages of errors, in every output. What can be printed stays as i
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
-import weakref
 from pathlib import Path
 from typing import Any
 
-from scrapy import Request, Spider
-from scrapy.crawler import Crawler
-from scrapy.statscollectors import StatsCollector
+from scrapy import Request
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.seeding.loader import SitemapLog
-from scrapy_rep.seeding.spool import SitemapRow
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.log import lines, summary, warnings
-from tests.helpers.recorded import context_of
 from tests.helpers.robots_command import robots_here
 from tests.helpers.servers import Sites
 from tests.hostile.evil import EVERYTHING, EVIL, IN_A_LINE, READABLE, assert_clean_text
@@ -73,18 +66,6 @@ async def test_what_others_wrote_in_every_output(sites: Sites, tmp_path: Path) -
     assert len(told) == 4
     assert r"relative URL: /0\x1b[31m" in told[0]
     assert told[3].endswith(" has 398 more lines like these")
-
-
-def test_what_was_told_holds_on_to_no_crawler() -> None:
-    """A process may run crawls without end."""
-    crawler: Any = Crawler(Spider)
-    crawler.stats = StatsCollector(crawler)
-    sitemap = SitemapRow(1, "http://a.example/x", "http://a.example", "http://a.example", (), False)
-    SitemapLog(context_of(crawler), lambda *_, **__: None).failed(sitemap, "why", expected=False)
-    gone = weakref.ref(crawler)
-    del crawler
-    gc.collect()
-    assert gone() is None
 
 
 async def test_sitemaps_with_problems(sites: Sites) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import Entry
 from tests.helpers.crawling import SLOW, Clock, CrawlResult, Step, StepSpider, crawl
 from tests.helpers.held import assert_clean, origin_of
 from tests.helpers.servers import Site
@@ -35,7 +35,8 @@ class Runs:
         self.clock.now += later
         return await self.next(site.url("/private"), site.url("/x")), site.robots_fetches
 
-    def kept(self, site: Site) -> Entry | None:
+    def kept(self, site: Site) -> Any:
+        """The entry of a site; None if there is none."""
         storage = open_(self.settings)
         entry = storage.load(origin_of(site))
         storage.close()

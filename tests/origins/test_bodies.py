@@ -95,10 +95,8 @@ async def test_a_file_counts_up_to_the_limit_however_it_is_encoded(sites: Sites)
     """The rest is a normal file, whatever the project's own limit is."""
     table = {name: sites.add(robots=body) for name, body in {**ENCODINGS, **long()}.items()}
     paths = ("/early", "/late", "/other")
-    result = await crawl(
-        [site.url(path) for site in table.values() for path in paths],
-        {"DOWNLOAD_MAXSIZE": 300_000},
-    )
+    pages = [site.url(path) for site in table.values() for path in paths]
+    result = await crawl(pages, {"DOWNLOAD_MAXSIZE": 300_000})
     result.assert_clean()
     with every_row() as row:
         for name, site in table.items():
@@ -166,12 +164,8 @@ async def test_status_and_headers_count_whatever_the_body_is(sites: Sites) -> No
     for (name, (about, body)), (status, said, means) in itertools.product(BODIES.items(), ANSWERS):
         site = sites.add(robots=raw(head(status, [*said, *about]) + body), pages={"/rules": RULES})
         table[f"{status}, {name}"] = site, means, status
-    resolved = Resolved()
-    result = await crawl(
-        [site.url("/private") for site, _, _ in table.values()],
-        ONE_ATTEMPT,
-        signal_handlers=resolved.handlers,
-    )
+    resolved, pages = Resolved(), [site.url("/private") for site, _, _ in table.values()]
+    result = await crawl(pages, ONE_ATTEMPT, signal_handlers=resolved.handlers)
     with every_row() as row:
         for name, (site, means, status) in table.items():
             with row(name):

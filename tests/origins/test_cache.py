@@ -4,11 +4,13 @@ others only by what the storage keeps; and one fetch for a whole fleet: another 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,7 +65,6 @@ async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
         for status, value, seconds, site in table:
             with checking((status, value)):
                 entry, more = runs.kept(site), 25 if value == "10" else 0
-                assert entry is not None
                 until = entry.fresh_until if status in (200, 404) else entry.next_attempt_at
                 assert seconds <= until - runs.clock.now <= seconds + more
 
@@ -142,7 +143,6 @@ async def test_what_is_kept_of_an_answer_and_of_a_failure_beside_it(
     good = {"updated_at": clock.now, "unreachable_since": None, "attempts": 0, "error": None}
     await runs.both(site)
     entry = runs.kept(site)
-    assert entry is not None
     assert entry.check(origin_of(site)) is entry
     assert {name: getattr(entry, name) for name in (*copy, *good)} == {**copy, **good}
 
@@ -151,7 +151,6 @@ async def test_what_is_kept_of_an_answer_and_of_a_failure_beside_it(
     down = {"updated_at": clock.now, "unreachable_since": clock.now, "attempts": 1, "dead_attempts": 0,
             "error": "HTTP 503", "sha256": entry.sha256}  # fmt: skip
     failed = runs.kept(site)
-    assert failed is not None
     assert {name: getattr(failed, name) for name in (*copy, *down)} == {**copy, **down}
     assert 75 <= failed.next_attempt_at - clock.now <= 100
 
@@ -196,13 +195,11 @@ async def test_what_nobody_asked_for_in_90_days(sites: Sites, runs: Runs) -> Non
     old, new = sites.add(robots=RULES), sites.add(robots=404)
     await runs.both(old)
     entry = runs.kept(old)
-    assert entry is not None
     await runs.both(new, 89 * DAY)
     assert runs.kept(old) == entry
     await runs.both(new, 2 * DAY)
     assert runs.kept(old) is None
     assert runs.kept(new) is not None
-    assert entry.sha256 is not None
     storage = open_(runs.settings)
     assert storage.body(entry.sha256) is None
     storage.close()
@@ -227,8 +224,8 @@ LEASE = 60.0
 class Other:
     """Another process with the same storage, and a site that it may have the lease of."""
 
-    def __init__(self, stored: dict[str, Any], site: Site) -> None:
-        self.storage, self.site = open_(stored), site
+    def __init__(self, settings: dict[str, Any], site: Site) -> None:
+        self.settings, self.site, self.storage = settings, site, open_(settings)
 
     def lease(self, seconds: float = LEASE) -> bool:
         return self.storage.lease(origin_of(self.site), "other", seconds)
@@ -237,10 +234,10 @@ class Other:
         self.storage.save(rules(origin_of(self.site), at=time.time()))
         self.storage.release(origin_of(self.site), "other")
 
-    async def crawl_beside(self, stored: dict[str, Any], record: Record) -> list[int]:
+    async def crawl_beside(self, record: Record, **settings: Any) -> list[int]:
         """Crawl by the answer of either: how often robots.txt was asked for, and recalled."""
         pages = [self.site.url("/private"), self.site.url("/x")]
-        result = await record.crawl(pages, **stored)
+        result = await record.crawl(pages, **self.settings, **settings)
         assert_clean(result)
         assert result.responses == {pages[1]: 200}
         assert list(result.failures) == [pages[0]]
@@ -248,20 +245,15 @@ class Other:
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> dict[str, Any]:
-    return in_a_file(tmp_path)
-
-
-@pytest.fixture
-def other(sites: Sites, stored: dict[str, Any]) -> Iterator[Other]:
-    found = Other(stored, sites.add(robots=503))
+def other(sites: Sites, tmp_path: Path) -> Iterator[Other]:
+    found = Other(in_a_file(tmp_path), sites.add(robots=503))
     yield found
     found.storage.close()
 
 
 @pytest.mark.loop
 @pytest.mark.parametrize("grace", [0.05, 30.0], ids=["held", "in place"])
-async def test_another_process_asks(other: Other, stored: dict[str, Any], grace: float) -> None:
+async def test_another_process_asks(other: Other, grace: float) -> None:
     """Its answer is used as soon as it is there."""
     assert other.lease()
     record = Record()
@@ -269,14 +261,12 @@ async def test_another_process_asks(other: Other, stored: dict[str, Any], grace:
         record.on_deferred = lambda _, count: later(0.1, other.answers) if count == 2 else None
     else:
         record.handlers[scrapy_signals.spider_opened] = lambda: later(0.2, other.answers)
-    assert await other.crawl_beside({**stored, "REP_DEFER_GRACE": grace}, record) == [0, 1]
+    assert await other.crawl_beside(record, REP_DEFER_GRACE=grace) == [0, 1]
     assert len(record.released) == (2 if grace < 1 else 0)
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["answers", "dies"])
-async def test_another_process_has_the_next_tick(
-    other: Other, stored: dict[str, Any], dies: bool
-) -> None:
+async def test_another_process_has_the_next_tick(other: Other, dies: bool) -> None:
     """An unreachable site is asked by one process a tick: the second waits for what the first hears, and asks
     itself if that is nothing. It looks up what is kept once, not again and again."""
     record = Record()
@@ -293,35 +283,31 @@ async def test_another_process_has_the_next_tick(
             later(0.3, other.answers)
 
     record.on_resolved = take_the_lease
-    assert await other.crawl_beside(stored, record) == ([2, 0] if dies else [1, 1])
+    assert await other.crawl_beside(record) == ([2, 0] if dies else [1, 1])
 
 
-async def test_a_process_that_stops_leaves_no_lease(other: Other, stored: dict[str, Any]) -> None:
+async def test_a_process_that_stops_leaves_no_lease(other: Other) -> None:
     """Ctrl-C in the middle of a fetch: the next process asks at once."""
     other.site.set("/robots.txt", after(NEVER, RULES))
     record = Record(on_deferred=lambda *_: record.close())
-    result = await record.crawl(other.site.url("/x"), **stored)
+    result = await record.crawl(other.site.url("/x"), **other.settings)
     assert result.reason == "enough"
     assert other.lease()
 
 
-async def test_a_fetch_that_the_project_prevents_gives_its_lease_back() -> None:
+@pytest.mark.parametrize("error", [NotSupported("no handler"), asyncio.CancelledError()], ids=repr)
+async def test_a_fetch_without_an_answer_gives_its_lease_back(error: BaseException) -> None:
+    """Prevented by the project, or broken off."""
     given_back: list[str] = []
 
-    class Nothing:
-        """A storage without entries, and a fetcher whose project has no handler."""
+    async def claim(*_: Any) -> Claim:
+        return Claim(None, granted=True)
 
-        async def claim(self, origin: str, is_enough: Any) -> Claim:
-            return Claim(None, granted=True)
+    async def fetch(*_: Any) -> None:
+        raise error
 
-        async def fetch(self, origin: Any, like: Any) -> None:
-            raise NotSupported("no handler")
-
-        def give_back(self, origin: str) -> None:
-            given_back.append(origin)
-
-    nothing: Any = Nothing()
-    cache = RobotsCache(RepSettings(), OriginTable(9, 9), nothing, time.time, nothing)
-    with pytest.raises(NotSupported):
+    some: Any = SimpleNamespace(claim=claim, fetch=fetch, give_back=given_back.append)
+    cache = RobotsCache(RepSettings(), OriginTable(9, 9), some, time.time, some)
+    with pytest.raises(type(error)):
         await cache.ask(Flight(Origin("http", "a.example", 80), None))
     assert given_back == ["http://a.example"]

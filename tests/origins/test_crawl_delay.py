@@ -38,14 +38,10 @@ def asking(seconds: float, agent: str = "*") -> str:
     return f"User-agent: {agent}\nDisallow: /private\nCrawl-delay: {seconds}\n"
 
 
-def gaps(*sites: Site, path: str | None = None) -> list[float]:
+def gaps(*sites: Site, path: str = "") -> list[float]:
     """Seconds between any two requests for pages."""
-    times = sorted(
-        hit.time
-        for site in sites
-        for hit in site.requests
-        if hit.path != "/robots.txt" and path in (None, hit.path)
-    )
+    hits = [hit for site in sites for hit in site.requests if hit.path != "/robots.txt"]
+    times = sorted(hit.time for hit in hits if not path or hit.path == path)
     return [late - early for early, late in pairwise(times)]
 
 
@@ -156,11 +152,8 @@ def robots_txt_does_not_wait_for_pages(sites: Sites) -> Case:
     yield [following(None, *urls(site, 3))]
     assert_paced(site, LONG, 3)
     # After a page robots.txt at once, and the next page when its time has come.
-    waits = [
-        late.time - early.time
-        for early, late in pairwise(site.requests)
-        if early.path != "/robots.txt" == late.path
-    ]
+    hits = [(early, late) for early, late in pairwise(site.requests) if early.path != late.path]
+    waits = [late.time - early.time for early, late in hits if late.path == "/robots.txt"]
     assert len(waits) == 2
     assert min(waits) < LONG
 
@@ -179,13 +172,11 @@ def another_agent_is_not_slowed(sites: Sites) -> Case:
     some, requests = [], []
     for slow, quick in (("testbot", "quickbot"), ("slowbot", "testbot")):
         site = sites.add(robots=asking(DELAY, slow) + asking(0, quick))
-        wanted = [
-            Request(site.url(path), meta={"rep_user_agent": agent} if agent != "testbot" else {})
-            for path, agent, count in (("/slow", slow, 3), ("/quick", quick, 6))
-            for _ in range(count)
-        ]
         some.append(site)
-        requests += wanted if slow == "testbot" else wanted[::-1]
+        names = [("/slow", slow)] * 3 + [("/quick", quick)] * 6
+        for path, name in names if slow == "testbot" else names[::-1]:
+            meta = {} if name == "testbot" else {"rep_user_agent": name}
+            requests.append(Request(site.url(path), meta=meta))
     yield requests
     for site in some:
         assert min(gaps(site, path="/slow")) >= DELAY
@@ -210,11 +201,8 @@ def the_slowest_counts_where_origins_share_a_slot(sites: Sites) -> Case:
 def links_that_inherit_meta_leave_the_others_slot(sites: Sites) -> Case:
     """``meta=response.meta`` carries the slot that Scrapy noted down for another host."""
     slow, start = sites.add(robots=asking(DELAY)), sites.add(robots=asking(0))
-    wanted = [
-        Request(url, meta={"inherits": slow.url(f"/link{number}")})
-        for number, url in enumerate(urls(start, 2))
-    ]
-    yield [*wanted, *urls(slow, 2)]
+    links = zip(urls(start, 2), urls(slow, 2, "/link"), strict=True)
+    yield [*(Request(url, meta={"inherits": link}) for url, link in links), *urls(slow, 2)]
     assert_paced(slow, DELAY, 4)
 
 
@@ -328,28 +316,22 @@ async def test_a_large_file_is_read_once_and_in_a_thread(
     assert min(first, second) >= DELAY
 
 
-RATES = {
-    "1/10": 10.0,
-    "1/10 0600-0845": 10.0,
-    "1 / 10s  0600 - 0845": 10.0,
-    "4/1": 0.25,
-    "1/2m": 120.0,
-    "60/1H": 60.0,
-    "0/10": None,
-    "1/0": 0.0,
-    "1/-5": None,
-    "10": None,
-    "1/10 6:00-8:45": None,
-    "1/10 0600": None,
-    "1/10" + " " * 9999 + "x": None,
-    "1/" + "9" * 400: None,
-    "\u0661/10": None,
+RATES: dict[float | None, list[str]] = {
+    10.0: ["1/10", "1/10 0600-0845", "1 / 10s  0600 - 0845"],
+    0.25: ["4/1"],
+    120.0: ["1/2m"],
+    60.0: ["60/1H"],
+    0.0: ["1/0"],
+    None: [
+        *("0/10", "1/-5", "10", "1/10 6:00-8:45", "1/10 0600", "\u0661/10"),
+        *("1/10" + " " * 9999 + "x", "1/" + "9" * 400),
+    ],
 }
 
 
 def test_rates_are_read_and_others_have_no_effect() -> None:
     with every_row() as checking:
-        for value, seconds in RATES.items():
+        for seconds, value in ((one, value) for one in RATES for value in RATES[one]):
             with checking(value[:20]):
                 body = f"User-agent: *\nRequest-rate: {value} # so\n".encode()
                 robots = RobotsTxt.parse(body)

@@ -91,9 +91,7 @@ async def test_a_site_that_answers_is_obeyed_today(
     assert site.robots_fetches == 2
 
 
-async def test_ignore_missing_asks_no_site_for_anything(
-    sites: Sites, cache: dict[str, Any]
-) -> None:
+async def test_ignore_missing_asks_no_site(sites: Sites, cache: dict[str, Any]) -> None:
     """A failure that was recorded keeps nothing waiting."""
     site, other, down = sites.add(robots=RULES), sites.add(), sites.add(robots=503)
     urls = [site.url(path) for path in ("/a", "/private", "/new")]
@@ -112,19 +110,19 @@ async def test_ignore_missing_asks_no_site_for_anything(
     result.assert_clean()
 
 
-async def test_ignore_missing_without_the_middleware_asks_the_site(
+async def test_without_the_middleware_the_site_is_asked(
     sites: Sites, cache: dict[str, Any]
 ) -> None:
     site = sites.add(robots=RULES)
-    off = {"DOWNLOADER_MIDDLEWARES": {HttpCacheMiddleware: None}}
-    result = await crawl([site.url("/a"), site.url("/private")], {**cache, **OFFLINE, **off})
+    off = {**OFFLINE, "DOWNLOADER_MIDDLEWARES": {HttpCacheMiddleware: None}}
+    result = await crawl([site.url("/a"), site.url("/private")], {**cache, **off})
     assert result.responses == {site.url("/a"): 200}
     assert result.disallowed(site.url("/private"))
     result.assert_clean()
 
 
 class BrokenStorage(FilesystemCacheStorage):
-    """Every entry is damaged, and the disk is full."""
+    """Every entry is damaged, and the disk is full, of robots.txt files."""
 
     def retrieve_response(self, spider: Any, request: Request) -> Any:
         if request.url.endswith("robots.txt"):

@@ -131,10 +131,8 @@ async def test_five_hops_are_followed_and_the_sixth_is_not(sites: Sites) -> None
 
 async def test_rules_belong_to_the_origin_first_asked(sites: Sites) -> None:
     """They do not apply to the host that delivered them, and that one's do not apply here."""
-    delivering = sites.add(
-        robots="User-agent: *\nDisallow: /public\nDisallow: /shared",
-        pages={"/shared/rules": RULES},
-    )
+    other = "User-agent: *\nDisallow: /public\nDisallow: /shared"
+    delivering = sites.add(robots=other, pages={"/shared/rules": RULES})
     asked = sites.add(robots=redirect(delivering.url("/shared/rules")))
     # The usual case: http:// redirects to https://. Each origin asks.
     secure = sites.add(robots=RULES, tls=True)
@@ -142,10 +140,8 @@ async def test_rules_belong_to_the_origin_first_asked(sites: Sites) -> None:
     some = (asked, delivering, plain, secure)
     urls = [site.url(path) for site in some for path in ("/private", "/public")]
     result = await crawl(urls)
-    assert [result.disallowed(url) for url in urls] == [
-        *[True, False, False, True],
-        *[True, False] * 2,
-    ]
+    refused = [result.disallowed(url) for url in urls]
+    assert refused == [True, False, False, True, *[True, False] * 2]
     assert (plain.count("/robots.txt"), secure.count("/robots.txt")) == (1, 2)
     assert delivering.count("/robots.txt") == 1  # not asked for by the hop
     result.assert_clean()

@@ -102,18 +102,14 @@ TABLE = {
 
 def test_where_a_listed_sitemap_is() -> None:
     with every_row() as row:
-        for value, (in_robots_txt, in_index) in TABLE.items():
-            with row(value[:30]):
-                assert_resolves(value, ROBOTS, in_robots_txt, relative=in_index == NONE)
-                assert_resolves(value, None, in_index, relative=False)
-
-
-def assert_resolves(value: str, base: str | None, expected: str, *, relative: bool) -> None:
-    if expected in (NONE, SCHEME):
-        with pytest.raises(ValueError, match=f"^{expected}$"):
-            resolve_sitemap(value, base)
-        return
-    url, origin, is_relative = resolve_sitemap(value, base)
-    assert url == expected
-    assert url.startswith(f"{origin}/")
-    assert is_relative is relative
+        for value, in_either in TABLE.items():
+            for base, expected in zip((ROBOTS, None), in_either, strict=True):
+                with row((value[:30], base)):
+                    if expected in (NONE, SCHEME):
+                        with pytest.raises(ValueError, match=f"^{expected}$"):
+                            resolve_sitemap(value, base)
+                        continue
+                    url, origin, relative = resolve_sitemap(value, base)
+                    assert url == expected
+                    assert url.startswith(f"{origin}/")
+                    assert relative is (in_either[1] == NONE)

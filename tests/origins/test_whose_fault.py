@@ -53,10 +53,6 @@ from tests.helpers.servers import Always, Site, Sites
 class BuggyHandler:
     lazy = False
 
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> BuggyHandler:
-        return cls()
-
     async def download_request(self, request: Request) -> Response:
         raise KeyError("host")
 
@@ -98,13 +94,13 @@ async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> N
     }  # fmt: skip
     lost = sites.add(robots=RULES, name="lost.test")
     settings = {
+        **DEFER,
         "DOWNLOADER_MIDDLEWARES": {Filter: 500},
         "DOWNLOAD_HANDLERS": {"https": BuggyHandler},
         "REP_DEFER_MAX_WAIT": 0.2,
     }
-    result = await crawl(
-        [url for site in (*table.values(), lost) for url in urls(site, 5)], {**DEFER, **settings}
-    )
+    every = [url for site in (*table.values(), lost) for url in urls(site, 5)]
+    result = await crawl(every, settings)
     for says, site in table.items():
         [reason] = reasons(result, site)
         assert says in reason and __name__ in reason

@@ -143,6 +143,17 @@ async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
     assert sorted(map(other.url, other.pages_asked)) == wanted
 
 
+async def test_pages_given_up_in_memory_are_for_the_next_run(sites: Sites, tmp_path: Path) -> None:
+    """As are those that the hold has on disk: its file can't be opened here, so the sitemaps' keeps them."""
+    (tmp_path / "job" / HELD).mkdir(parents=True)
+    site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503)
+    site.set("/map.xml", urlset([other.url(f"/{number}") for number in range(5)]))
+    settings = {**DEFER, "REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
+    settings |= {"REP_DEFER_MAX_WAIT": 0.2, "JOBDIR": str(tmp_path / "job")}
+    result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
+    assert result.stat("rep/given_up") == left(tmp_path) == 5
+
+
 async def test_without_jobdir_nothing_is_left(sites: Sites) -> None:
     listed = Listed(sites, 0)
     settings = {**Listed.SETTINGS, "CLOSESPIDER_PAGECOUNT": 20}

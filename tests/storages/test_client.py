@@ -68,6 +68,7 @@ NO_STORAGES: dict[Any, str] = {
     "scrapy_rep.storages.Nothing": "can't be imported",
     "SqliteStorage": "can't be imported",
     World: "is not a subclass of scrapy_rep.storages.Storage",
+    type("Raises", (Storage,), {"load": None, "__init__": lambda self: 1 / 0}): "division by zero",
     f"{__name__}.opened": "is not a subclass of scrapy_rep.storages.Storage",
 }
 
@@ -287,15 +288,16 @@ async def test_claims_that_gather_go_together(world: World) -> None:
     assert len(loads) <= 8
     world.storage.sizes.clear()
     world.client._renew()
-    await world.claims([A, B])
+    others = [f"{origin}80" for origin in ORIGINS[:150]]
+    await world.claims(others)
     leases = world.storage.batches("lease")
-    assert (sum(leases), max(leases)) == (902, 500)
-    await world.publish(*map(missing, [*ORIGINS, A, B]))
+    assert (sum(leases), max(leases)) == (1050, 500)
+    await world.publish(*map(missing, [*ORIGINS, *others]))
     assert_saved_before_released(world, ORIGINS)
     saves = world.storage.batches("save")
-    assert (sum(saves), max(saves)) == (902, 500)
-    assert len(saves) <= 4
-    assert sum(world.storage.batches("release")) == 902
+    assert (sum(saves), max(saves)) == (1050, 500)
+    assert len(saves) <= 5
+    assert sum(world.storage.batches("release")) == 1050
     claims = await world.claims(ORIGINS, by=world.new())
     assert [claim.entry for claim in claims] == [missing(origin) for origin in ORIGINS]
 

@@ -34,7 +34,7 @@ class Watched(MemoryStorage):
     what is in `before` is called first."""
 
     def __init__(self) -> None:
-        super().__init__(1000, 1 << 30)
+        super().__init__(2000, 1 << 30)
         self.calls: list[tuple[Any, ...]] = []
         self.sizes: list[tuple[str, int]] = []
         """Of batches."""
