@@ -1,5 +1,6 @@
-"""Pages, fetched if robots.txt allows it: ``scrapy robots --page URL``, what they say about themselves
-(REP.md section 10); ``--usage URL``, how they may be used, and who says so (section 11)."""
+"""Pages, fetched if robots.txt allows it: ``scrapy robots --page URL``, what they say about
+themselves (REP.md section 10); ``--usage URL``, how they may be used, and who says so (section
+11)."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ async def _fetched(
 
 
 async def _get(lookup: Lookup, chain: Chain, pages: Pages, request: Request) -> Response:
-    """:param pages: those fetched for another agent"""
+    """*pages*: those fetched for another agent."""
     await lookup.check(request, chain)
     if request.url not in pages:
         pages[request.url] = await lookup.download(request)
@@ -119,7 +120,6 @@ def page(task: Task) -> None:
 
 
 def _show(task: Task, url: str, chain: Chain, page: Page) -> None:
-    """Print what *page* says to a crawler."""
     rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
     meaning = {
         **{name: getattr(rules, name) for name in _NAMES},
@@ -142,7 +142,7 @@ def _show(task: Task, url: str, chain: Chain, page: Page) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A date as text, the rest as it is."""
+    """Return a date as text, other values as they are."""
     return iso(value.timestamp()) if hasattr(value, "timestamp") else value
 
 
