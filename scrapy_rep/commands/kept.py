@@ -108,7 +108,6 @@ class _Cache:
         return entry is not None
 
     def many(self, hosts: Sequence[str]) -> bool:
-        """List or drop the entries of some hosts, or of all."""
         names = [host.lower() for host in hosts]
         unreadable: list[object] = []
         listed, to_drop = 0, []

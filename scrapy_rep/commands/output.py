@@ -172,7 +172,6 @@ class Output:
             self._try(self._stream.write, json.dumps(data) + "\n")
 
     def csv(self, cells: Iterable[object]) -> None:
-        """Print a row (RFC 4180)."""
         texts = [clean(cell) if isinstance(cell, str) else cell for cell in cells]
         self._try(csv.writer(self._stream, lineterminator="\n").writerow, texts)
 

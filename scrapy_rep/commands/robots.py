@@ -35,8 +35,6 @@ _FORMS = ("json", "csv", "explain", "show")
 
 
 class RobotsCommand(ScrapyCommand):
-    """``scrapy robots``"""
-
     settings: Settings  # Scrapy sets it
 
     # Data on standard output; the log only if asked for.

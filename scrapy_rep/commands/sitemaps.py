@@ -57,8 +57,6 @@ class Forbidding(NamedTuple):
 
 @dataclass(slots=True)
 class Sitemap:
-    """A sitemap, and what was found in it."""
-
     url: str
     listed_in: str
     """The URL of the robots.txt or of the index that lists it."""

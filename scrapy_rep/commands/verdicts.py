@@ -92,7 +92,6 @@ def _by_file(task: Task) -> None:
 
 
 def _by_sites(task: Task) -> None:
-    """Explain by the robots.txt of each URL's origin."""
     waiting = deque(
         (origin, url, request.url, path_in(request)) for url, request, origin in task.requests()
     )

@@ -208,7 +208,6 @@ class _Slowed:
     least: float = 0.0  # the longest of these
 
     def want(self, origin: str, seconds: float) -> None:
-        """Set *origin*'s delay and update the slot."""
         wanted = self.wanted
         if wanted.get(origin, 0.0) == seconds:
             return

@@ -170,7 +170,6 @@ class HeldOrigins:
         return list(self._origins.values())
 
     def get(self, origin: Origin | str) -> HeldOrigin | None:
-        """Return *origin* if it has requests at the gate."""
         return self._origins.get(str(origin))
 
     # How many may be held, or wait

@@ -36,8 +36,6 @@ _IDLE_SECONDS = 10.0
 
 
 class HoldLog:
-    """Logs what is held, and what becomes of it."""
-
     def __init__(self, context: CrawlContext, table: OriginTable) -> None:
         self._context = context
         self._table = table

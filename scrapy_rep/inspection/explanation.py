@@ -185,7 +185,6 @@ class Explanation:
 
     @property
     def verdict(self) -> str:
-        """The verdict in one word."""
         return "allowed" if self.allowed else "unreachable" if self.unreachable else "disallowed"
 
     @property
@@ -253,7 +252,6 @@ class RobotsFile:
 
     @cached_property
     def outline(self) -> Outline:
-        """The groups and their lines."""
         return Outline.of(self.body)
 
     @cached_property

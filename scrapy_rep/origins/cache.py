@@ -260,7 +260,6 @@ class RobotsCache:
                 self._storage.publish(state.entry)
 
     def _learn(self, origin: Origin, answer: Answer) -> OriginState:
-        """Update what is known by *answer*."""
         settings, now = self._settings, min(max(self._clock(), 0.0), MAX_TIME)
         if answer.outcome is Outcome.UNREACHABLE:
             previous = self._table.get(origin)
@@ -282,7 +281,6 @@ class RobotsCache:
         return self._take(origin, entry)
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
-        """Return *entry* after one more failure."""
         settings, unreachable_for = self._settings, entry.unreachable_for
         if not isinstance(answer.error, NOT_ABOUT_SITE):
             ladder = self.choices is not None and self.choices.ladder

@@ -237,7 +237,6 @@ class Fetcher:
             url, hops = target, hops + 1
 
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
-        """Request *url*. Return a redirect, or the answer."""
         self._running += 1
         self._listener.begin()
         transfer = Transfer(self._engine.add_slot())

@@ -188,7 +188,6 @@ class Flights:
         return flight
 
     def _take_off(self) -> None:
-        """Begin those for which there is room."""
         while (queue := self._first or self._again) and self._end.result is None:
             if len(self._quick) >= self._cap:
                 oldest = next(iter(self._quick))

@@ -40,8 +40,6 @@ class Pass(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait for an answer."""
-
     seconds: float
     """The longest wait: from the start of the fetch if nothing is known; until the next attempt if
     the origin is unreachable."""

@@ -107,8 +107,6 @@ def usage_of(
 
 
 class Files(dict[Any, FileT]):
-    """What was read from files, up to a limit."""
-
     _bytes = 0
 
     def of(self, key: Any, read: Callable[[], FileT]) -> FileT:

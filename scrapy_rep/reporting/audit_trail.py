@@ -170,7 +170,6 @@ class AuditTrail:
             self._fail(error)
 
     def add(self, fields: dict[str, Any]) -> None:
-        """Write a line, soon."""
         if self._broken:
             return
         if self._full and len(self._lines) >= _MAX_WAITING:

@@ -28,8 +28,6 @@ MAX_LINES, _LENGTH = 50, 300
 
 
 class ChangeWatch:
-    """Knows which URLs a change may matter to."""
-
     def __init__(self, context: CrawlContext, agents: Agents) -> None:
         self._context = context
         self._agents = agents

@@ -256,8 +256,6 @@ class Rows(dict[Any, RowT]):
 
 @dataclass(slots=True)
 class DecidingRule:
-    """A rule that refused requests."""
-
     rule: str
     group: str
     first: tuple[str, int]

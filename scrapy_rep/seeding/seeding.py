@@ -295,8 +295,6 @@ class Feeder:
 
 
 class SitemapSeeding(ResolutionListener):
-    """Gets sitemaps, and the pages they list, requested."""
-
     part = "seeding from sitemaps"
 
     def __init__(

@@ -72,7 +72,6 @@ class Reason(Enum):
 
     @property
     def stat(self) -> str:
-        """The stat that counts it."""
         return f"rep/sitemaps/rejected/{self.name.lower()}"
 
 

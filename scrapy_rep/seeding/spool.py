@@ -442,8 +442,6 @@ class Spool:
 
 @dataclass(frozen=True, slots=True)
 class SeedingContext:
-    """What the parts of seeding share."""
-
     crawl: CrawlContext
     discovery: Discovery
     options: SpiderOptions

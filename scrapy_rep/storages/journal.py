@@ -64,7 +64,6 @@ def tables_of(db: sqlite3.Connection) -> dict[str, list[Any] | None]:
 
 
 def tables_of_schema(schema: str) -> dict[str, list[Any] | None]:
-    """Return :func:`tables_of` a new file."""
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema)
         return tables_of(db)
@@ -207,7 +206,7 @@ class Journal:
         return found
 
     def _set_up(self, db: sqlite3.Connection) -> None:
-        # Nothing that the event loop does waits for the disk. checkpoint() does, in a thread.
+        # Nothing that the event loop does waits for the disk. _checkpoint() does, in a thread.
         db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
         db.execute("PRAGMA synchronous = OFF")
         db.execute("PRAGMA wal_autocheckpoint = 0")

@@ -29,8 +29,6 @@ class RuleOrigin:
 
 @dataclass(slots=True)
 class RuleRow:
-    """A rule that refused requests, over all origins."""
-
     rule: str
     group: str
     times: int = 0
@@ -66,8 +64,6 @@ class Period:
 
 @dataclass(slots=True)
 class OriginRow:
-    """What happened at one origin."""
-
     origin: str
     outcome: str = "none"
     """Its last answer, a key of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
@@ -92,7 +88,6 @@ class OriginRow:
 
     @property
     def share(self) -> float | None:
-        """The part that was forbidden."""
         allowed, forbidden = self.requests["allowed"], self.requests["forbidden"]
         return forbidden / (allowed + forbidden) if allowed or forbidden else None
 
@@ -105,8 +100,6 @@ class OriginRow:
 
 
 class SitemapRow(NamedTuple):
-    """What became of one sitemap."""
-
     url: str
     found: str
     by: str
@@ -151,8 +144,6 @@ class Change:
 
 
 class Tick(NamedTuple):
-    """A mark on the time axis."""
-
     at: float
     x: float
     text: str
@@ -177,7 +168,6 @@ class Axis:
         self.ticks = list(self._ticks())
 
     def x(self, at: float) -> float:
-        """Return the position of a moment."""
         return round(min(100.0, max(0.0, 100 * (at - self._began) / self._span)), 3)
 
     def bar(self, one: Period) -> tuple[float, float]:

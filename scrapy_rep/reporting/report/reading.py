@@ -78,7 +78,6 @@ class Line:
         return int(min(max(value, 0), _MAX_NUMBER))
 
     def seconds(self, name: str) -> float | None:
-        """Return the time in an ISO 8601 text."""
         try:
             return datetime.fromisoformat(self.text(name, 40).replace("Z", "+00:00")).timestamp()
         except (ValueError, OverflowError):
