@@ -40,8 +40,7 @@ _COLOURS = {ERROR: RED, WARNING: YELLOW, NOTE: DIM}
 
 
 def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -> None:
-    """Call *use* with each file, and with the robots.txt of each URL; complain about those that
-    can't be read."""
+    """Call *use* with each file, or each URL's robots.txt; complain about unreadable ones."""
     origins: dict[Origin, None] = {}
 
     async def job(lookup: Lookup) -> None:

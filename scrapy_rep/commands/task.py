@@ -122,8 +122,7 @@ class Task:
             raise UsageError("no URL given")
 
     def requests(self) -> list[tuple[str, Request, Origin]]:
-        """Return each URL as given, its request and its origin, or raise ``UsageError``. Complains
-        about what is not a URL."""
+        """Return each URL as given, its request and its origin; ``UsageError`` without any."""
         found = []
         for url, where in self.urls():
             with self.going_on(where):

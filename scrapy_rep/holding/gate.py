@@ -64,8 +64,7 @@ class Gate:
         self._held = deferral.held
         self._releases = deferral.releases
         self.look: Callable[[Request], Coroutine[Any, Any, None] | None] | None = None
-        """Sees each request that leaves the scheduler. May return a check to await before anything
-        is fetched for it."""
+        """Sees each request from the scheduler. May return a check to await before any fetch."""
         self._let_out: WeakSet[Request] = WeakSet()
         self._checks = 0
         self._nothing_else = False  # whether there is no room for all that the scheduler has
@@ -95,8 +94,7 @@ class Gate:
             logger.info(message, values, extra=self._context.extra)
 
     def __contains__(self, request: Request) -> bool:
-        """Whether *request* came through here. Nothing else tells it from direct downloads (of a
-        media pipeline, say)."""
+        """Whether *request* came through here, unlike a media pipeline's direct downloads."""
         return request in self._let_out
 
     def next_request(self) -> Request | None:

@@ -91,8 +91,7 @@ class HeldOrigin:
         return bool(self.ready or self.failing)
 
     def oldest(self, *, everything: bool = False) -> float | None:
-        """Return the ``since`` of the request that has been here longest; with *everything*, even
-        if it may leave."""
+        """Return the earliest ``since``; with *everything*, also of those that may leave."""
         heaps = (self.heap, self.ready, self.failing) if everything else (self.heap,)
         times = [held.since for held in self.waiting]
         for heap in heaps:
@@ -278,8 +277,7 @@ class HeldOrigins:
         return None
 
     def read(self, entry: Entry) -> Held | None:
-        """Return the request of *entry*; None if it can't be read; ``sqlite3.Error`` if the file
-        can't be now."""
+        """Return the request of *entry*; None if unreadable. May raise ``sqlite3.Error``."""
         _, number, since, what = entry
         if isinstance(what, int):
             assert self.disk is not None

@@ -45,8 +45,7 @@ class HoldLog:
         self._told_idle_at = -math.inf
 
     def held(self, one: HeldOrigin, why: str) -> None:
-        """Log once that requests are held because the answer is "slow", and once that robots.txt is
-        "unreachable"."""
+        """Log once that robots.txt is "slow" and requests held, once that it is "unreachable"."""
         if one.told not in (why, "unreachable"):
             one.told = why
             what = ": its robots.txt has not answered yet"

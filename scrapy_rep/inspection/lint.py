@@ -341,8 +341,7 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
 
 
 def _same_paths(line: RuleLine) -> str | None:
-    """Return a key shared by rules that match the same paths; None for rules that match none, or
-    restrict nothing."""
+    """Return a key that rules for the same paths share; None if a rule does nothing."""
     if line.pattern[:1] not in ("/", "*"):
         return None
     pattern = re.sub(r"\*+", "*", line.pattern)

@@ -102,8 +102,7 @@ class Choices:
 
 
 class ChoiceListener(ResolutionListener):
-    """Logs and counts the project's choices, and tells Google's newer rules which origins still
-    answer requests for pages."""
+    """Logs and counts the project's choices; notes which origins still answer for pages."""
 
     part = "log of choices beyond the protocol"
 

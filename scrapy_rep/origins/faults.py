@@ -155,8 +155,7 @@ def blamed_on_proxy(error: Exception) -> ProxyError | None:
 
 
 def refused_by_project(error: Exception) -> ProjectError | None:
-    """Return what to tell the user if the project's own code caused *error*; None if the origin or
-    the network did."""
+    """Return what to tell the user if the project's code caused *error*, not origin or network."""
     if isinstance(error, IgnoreRequest):
         who = _component(error, _MIDDLEWARE, own=False) or "a component of the project"
         text = f"{who} refused the request for robots.txt ({text_of(error)}): {_ADVICE}"

@@ -108,8 +108,7 @@ class HttpCache:
         return cache and cache.storage.retrieve_response(self._context.spider, request)
 
     def _try(self, use: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what *use* returns; None if Scrapy's cache fails: a damaged file, a full disk, a
-        user's class."""
+        """Return what *use* returns; None if Scrapy's cache fails: a full disk, a user's class."""
         try:
             return use(*arguments)
         except Exception as error:  # noqa: BLE001

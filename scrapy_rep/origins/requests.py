@@ -82,8 +82,7 @@ class Agents:
         _EACH.add(self)
 
     def check_spider(self) -> None:
-        """Apply the spider's attribute, if any; ``SettingsError`` if it is neither a token nor a
-        list of tokens."""
+        """Apply the spider's attribute; ``SettingsError`` if it is no token or list of tokens."""
         crawler = self.crawler
         spider = crawler.spidercls if crawler.spider is None else crawler.spider
         value = getattr(spider, SPIDER_ATTRIBUTE, None)
@@ -206,8 +205,7 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
 
 
 def crawls_behind(request: Request) -> list[Agents]:
-    """Return the agents of the crawls in this process that *request* may belong to: its callback's,
-    else all that are running."""
+    """Return the agents of crawls that *request* may belong to: its callback's, else all."""
     spider, crawls = getattr(request.callback, "__self__", None), list(_EACH)
     own = [one for one in crawls if spider is not None and one.crawler.spider is spider]
     return own or [one for one in crawls if one.crawler.crawling] or crawls

@@ -156,8 +156,7 @@ class OriginTable:
         return state
 
     def weigh(self, state: OriginState) -> None:
-        """Count the bytes of *state* again: parsing adds some. Pack others if there are too many,
-        or too large ones."""
+        """Count the bytes of *state* again: parsing adds some. Beyond the limits, pack others."""
         if state.size == (size := state.bytes) or self._parsed.get(state.name) is not state:
             return
         self._parsed_bytes += size - state.size

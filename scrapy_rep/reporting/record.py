@@ -48,8 +48,7 @@ _REASONS = {
 def fields_of(
     at: float, state: OriginState | None, decision: Decision | None, more: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return all fields of a line, in order. *at*: when, in seconds since the epoch. *more*: the
-    line's own fields."""
+    """Return all fields of a line, in order. *at*: seconds since the epoch."""
     entry = state.entry if state and state.entry.fetched_at is not None else None
     rule = decision.rule if decision is not None else None
     fields = {

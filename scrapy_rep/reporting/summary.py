@@ -56,8 +56,7 @@ _SITEMAPS = {
 
 
 def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
-    """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only
-    for a first answer."""
+    """Return how many requests were allowed, held, only ``waited``, and so on."""
     held = _stat(stats, "deferred/unreachable")
     names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
     return {

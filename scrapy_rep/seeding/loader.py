@@ -191,8 +191,7 @@ class Loader:
     # Requests
 
     def request_some(self, *, everything: bool = False) -> bool:
-        """Request the next sitemaps; with *everything*, regardless of the limits. Return whether to
-        go on at once."""
+        """Request the next sitemaps (*everything*: all). Return whether to go on at once."""
         if self._spool.waiting >= _PAGES_ENOUGH and not everything:
             return False
         # Another process may read it, so this one doesn't wait for it: only time ends the step.

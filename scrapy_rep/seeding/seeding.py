@@ -132,8 +132,7 @@ class Outstanding:
 
 
 class Feeder:
-    """Hands pages to the scheduler as fast as it drains, origins in turn, and has the loader
-    request sitemaps."""
+    """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
 
     def __init__(self, context: SeedingContext, deferral: Deferral, loader: Loader) -> None:
         self._crawl = context.crawl

@@ -85,8 +85,7 @@ Verdict = Reason | bool | None
 
 
 def host_of(origin: Origin) -> str:
-    """Return the host as REP.md section 9 means it: the same for http and https, another one for
-    other ports."""
+    """Return the host as in REP.md section 9: the same for http and https, not for other ports."""
     default = origin.port == {"http": 80, "https": 443}.get(origin.scheme)
     return origin.host if default else f"{origin.host}:{origin.port}"
 

@@ -211,8 +211,7 @@ class SitemapTable:
         return None
 
     def hosts(self, after: str) -> Iterator[str]:
-        """Yield the hosts with waiting sitemaps after *after*, each once and with one look-up:
-        there may be a million."""
+        """Yield hosts with waiting sitemaps after *after*, one by one: there may be a million."""
         query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND host > ? AND host <= ?"
         for low, high in ((after, "~"), ("", after)):
             while (host := self._read(query, low, high)[0][0]) is not None:
@@ -318,8 +317,7 @@ class Spool:
             logger.error(message, values, extra={"spider": self._spider})
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do *step* as soon as the file can be used; ``sqlite3.Error`` if the crawl is closing, or
-        seeding has ended."""
+        """Do *step* once the file can be used; ``sqlite3.Error`` if seeding ends first."""
         while True:
             try:
                 return step(*args, **kwargs)

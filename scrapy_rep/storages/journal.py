@@ -32,8 +32,7 @@ class Foreign(sqlite3.DatabaseError):
 
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
-    """Open the file at *path* (None: a private temporary one) for use in any thread. Waits
-    *seconds* for a lock."""
+    """Open *path* (None: a temporary file) for any thread. Waits *seconds* for a lock."""
     db = sqlite3.connect(path or "", timeout=seconds, isolation_level=None, check_same_thread=False)
     # Otherwise one row with invalid text fails every query that meets it.
     db.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -256,8 +255,7 @@ class Journal:
         return self._pending.get((table, key))
 
     def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows that *query* finds in the file; ``sqlite3.Error`` if it can't be read.
-        Callers ask for slices."""
+        """Return the rows of *query*: a slice. ``sqlite3.Error`` if it can't be read."""
         if self._db is None:
             raise sqlite3.OperationalError("it is not open")
         return self._db.execute(query, values).fetchall()

@@ -163,8 +163,7 @@ class ReportData:
         return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
 
     def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
-        """Add what the robots.txt files say. *body_of* returns an origin's, by its SHA-256; None if
-        it is not at hand."""
+        """Add what the robots.txt files say. *body_of* finds an origin's by its SHA-256."""
         for one in self.quoted():
             body = body_of(one.origin, one.sha256 or "")
             if body is not None:
