@@ -73,7 +73,7 @@ class StopAtStart:
             deferred_from_coro(engine.close_spider_async(reason=REASON))
         else:
             # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
-            # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
+            # If the spider closed now, there would be no engine_stopped.
             call_later(_START_SECONDS, self._close)
 
     def _engine_stopped(self) -> None:
