@@ -39,6 +39,11 @@ from tests.holding.holds import (
 )
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / FILE_NAME
+
+
 def origin_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> HeldOrigin:
     one = HeldOrigin(Origin.from_url(A), A)
     one.waiting += waiting
@@ -79,6 +84,26 @@ def test_those_about_to_leave_can_be_recalled(everything: bool, stay: list[int])
     assert not any(isinstance(entry[3], Held) for entry in one.heap)
 
 
+class Unordered(int):
+    def __lt__(self, other: object) -> bool:
+        raise AssertionError("comparing 100,000 takes long")
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+
+def test_what_is_held_is_not_put_in_order_again(path: Path) -> None:
+    """When all of an origin's requests leave, and when the crawl ends and they are on disk."""
+    context = context_of()
+    table = HeldOrigins(context, Origins(context))
+    table.disk = hold = opened(path)
+    one = origin_with()
+    one.heap = [(0, Unordered(n), 0.0, on_disk(hold, A, held(n))[3]) for n in range(3)]
+    assert list(table.take_mortal(one)) == []
+    one.let_leave(None, INF)
+    assert (len(one.ready), one.heap) == (3, [])
+    hold.close()
+
+
 class Colour(str, Enum):
     RED = "red"
 
@@ -104,11 +129,6 @@ def test_a_request_on_disk_comes_back_as_it_was() -> None:
         for name in one.attributes:
             assert getattr(again, name) == getattr(one, name)
         assert repr(again.meta) == repr(one.meta)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / FILE_NAME
 
 
 @pytest.mark.parametrize("in_order", [True, False])

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import Entry, Storage, client, sqlite
+from scrapy_rep.storages import client, sqlite
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import NO, OK, CrawlResult, StepSpider, crawl
 from tests.helpers.files import aside, change
@@ -200,28 +200,7 @@ async def test_a_cluster_that_is_gone(sites: Sites, tmp_path: Path) -> None:
     assert "can't be read: RedisClusterException" in said
 
 
-# Classes
-
-
-class Fails(Storage):
-    """Does nothing right."""
-
-    def load(self, origin: str) -> Entry | None:
-        raise ZeroDivisionError("a bug of the user's")
-
-    save = lease = release = purge = load  # type: ignore[assignment]
-
-    def close(self) -> None:
-        raise ZeroDivisionError("a bug of the user's")
-
-
-@pytest.mark.loop
-async def test_a_class_that_raises(sites: Sites) -> None:
-    result = await visit(some(sites), {"REP_CACHE_STORAGE": Fails})
-    [said], again = outages(result)
-    assert "(Fails) can't be" in said
-    assert "ZeroDivisionError: a bug of the user's" in said
-    assert (result.stat("rep/cache/unsaved"), again) == (4, 0)
+# A package
 
 
 async def test_a_missing_package_ends_the_crawl_before_a_fetch(

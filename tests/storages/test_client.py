@@ -15,7 +15,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, MemoryStorage, Storage, UnreadableEntry, client
-from scrapy_rep.storages.client import Claim, StorageClient, open_storage
+from scrapy_rep.storages.client import Claim, open_storage
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines, warnings
@@ -40,7 +40,7 @@ class Users(Storage):
     """Needs nothing."""
 
 
-class Wants(Storage):
+class Wants(Users):
     def __init__(self, value: str) -> None:
         self.value = value
 
@@ -49,57 +49,45 @@ class Wants(Storage):
         return cls(crawler.settings["WANTED"])
 
 
-class Written(MemoryStorage):
-    """May write a file in the end."""
-
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> Written:
-        return cls(1, 1)
-
-
-def opened(storage: Any, **settings: Any) -> StorageClient | None:
+def opened(storage: Any, **settings: Any) -> Any:
     crawler = get_crawler(settings_dict={"REP_CACHE_STORAGE": storage, **settings})
     return open_storage(crawler, RepSettings.from_settings(crawler.settings), lambda: NOW)
 
 
 def test_made_as_scrapy_makes_components() -> None:
-    for storage, kind in ((Users, Users), (f"{__name__}.Users", Users), (Written, Written)):
-        made = opened(storage)
-        assert made is not None
-        assert type(made._calls.storage).__name__ == kind.__name__
-    made = opened(Wants, WANTED="this")
-    assert made is not None
-    assert made._calls.storage.value == "this"  # type: ignore[attr-defined]
+    written = type("Written", (MemoryStorage,), {})  # it may write a file in the end
+    for storage, name in ((Users, "Users"), (f"{__name__}.Users", "Users"), (written, "Written")):
+        assert type(opened(storage)._calls.storage).__name__ == name
+    assert opened(Wants, WANTED="this")._calls.storage.value == "this"
     # What is in memory is known without a client.
     assert opened(MemoryStorage) is opened("scrapy_rep.storages.MemoryStorage") is None
 
 
-@pytest.mark.parametrize(
-    ("storage", "words"),
-    [
-        ("nowhere.Storage", "can't be imported: No module named 'nowhere'"),
-        ("scrapy_rep.storages.Nothing", "can't be imported"),
-        ("SqliteStorage", "can't be imported"),
-        (World, "is not a subclass of scrapy_rep.storages.Storage"),
-        (f"{__name__}.opened", "is not a subclass of scrapy_rep.storages.Storage"),
-    ],
-)
-def test_what_is_no_storage(storage: Any, words: str) -> None:
-    with pytest.raises(SettingsError, match=r"^REP_CACHE_STORAGE is .*\.$") as caught:
-        opened(storage)
-    assert words in str(caught.value)
+NO_STORAGES: dict[Any, str] = {
+    "nowhere.Storage": "can't be imported: No module named 'nowhere'",
+    "scrapy_rep.storages.Nothing": "can't be imported",
+    "SqliteStorage": "can't be imported",
+    World: "is not a subclass of scrapy_rep.storages.Storage",
+    type("Raises", (Storage,), {"load": None, "__init__": lambda self: 1 / 0}): "division by zero",
+    f"{__name__}.opened": "is not a subclass of scrapy_rep.storages.Storage",
+}
 
 
-def test_the_class_of_the_readme_needs_no_more(
+def test_what_is_no_storage() -> None:
+    for storage, words in NO_STORAGES.items():
+        with pytest.raises(SettingsError, match=rf"^REP_CACHE_STORAGE is .*{words}.*\.$"):
+            opened(storage)
+
+
+def test_the_class_of_the_manual_needs_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     storage = users_class()()
     assert storage.lease(A, "me", 3600.0)
     storage.save(rules())
-    storage.release(A, "me")
-    storage.purge(NOW)
-    storage.close()
+    for then in (lambda: storage.release(A, "me"), lambda: storage.purge(NOW), storage.close):
+        then()
     assert storage.load(A) == rules()
     for method in (lambda: storage.drop(A), lambda: next(iter(storage.entries()))):
         with pytest.raises(NotImplementedError):
@@ -139,41 +127,29 @@ async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
 
 
 async def test_each_claim_gets_its_own_answer(world: World) -> None:
-    """In one batch: known and enough, known and not enough, leased by another or by itself, unknown, broken."""
-    for origin in ("http://enough:80", "http://stale:80"):
-        world.storage.save(missing(origin))
-    await world.new().claim("http://leased:80", always)
-    await world.client.claim("http://own:80", always)
+    """In one batch: known and enough, known and not enough, leased by another or by itself, unknown; what
+    is not the entry counts as nothing, with one warning."""
+    enough, stale, leased, own, damaged, anothers, broken, *_ = origins = ORIGINS[:8]
+    world.storage.save_many([missing(enough), missing(stale)])
+    await world.new().claim(leased, always)
+    await world.client.claim(own, always)
+    odd = {damaged: rules(damaged, packed=b"damaged"), anothers: rules(B)}
     load = world.storage.load
 
-    def broken(origin: str) -> Entry | None:
-        if origin == "http://broken:80":
+    def load_odd(origin: str) -> Entry | None:
+        if origin == broken:
             raise UnreadableEntry("broken")
-        return load(origin)
+        return odd.get(origin) or load(origin)
 
-    world.storage.load = broken  # type: ignore[method-assign]
-    tests = {"stale": never, **dict.fromkeys(("enough", "leased", "own", "new", "broken"), always)}
-    claims = {
-        name: deferred_from_coro(world.client.claim(f"http://{name}:80", test))
-        for name, test in tests.items()
-    }
+    world.storage.load = load_odd  # type: ignore[method-assign]
     with captured_log() as records:
-        found = {name: await maybe_deferred_to_future(one) for name, one in claims.items()}
-    assert found == {
-        "stale": Claim(missing("http://stale:80"), granted=True),
-        "enough": Claim(missing("http://enough:80"), granted=False),
-        "leased": Claim(None, granted=False),
-        **dict.fromkeys(("own", "new", "broken"), GRANTED),
-    }
-    assert len(warnings(records)) == 1
-
-
-@pytest.mark.parametrize("found", [rules(B), rules(packed=b"damaged"), "text", 7], ids=type)
-async def test_what_is_not_the_entry_counts_as_nothing(world: World, found: object) -> None:
-    """Another origin's, damaged, or not what a storage returns."""
-    world.storage.load = lambda origin: found  # type: ignore
-    with captured_log() as records:
-        assert await world.client.claim(A, always) == GRANTED
+        found = await world.claims(origins, is_enough=lambda entry: entry.origin == enough)
+    assert found == [
+        Claim(missing(enough), granted=False),
+        Claim(missing(stale), granted=True),
+        Claim(None, granted=False),
+        *[GRANTED] * 5,
+    ]
     assert len(warnings(records)) == 1
 
 
@@ -305,27 +281,25 @@ def assert_saved_before_released(world: World, origins: list[str]) -> None:
 
 
 async def test_claims_that_gather_go_together(world: World) -> None:
+    """Renewals share the limit of a batch."""
     assert await world.claims(ORIGINS) == [GRANTED] * 900
     loads = world.storage.batches("load")
     assert (sum(loads), max(loads)) == (1800, 500), "each is looked up twice"
     assert len(loads) <= 8
-    await world.publish(*map(missing, ORIGINS))
-    assert_saved_before_released(world, ORIGINS)
-    saves = world.storage.batches("save")
-    assert (sum(saves), max(saves)) == (900, 500)
-    assert len(saves) <= 4
-    assert sum(world.storage.batches("release")) == 900
-    claims = await world.claims(ORIGINS, by=world.new())
-    assert [claim.entry for claim in claims] == [missing(origin) for origin in ORIGINS]
-
-
-async def test_renewals_share_the_limit_of_a_batch(world: World) -> None:
-    await world.claims(ORIGINS)
     world.storage.sizes.clear()
     world.client._renew()
-    await world.claims([A, B])
+    others = [f"{origin}80" for origin in ORIGINS[:150]]
+    await world.claims(others)
     leases = world.storage.batches("lease")
-    assert (sum(leases), max(leases)) == (902, 500)
+    assert (sum(leases), max(leases)) == (1050, 500)
+    await world.publish(*map(missing, [*ORIGINS, *others]))
+    assert_saved_before_released(world, ORIGINS)
+    saves = world.storage.batches("save")
+    assert (sum(saves), max(saves)) == (1050, 500)
+    assert len(saves) <= 5
+    assert sum(world.storage.batches("release")) == 1050
+    claims = await world.claims(ORIGINS, by=world.new())
+    assert [claim.entry for claim in claims] == [missing(origin) for origin in ORIGINS]
 
 
 async def test_leases_outlast_a_backlog_of_older_answers(world: World) -> None:
@@ -455,15 +429,6 @@ async def test_what_waits_to_be_saved_is_limited(
 # While it fails
 
 
-async def test_leases_of_a_users_class_may_be_nonsense(world: World) -> None:
-    """One warning, and everybody may ask: no claim is left without an answer."""
-    world.storage.lease_many = lambda *_: None  # type: ignore
-    with captured_log() as records:
-        assert await world.claims(ORIGINS[:3]) == [GRANTED] * 3
-    assert len(warnings(records)) == 1
-    await world.client.close()
-
-
 async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
     """A server that hangs would delay each origin."""
     world.storage.fails = dict.fromkeys(ALL, FULL)
@@ -578,12 +543,18 @@ async def test_a_purge_that_fails_does_not_hide_what_comes_later(world: World) -
     assert len(warnings(records)) == 1
 
 
-@pytest.mark.parametrize("error", [StopIteration(), MemoryError()])
-async def test_whatever_is_raised(world: World, error: Exception) -> None:
-    world.storage.fails = dict.fromkeys([*ALL, "close"], error)
+@pytest.mark.parametrize("error", [StopIteration, MemoryError, TypeError, AttributeError])
+async def test_whatever_is_raised(world: World, error: type[Exception]) -> None:
+    """One warning, and everybody may ask: no claim is left without an answer."""
+    nonsense = {TypeError: "lease_many", AttributeError: "load"}
+    if error in nonsense:
+        setattr(world.storage, nonsense[error], lambda *_: 7)
+    else:
+        world.storage.fails = dict.fromkeys([*ALL, "close"], error())
     with captured_log() as records:
-        assert (await world.use()).granted
+        assert await world.claims(ORIGINS[:3]) == [GRANTED] * 3
+        world.client.publish(rules(ORIGINS[0]))
         world.client.purge()
         await world.client.close()
     [warning] = warnings(records)
-    assert type(error).__name__ in warning
+    assert error.__name__ in warning

@@ -86,22 +86,17 @@ def test_rows_are_put_replaced_and_deleted(path: Path, opened: Opener, temporary
 
 
 def test_a_change_is_in_the_file_at_once_and_survives_a_kill(path: Path, opened: Opener) -> None:
+    """No id is used again, though the highest was deleted: a request on its way may have it."""
     journal = opened(path)
     for number in range(1, 4):
         journal.put("held", (journal.new_id("held"), "x"))
         assert stored(path) == list(range(1, number + 1))
+    journal.delete("held", 3)
     assert journal._db is not None
     journal._db.close()  # what a kill leaves: nothing is closed in order
-    assert ids(opened(path)) == [1, 2, 3]
-
-
-def test_ids_are_never_used_again(path: Path, opened: Opener) -> None:
-    """Not by the next run, and though the highest was deleted: a request on its way may have it."""
     journal = opened(path)
-    journal.put("held", *((journal.new_id("held"), "x") for _ in range(3)))
-    journal.delete("held", 3)
-    journal.close()
-    assert opened(path).new_id("held") == 4
+    assert ids(journal) == [1, 2]
+    assert journal.new_id("held") == 4
 
 
 def test_changes_that_belong_together_are_written_together(path: Path, opened: Opener) -> None:
@@ -149,37 +144,24 @@ def fault(
         yield made
 
 
-async def failing(path: Path, opened: Opener, fault: Fault) -> Journal:
-    """A file of five rows that has failed while others came and went."""
-    journal = opened(path, rows=5)
-    fault.begin()
-    fill(journal, range(6, 31))
-    journal.delete("held", 2, 7)
-    journal.put("held", (8, "again"))
-    for _ in range(2):
-        await journal.flush()
-    return journal
-
-
-async def test_what_fails_is_kept_in_memory(path: Path, opened: Opener, fault: Fault) -> None:
-    with captured_log() as records:
-        journal = await failing(path, opened, fault)
-    assert ids(journal) == stored(path) == [1, 2, 3, 4, 5]
-    assert list(journal._pending)[-1] == ("held", 8), "as they came"
-    assert [journal.unwritten("held", row) for row in (8, 7, 1)] == [(8, "again"), None, None]
-    assert journal.failing_since is not None
-    with pytest.raises(sqlite3.OperationalError):
-        journal.read_latest("SELECT 1")
-    [warning] = warnings(records)
-    assert all(words in warning for words in (str(path), fault.words))
-    assert warning.endswith("it is tried again")
-
-
-async def test_what_fails_is_written_once_that_works(
+async def test_what_fails_is_kept_in_memory_and_written_once_that_works(
     path: Path, opened: Opener, fault: Fault
 ) -> None:
+    journal = opened(path, rows=5)
+    fault.begin()
     with captured_log() as records:
-        journal = await failing(path, opened, fault)
+        fill(journal, range(6, 31))
+        journal.delete("held", 2, 7)
+        journal.put("held", (8, "again"))
+        for _ in range(2):
+            await journal.flush()
+        assert ids(journal) == stored(path) == [1, 2, 3, 4, 5]
+        assert list(journal._pending)[-1] == ("held", 8), "as they came"
+        unwritten = [journal.unwritten("held", row) for row in (8, 7, 1)]
+        assert unwritten == [(8, "again"), None, None]
+        assert journal.failing_since is not None
+        with pytest.raises(sqlite3.OperationalError):
+            journal.read_latest("SELECT 1")
         fault.end()
         for _ in range(2):
             await journal.flush()
@@ -188,6 +170,9 @@ async def test_what_fails_is_written_once_that_works(
     assert journal.failing_since is None
     assert journal.read_latest("SELECT 1") == [(1,)]
     assert said(records) == (1, 1)
+    [warning] = warnings(records)
+    assert all(words in warning for words in (str(path), fault.words))
+    assert warning.endswith("it is tried again")
 
 
 @pytest.mark.parametrize("in_time", [True, False])

@@ -12,6 +12,7 @@ import pytest
 from scrapy_rep.storages import Entry, MemoryStorage, SqliteStorage, Storage, UnreadableEntry
 from tests.helpers.files import change
 from tests.helpers.redisserver import needs_server
+from tests.helpers.rows import every_row
 from tests.helpers.storing import HOUR, KINDS, NOW, A, B, FolderStorage, missing, rules, together
 
 
@@ -89,10 +90,18 @@ def all_of(storage: Storage) -> dict[str, Entry]:
 # Entries
 
 
-def test_an_empty_storage_has_nothing(storage: Storage) -> None:
+def test_a_new_storage_has_nothing_and_can_be_closed_at_any_time(kind: Kind) -> None:
+    """What was kept is there for the next."""
+    kind.new().close()
+    storage = kind.new()
     assert storage.load(A) is storage.body("0" * 64) is None
     assert storage.drop(A) is False
     assert all_of(storage) == {}
+    storage.save(rules())
+    for _ in range(2):
+        storage.close()
+    if kind.persistent:
+        assert kind.new().load(A) == rules()
 
 
 def test_the_last_one_comes_back_as_it_was(kind: Kind) -> None:
@@ -180,22 +189,12 @@ def test_purging_removes_old_entries_but_no_body_in_use(kind: Kind) -> None:
     assert B in all_of(storage)
 
 
-def test_a_storage_can_be_closed_at_any_time(kind: Kind) -> None:
-    """What was kept is there for the next."""
-    kind.new().close()
-    storage = kind.new()
-    storage.save(rules())
-    storage.close()
-    storage.close()
-    if kind.persistent:
-        assert kind.new().load(A) == rules()
-
-
 # Leases
 
 
 @if_shared
 def test_a_lease_is_one_owners(kind: Kind) -> None:
+    """Only its owner ends it; who drops an origin by hand wants to see it asked for."""
     storage, other = kind.new(), kind.new()
     assert storage.lease(A, "me", HOUR)
     assert not other.lease(A, "you", HOUR)
@@ -203,24 +202,12 @@ def test_a_lease_is_one_owners(kind: Kind) -> None:
     assert other.lease(B, "you", HOUR), "another origin"
     assert storage.lease(A, "me", HOUR), "who has it gets it anew"
     assert storage.load(A) is None, "a lease is no entry"
-
-
-@if_shared
-def test_only_its_owner_ends_a_lease(kind: Kind) -> None:
-    storage, other = kind.new(), kind.new()
-    storage.lease(A, "me", HOUR)
     other.release(A, "you")
     assert not other.lease(A, "you", HOUR)
     storage.release(A, "me")
     assert other.lease(A, "you", HOUR)
     storage.release(A, "me")
     assert not storage.lease(A, "me", HOUR)
-
-
-@if_shared
-def test_who_drops_an_origin_by_hand_wants_to_see_it_asked_for(kind: Kind) -> None:
-    storage, other = kind.new(), kind.new()
-    other.lease(A, "you", HOUR)
     storage.save(rules())
     assert storage.drop(A)
     assert storage.lease(A, "me", HOUR)
@@ -253,58 +240,47 @@ def test_batches_do_what_single_calls_do(storage: Storage) -> None:
     assert storage.lease_many([A, *many[:2]], "third", 60.0) == {many[0]}
 
 
+HEADERS = [b"", b"no json", b"\xff\xfe", b'{"schema":99}', b"[" * 100_000, 7]
+BODIES = [b"damaged", b"text", rules(B, b"other").packed, 7]
+
+
 @if_shared
-@pytest.mark.parametrize(
-    "value", [b"", b"no json", b"\xff\xfe", b'{"schema":99}', b"[" * 100_000, 7], ids=range(6)
-)
-def test_a_header_that_nobody_can_read(kind: Kind, value: Any) -> None:
+def test_what_nobody_can_read(kind: Kind) -> None:
     """That entry and no other; saved anew, it is whole again."""
     storage, other = kind.new(), rules(B, b"other")
-    storage.save_many([rules(), other])
-    kind.write("header", A, value)
-    with pytest.raises(UnreadableEntry):
-        storage.load(A)
-    assert storage.load(B) == other
-    found = sorted(type(one).__name__ for one in storage.entries())
-    assert found == ["Entry", "UnreadableEntry"]
-    storage.save(rules())
-    assert storage.load(A) == rules()
-
-
-@if_shared
-@pytest.mark.parametrize("value", [b"damaged", b"text", rules(B, b"other").packed, 7], ids=range(4))
-def test_a_body_that_nobody_can_read(kind: Kind, value: Any) -> None:
-    storage = kind.new()
-    storage.save_many([rules(), rules(B, b"other")])
-    kind.write("packed", rules().sha256, value)
-    with pytest.raises(UnreadableEntry):
-        storage.load(A).check(A)  # type: ignore[union-attr]
-    assert len(list(storage.entries())) == 2
-    storage.save(rules())
-    assert storage.load(A) == rules()
-    assert storage.drop(A)
+    with every_row() as row:
+        for number, value in enumerate([*HEADERS, *BODIES]):
+            header = number < len(HEADERS)
+            with row(number):
+                storage.save_many([rules(), other])
+                if header:
+                    kind.write("header", A, value)
+                else:
+                    kind.write("packed", rules().sha256, value)
+                with pytest.raises(UnreadableEntry):
+                    storage.load(A).check(A)  # type: ignore[union-attr]
+                assert storage.load(B) == other
+                kinds = [type(one) for one in storage.entries()]
+                assert len(kinds) == 2
+                assert UnreadableEntry in kinds or not header
+                storage.save(rules())
+                assert storage.load(A) == rules()
 
 
 # In memory
 
 
-def test_memory_forgets_the_least_recently_used() -> None:
+def test_memory_forgets_large_ones_first_then_the_least_recently_used() -> None:
     storage = MemoryStorage(3, 4_000)
     small = [rules(f"http://{n}:80") for n in range(4)]
     storage.save_many(small[:3])
     storage.load(small[0].origin)
     storage.save(small[3])
     assert all_of(storage).keys() == {small[n].origin for n in (0, 2, 3)}
-
-
-def test_memory_forgets_large_ones_first() -> None:
-    """The least recently used of them."""
+    # Of the large ones, too.
     storage = MemoryStorage(10, 4_000)
-    storage.save_many([missing("http://small:80"), *large(A, B)])
+    large = [rules(origin, os.urandom(1_200)) for origin in (A, B, "http://c:80")]
+    storage.save_many([missing("http://small:80"), *large[:2]])
     storage.load(A)
-    storage.save_many(large("http://c:80"))
+    storage.save(large[2])
     assert all_of(storage).keys() == {"http://small:80", A, "http://c:80"}
-
-
-def large(*origins: str) -> list[Entry]:
-    return [rules(origin, os.urandom(1_200)) for origin in origins]

@@ -21,12 +21,20 @@ from tests.helpers.storing import NOW, A, rules
 LEASE = 30.0
 
 
+def never(entry: Entry) -> bool:
+    return False
+
+
+def always(entry: Entry) -> bool:
+    return True
+
+
 class Watched(MemoryStorage):
     """Works as it should, with leases, and writes down how it is used. What is in `fails` raises;
     what is in `before` is called first."""
 
     def __init__(self) -> None:
-        super().__init__(1000, 1 << 30)
+        super().__init__(2000, 1 << 30)
         self.calls: list[tuple[Any, ...]] = []
         self.sizes: list[tuple[str, int]] = []
         """Of batches."""
@@ -131,10 +139,15 @@ class World:
         while self.client._running:
             await a_while(0.001)
 
-    async def claims(self, origins: list[str], by: StorageClient | None = None) -> list[Claim]:
+    async def claims(
+        self,
+        origins: list[str],
+        by: StorageClient | None = None,
+        is_enough: Callable[[Entry], bool] = never,
+    ) -> list[Claim]:
         """Answers to claims made at the same time."""
         by = by or self.client
-        claims = [deferred_from_coro(by.claim(origin, never)) for origin in origins]
+        claims = [deferred_from_coro(by.claim(origin, is_enough)) for origin in origins]
         return [await maybe_deferred_to_future(one) for one in claims]
 
     async def publish(self, *entries: Entry) -> None:
@@ -166,11 +179,3 @@ class Hanging:
 
     def go_on(self) -> None:
         self._go_on.set()
-
-
-def never(entry: Entry) -> bool:
-    return False
-
-
-def always(entry: Entry) -> bool:
-    return True
