@@ -59,28 +59,16 @@ def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_kills_lose_no_page_that_sitemaps_list(sites: Sites, tmp_path: Path) -> None:
-    """While the index is on its way, while sitemaps are, and while pages are."""
-    listed = Listed(sites)
-    moments = ["downloaded 2", "reached 4", "left 90"]
-    runs = [listed.start(tmp_path, f"SIGKILL {moment}").join() for moment in moments]
-    assert all(run.reason is None for run in runs)
-    runs.append(listed.start(tmp_path).join())
-    assert runs[-1].reason == "finished"
+@pytest.mark.scrapy_api
+def test_kills_and_stops_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> None:
+    """While the index is on its way, while sitemaps are, and while pages are. Each run begins with pages
+    that wait for robots.txt, of which most are held: the answer comes long after REP_DEFER_GRACE."""
+    listed = Listed(sites, robots_seconds=0.2)
+    ends = ["SIGKILL downloaded 2", "SIGKILL reached 4", "SIGINT page 1", "SIGKILL left 90"]
+    runs = [listed.start(tmp_path, end).join() for end in [*ends, "SIGINT page 40", ""]]
+    assert [run.reason for run in runs] == [None, None, "shutdown", None, "shutdown", "finished"]
     listed.check(runs)
     assert left(tmp_path) == 0
-
-
-@pytest.mark.process
-@pytest.mark.scrapy_api
-def test_a_kill_and_a_stop_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> None:
-    """Each run begins with pages that wait for robots.txt, of which most are held: the answer comes long
-    after REP_DEFER_GRACE."""
-    listed = Listed(sites, robots_seconds=0.2)
-    ends = ("SIGINT page 1", "SIGKILL page 40", "SIGINT page 40", "")
-    runs = [listed.start(tmp_path, end).join() for end in ends]
-    assert [run.reason for run in runs] == ["shutdown", None, "shutdown", "finished"]
-    listed.check(runs)
 
 
 async def test_what_was_done_is_not_done_again(sites: Sites, tmp_path: Path) -> None:
