@@ -1,7 +1,7 @@
 """scrapy-rep: robots.txt for Scrapy, obeyed as Google's crawlers do.
 
 Names are imported on first use: :mod:`scrapy_rep.protocol` works without Scrapy, and ``scrapy``
-commands that don't crawl needn't load the rest.
+commands that don't crawl load nothing else.
 """
 
 from __future__ import annotations

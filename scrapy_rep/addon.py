@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 MIDDLEWARES = "DOWNLOADER_MIDDLEWARES"
 QUEUE = "SCHEDULER_PRIORITY_QUEUE"
 POSITION = 100
-"""That of Scrapy's: after the offsite filter, before all that changes requests."""
+"""The position of Scrapy's own: after the offsite filter, before all that changes requests."""
 
 PAGES_POSITION = 950
-"""Next to the spider: other middlewares don't count what is dropped there."""
+"""Next to the spider: what is dropped there, other middlewares don't count."""
 
 
 class Addon:
@@ -61,8 +61,9 @@ class Addon:
 
 
 def _choose_queue(settings: BaseSettings) -> None:
-    """Waiting for robots.txt makes more hosts wait at a time than Scrapy's default queue is made for.
-    What the project or another add-on has chosen stays, and so would another default of Scrapy's."""
+    """Waiting for robots.txt makes more hosts wait at once than Scrapy's default queue is made for.
+    What the project or another add-on has chosen stays, and so would a future default of
+    Scrapy's."""
     is_default = settings.getpriority(QUEUE) == SETTINGS_PRIORITIES["default"]
     if is_default and load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue:
         settings.set(QUEUE, "scrapy_rep.BroadPriorityQueue", "addon")

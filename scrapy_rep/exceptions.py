@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy.exceptions import IgnoreRequest
 
 from scrapy_rep.engine.text import clean
-
-if TYPE_CHECKING:
-    from scrapy_rep.protocol import Decision, Origin
+from scrapy_rep.protocol import Decision, Origin
 
 
 class RobotsDisallowed(IgnoreRequest):
     """robots.txt forbids the URL. The message names the deciding line."""
 
     def __init__(self, origin: Origin, decision: Decision, by: str = "") -> None:
-        """:param by: the setting that decided, if it wasn't a line alone"""
+        """*by*: the setting that decided, if it wasn't a line alone."""
         self.origin = origin
         self.decision = decision
         rule, comma = decision.rule, "; " * bool(by)
@@ -37,7 +35,7 @@ class RobotsUnreachable(IgnoreRequest):
     """
 
     decision: Decision | None = None
-    """Always None: there is none."""
+    """Always None: no line decided."""
     held_for: float | None = None
     """Seconds for which the request was held, in earlier runs too, if it was."""
 
@@ -48,7 +46,6 @@ class RobotsUnreachable(IgnoreRequest):
         attempts: int = 0,
         cause: BaseException | None = None,
     ) -> None:
-        """:param cause: becomes ``__cause__``"""
         self.origin = origin
         """None if the URL has no origin."""
         self.reason = clean(reason)

@@ -1,9 +1,9 @@
 """What happens to a request.
 
 Requests from the scheduler come through the gate (:mod:`scrapy_rep.holding.gate`), where they wait
-until their robots.txt is known. ``process_request`` lets pass what fresh rules plainly allow, and looks
-closer at the others. Those that passed no gate (direct downloads), and requests whose origin was
-forgotten after the gate, wait for their robots.txt beside the download slots.
+until their robots.txt is known. ``process_request`` lets pass what fresh rules plainly allow, and
+looks closer at the others. Direct downloads, which pass no gate, and requests whose origin was
+forgotten since the gate, wait for robots.txt here, beside the download slots.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class RepMiddleware:
         self.context = context = CrawlContext(crawler, settings, EngineAccess(crawler), self.clock)
         self.origins = origins = Origins(context)
         self.parts: dict[type, Any] = {}
-        """What other middlewares of this package keep for the length of the crawl."""
+        """What this package's other middlewares keep for the crawl."""
         self._by_prefix = origins.table.by_prefix
         self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
@@ -137,12 +137,11 @@ class RepMiddleware:
         return False
 
     def held(self) -> list[dict[str, Any]]:
-        """Return what is held of each origin now, with the fields of ``scrapy robots --held --json``. For
-        consoles."""
+        """Return what is held of each origin now, with the fields of ``scrapy robots --held
+        --json``: for consoles."""
         return self._deferral.listing()
 
     async def may_fetch(self, url: str) -> bool:
-        """Whether robots.txt allows *url*, see :func:`may_fetch`."""
         if FOREIGN.match(url) or self.decisions.dry_run:
             return True
         try:
@@ -162,8 +161,8 @@ class RepMiddleware:
         return decision is None or decision.allowed or self.overrules(request, decision)
 
     async def _look_closer(self, request: Request) -> None:
-        """Any request: see what it is, what the gate says of it, and what its robots.txt does. This
-        suspends only if something has to be waited for."""
+        """Find out what *request* is, what the gate says of it, and what its robots.txt does.
+        Suspends only if there is something to wait for."""
         if request.meta.get("dont_obey_robotstxt"):
             return
         drop = self._deferral.releases.verdict(request)
@@ -184,7 +183,7 @@ class RepMiddleware:
             await self._judge(request)
 
     async def _judge(self, request: Request) -> None:
-        """Find out what is known of the request's origin, and act on it."""
+        """Act on what is known of the request's origin."""
         if FOREIGN.match(request.url):
             return
         try:
@@ -202,7 +201,7 @@ class RepMiddleware:
             await self._wait(request, found, path)
 
     async def _wait(self, request: Request, origin: Origin, path: str) -> None:
-        """Nothing is known of *origin*: wait for its robots.txt."""
+        """Wait for the robots.txt of *origin*, of which nothing is known."""
         known = self.origins.table.get(origin)
         replays = self.origins.http_cache.answers(request)
         if known is not None and not known.unreachable and request in self._gate and not replays:
@@ -228,11 +227,12 @@ class RepMiddleware:
             self._drop(request, origin, answer)
 
     async def _act(self, request: Request, state: OriginState, path: str) -> None:
-        """Act as the policy advises for *state*."""
         if path == ROBOTS_PATH:
             return
-        # First: it may take a while, in which the origin can become unreachable.
-        await self.origins.cache.read(state, self.agents.chain_of(request))
+        chain = self.agents.chain_of(request)
+        if self.origins.cache.takes_long(state, chain):
+            # First: the origin can become unreachable meanwhile.
+            await self.origins.cache.read(state, chain)
         policy = self.origins.policy
         advice = policy.in_the_middleware(state, self.clock())
         if isinstance(advice, Decide):
@@ -251,10 +251,7 @@ class RepMiddleware:
             self._drop(request, state.origin, advice, state)
 
     def _decide(self, request: Request, state: OriginState, path: str) -> None:
-        """Let the rules decide.
-
-        :raises RobotsDisallowed: if they forbid the request
-        """
+        """Let the rules decide; ``RobotsDisallowed`` if they forbid the request."""
         everything = self.decisions.everything or bool(state.by)
         chain = self.agents.chain_of(request)
         decision = self.origins.decide(state, chain, path, always=everything)
@@ -274,8 +271,7 @@ class RepMiddleware:
     async def _wait_again(
         self, request: Request, state: OriginState, path: str, seconds: float
     ) -> None:
-        """Wait for the answer to the next attempt, which may start in so many *seconds*: this request
-        can't be held."""
+        """Wait for the next attempt, which may start in *seconds*, since this request can't be held."""
         origins, origin = self.origins, state.origin
 
         async def next_answer() -> OriginState:
@@ -293,7 +289,7 @@ class RepMiddleware:
             await self._act(request, state, path)
 
     async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
-        """Return what is waited for, or why there will be none; None if it takes too long."""
+        """Return the answer, or why there will be none; None if that takes too long."""
         try:
             return await waiting
         except StillWaiting:

@@ -1,18 +1,21 @@
-"""Page-level rules in a crawl (REP.md section 10): those of a response, which of its requests should not be
-followed, and the middleware for ``REP_NOFOLLOW`` and ``REP_NOINDEX``."""
+"""Page-level rules in a crawl (REP.md section 10): those of a response, which of its requests not
+to follow, and the middleware for ``REP_NOFOLLOW`` and ``REP_NOINDEX``."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
-from scrapy import signals
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
-from scrapy.http import HtmlResponse, XmlResponse
+from scrapy.http import HtmlResponse, Response, XmlResponse
+from scrapy.link import Link
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.spiders import SitemapSpider
 
@@ -23,29 +26,21 @@ from scrapy_rep.origins.requests import chain_behind, origin_of
 from scrapy_rep.protocol.page import PageRules, links_of
 from scrapy_rep.settings import RepSettings, settings_beside
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from scrapy.link import Link
-
-logger = get_logger(f"{__name__}.middleware")  # its name is that of a folder: "scrapy_rep.pages"
+logger = get_logger(f"{__name__}.middleware")  # loggers are named after folders: "scrapy_rep.pages"
 
 FOLLOW = "rep_follow"
-"""Meta key: follow this request whatever the page says."""
+"""Meta key: follow this request whatever its page says."""
 
 EMBEDDED = "rep_embedded"
-"""In a request's meta: its page is embedded in another one, see ``indexifembedded``."""
+"""Meta key: the page is embedded in another one, see ``indexifembedded``."""
 
 # Links of each kind that are resolved.
 _MAX_LINKS = 2_000
-# Characters of unusual links, and of their base, that are resolved. Each link counts for some more: even
-# a short one takes 40 microseconds.
+# Characters of unusual links, and of their base, that are resolved; and what each link counts in
+# addition: even a short one takes 40 microseconds.
 _MAX_WORK, _LINK = 200_000, 500
 
-# Characters that neither urljoin() nor Scrapy changes, except for paths with empty segments, or dots.
+# Characters that neither urljoin() nor Scrapy changes, except in paths with empty or dot segments.
 _PLAIN = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
 _RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN}(?<!\?)")
 _ABSOLUTE = re.compile(rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN}(?<!\?)")
@@ -83,8 +78,8 @@ def is_html(response: Response) -> bool:
 
 
 def encoding_of(response: Response) -> str:
-    """Return the encoding of the markup of *response*. Finding it is slow, and needed only where markup
-    isn't ASCII, with zeros among the first bytes, or escapes."""
+    """Return the encoding of the markup of *response*. Finding it is slow, and needed only for
+    markup that isn't ASCII: with zeros among its first bytes, or escapes."""
     if b"\0" in response.body[:1024] or b"\x1b" in response.body:
         return getattr(response, "encoding", None) or "utf-8"
     return "utf-8"
@@ -128,7 +123,7 @@ def refusal(
     page: bool = True,
     links: bool = True,
 ) -> tuple[str, str] | None:
-    """Return verdict and reason if *request* should not be followed: by the rules of the *page*, or by
+    """Return verdict and reason if *request* should not be followed: by the *page*'s rules, or by
     the ``rel`` of its *links*."""
     if page and (rule := page_rules(response, chain).saying("nofollow", "none")):
         return "nofollow", f"{rule.where}: {rule}, of {response.url}"
@@ -160,8 +155,8 @@ def _marked_links(response: Response) -> frozenset[str]:
 
 
 class _Resolver:
-    """Resolves the links of a page to the URLs of requests; to "" what is invalid or beyond the limits.
-    A usual link takes a microsecond."""
+    """Resolves the links of a page to URLs of requests; to "" if invalid or beyond the limits. A
+    usual link takes a microsecond."""
 
     def __init__(self, url: str, base: str, encoding: str) -> None:
         self._encode = Encoder()

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from scrapy.crawler import Crawler
 from scrapy.robotstxt import RobotParser as ScrapyRobotParser
 from scrapy.utils.python import to_unicode
 
 from scrapy_rep.protocol import RobotsTxt, comparable, product_token
 
-if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
-
 
 class RobotParser(ScrapyRobotParser):
-    """Scrapy's parser interface over :class:`~scrapy_rep.protocol.RobotsTxt`."""
-
     def __init__(self, robots: RobotsTxt) -> None:
         self.robots = robots
 
@@ -31,10 +25,10 @@ class RobotParser(ScrapyRobotParser):
         )
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
-        """Return the ``crawl-delay`` for *user_agent* in seconds, None if there is none."""
+        """Return the ``crawl-delay`` for *user_agent* in seconds; None without one."""
         return self.robots.crawl_delay(_token(user_agent))
 
 
 def _token(user_agent: str | bytes) -> str:
-    """Return a header's product token, empty if it has none (then ``*`` applies)."""
+    """Return a header's product token; empty if it has none (then ``*`` applies)."""
     return product_token(to_unicode(user_agent, encoding="latin-1")) or ""

@@ -1,8 +1,7 @@
-"""Every ``REP_*`` setting with its default; ``from_settings`` checks them. Nothing else reads them from
-Scrapy's settings.
+"""Every ``REP_*`` setting with its default. ``from_settings`` checks them; nothing else reads them
+from Scrapy's settings: the rest of the package uses ``context.settings``.
 
-The rest of the package uses ``context.settings``. To add one, add a field to :class:`RepSettings` and
-a heading to docs/settings.md.
+To add one, add a field to :class:`RepSettings` and a heading to docs/settings.md.
 """
 
 from __future__ import annotations
@@ -15,9 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from scrapy import Spider
+from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
+from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.engine.log import get_logger
@@ -27,16 +29,11 @@ from scrapy_rep.protocol.freshness import moment
 from scrapy_rep.protocol.origin import Origin, punycode
 from scrapy_rep.protocol.syntax import is_name, product_token
 
-if TYPE_CHECKING:
-    from scrapy import Spider
-    from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
-
 logger = get_logger(__name__)
 
 _PREFIX = "REP_"
 
-# How similar a suggested name must be: 1 is identical.
+# How similar a suggested name must be; 1: identical.
 _SIMILAR = 0.75
 
 # Seconds: longer than any fetch.
@@ -45,7 +42,7 @@ _PATIENCE = 86400.0
 # REP_CRAWL_DELAY = True: the longest delay in seconds.
 _CRAWL_DELAY = 60.0
 
-# Settings of Scrapy's own that matter here, and characters of a value that are shown.
+# Scrapy's own settings that matter here; characters of a value that are shown.
 _SCRAPYS = ("ROBOTSTXT_USER_AGENT",)
 _SHOWN = 300
 
@@ -53,14 +50,14 @@ SPIDER_SITEMAPS = "rep_sitemaps"
 """The spider's attribute that stands for ``REP_SITEMAPS``."""
 
 USAGE_FIELDS = ("usage", "usage_tokens", "usage_field", "tdmrep")
-"""Any of them asks for usage preferences."""
+"""Settings that ask for usage preferences."""
 
 LADDER = "google-2026"
 """The value of ``REP_UNREACHABLE_RULES`` for Google's newer rules."""
 
 
 def _number(kind: type, least: float) -> Callable[[Any], Any]:
-    """Return the check of a finite number, int or float as *kind* says."""
+    """Return the check of a finite number, an int or a float as *kind* says."""
 
     def check(value: Any) -> Any:
         number = kind(value)
@@ -103,14 +100,14 @@ def _class(value: Any) -> str | type:
 
 
 def _crawl_delay(value: Any) -> float:
-    """Return the longest delay in seconds; 0 for none."""
+    """Return the longest delay in seconds; 0: none."""
     if isinstance(value, bool) or str(value).lower() in ("true", "false"):
         return _CRAWL_DELAY if _flag(value) else False
     return float(_seconds(value))
 
 
 def _overrides(value: Any) -> dict[str, str | None] | None:
-    """Return the path of a robots.txt, or None, for each host or ``*.domain``; None for no hosts."""
+    """Return the path of a robots.txt, or None, for each host or ``*.domain``; None without hosts."""
     value = loaded(value)
     if not value:
         return None
@@ -128,8 +125,7 @@ def _overrides(value: Any) -> dict[str, str | None] | None:
 
 
 def _switch(on: str | bool | None, *choices: str) -> Callable[[Any], str | bool]:
-    """Return the check of a setting that is False or one of *choices*. True means *on*; None: it is
-    wrong."""
+    """Return the check of a setting that is False or one of *choices*. True means *on*; None: it is wrong."""
 
     def check(value: Any) -> str | bool:
         if value in choices:
@@ -148,20 +144,16 @@ sitemaps = _switch("all", "start", "all")
 
 
 def loaded(value: Any) -> Any:
-    """Return *value*. On a command line a dict or a list is JSON, as elsewhere in Scrapy.
-
-    :raises ValueError: if the JSON is broken
-    """
+    """Return *value*: a dict or a list on a command line is JSON, as elsewhere in Scrapy;
+    ``ValueError`` if it is broken."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         return json.loads(value)
     return value
 
 
 def chain(value: Any) -> tuple[str, ...]:
-    """Return a token or a list of them (on a command line: joined by commas) as a chain.
-
-    :raises ValueError: if one is not a token
-    """
+    """Return a token or a list of them (on a command line: joined by commas) as a chain;
+    ``ValueError`` if one is not a token."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, Iterable):
@@ -182,8 +174,7 @@ def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
 
 
 def _checked_in(path: str) -> Any:
-    """A setting that is None by default. Its check is imported only if it is set, and says itself what
-    the value must be."""
+    """A setting that is None by default. Its check, imported only if it is set, says what the value must be."""
 
     def check(value: Any) -> Any:
         return load_object(f"scrapy_rep.{path}")(value) if value else None
@@ -279,10 +270,7 @@ class RepSettings:
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
-        """Read and check all.
-
-        :raises SettingsError: with the name, the value and what would be right
-        """
+        """Read and check all; ``SettingsError`` names the setting, its value and what would be right."""
         values = {}
         for item in fields(cls):
             name = setting_name(item.name)
@@ -313,13 +301,12 @@ def one_attempt(settings: RepSettings) -> RepSettings:
 
 
 def set_defaults(settings: BaseSettings) -> None:
-    """Add the defaults to *settings*."""
     for item in fields(RepSettings):
         settings.set(setting_name(item.name), item.default, "default")
 
 
 def changed(settings: BaseSettings) -> list[str]:
-    """Return the names of the settings that have another value than their default, or a wrong one."""
+    """Return the names of the settings with another value than their default, or a wrong one."""
     names = []
     for item in fields(RepSettings):
         name = setting_name(item.name)
@@ -340,8 +327,8 @@ def changed_values(settings: BaseSettings) -> dict[str, str]:
 def settings_beside(crawler: Crawler) -> RepSettings:
     """Return the settings for a part that works beside :class:`RepMiddleware`.
 
-    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong: RepMiddleware logs that, and
-        ends the crawl
+    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong: RepMiddleware logs
+        that, and ends the crawl
     """
     if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
         raise NotConfigured
@@ -352,7 +339,7 @@ def settings_beside(crawler: Crawler) -> RepSettings:
 
 
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:
-    """Log unknown names that begin with ``REP_``: most likely they are misspelt."""
+    """Log unknown names that begin with ``REP_``, which are most likely misspelt."""
     known = [setting_name(item.name) for item in fields(RepSettings)]
     unknown = []
     for name in sorted(name for name in map(str, settings) if name.startswith(_PREFIX)):

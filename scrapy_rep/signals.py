@@ -4,10 +4,9 @@ robots_resolved = object()
 """After each fetch of a robots.txt.
 
 Arguments: ``origin`` (:class:`~scrapy_rep.protocol.Origin`), ``outcome``
-(:class:`~scrapy_rep.protocol.availability.Outcome`), ``status`` (int, None if there was no
-answer), ``url`` (str, after redirects), ``hops`` (int), ``robots``
-(:class:`~scrapy_rep.protocol.RobotsTxt`, None without a file), ``error`` (str or None),
-``attempts`` (int, failures in a row), ``spider``.
+(:class:`~scrapy_rep.protocol.availability.Outcome`), ``status`` (int, None if there was no answer),
+``url`` (str, after redirects), ``hops`` (int), ``robots`` (:class:`~scrapy_rep.protocol.RobotsTxt`,
+None without a file), ``error`` (str or None), ``attempts`` (int, failures in a row), ``spider``.
 """
 
 sitemap_discovered = object()

@@ -16,7 +16,6 @@ without a Twisted reactor carry `@pytest.mark.needs_reactor` and are skipped in 
 from __future__ import annotations
 
 import asyncio
-import functools
 import gc
 import inspect
 import itertools
@@ -36,7 +35,6 @@ from hypothesis import HealthCheck, settings
 from scrapy.core.engine import ExecutionEngine
 
 from tests.helpers import crawling, names, redisserver, timing
-from tests.helpers.names import server_context
 from tests.helpers.redisserver import RedisServer
 from tests.helpers.servers import LoopThread, Sites
 
@@ -248,7 +246,10 @@ def surroundings(request: pytest.FixtureRequest) -> Iterator[None]:
         # No name is looked up outside this process, see `tests.helpers.names`.
         patch.setattr(socket, "getaddrinfo", names.getaddrinfo)
         if not without_reactor(request.config):
-            names.install_reactor_resolver()
+            from twisted.internet import reactor
+            from twisted.internet._resolver import GAIResolver
+
+            reactor.installNameResolver(GAIResolver(reactor, getaddrinfo=names.getaddrinfo))
         if request.config.getoption("quick"):  # starts no process
             patch.setattr(subprocess.Popen, "__init__", refuse)
             patch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
@@ -270,16 +271,10 @@ def sites_thread() -> Iterator[LoopThread]:
     thread.close()
 
 
-@pytest.fixture(scope="session")
-def tls_context(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Makes it when it is needed, once."""
-    return functools.cache(lambda: server_context(tmp_path_factory.mktemp("tls")))
-
-
 @pytest.fixture
-def sites(sites_thread: LoopThread, tls_context: Any) -> Iterator[Sites]:
+def sites(sites_thread: LoopThread) -> Iterator[Sites]:
     """`sites.add(robots=..., pages=...)` makes a site, see `tests.helpers.servers`."""
-    some = Sites(sites_thread, tls_context)
+    some = Sites(sites_thread)
     yield some
     some.close()
 

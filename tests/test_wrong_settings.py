@@ -10,8 +10,7 @@ import pytest
 
 from tests.helpers.crawling import ListSpider, assert_ended_at_start, crawl
 from tests.helpers.log import lines
-from tests.helpers.process import REACTORS, arguments_of, environment, on_every_reactor
-from tests.helpers.scrapy_process import run_scrapy
+from tests.helpers.process import Crawl, on_every_reactor
 from tests.helpers.servers import Sites
 from tests.helpers.storing import FolderStorage
 
@@ -103,15 +102,6 @@ async def test_a_crawl_begins_with_how_it_obeys(
         assert line.endswith(says)
 
 
-SPIDER = """
-import scrapy
-
-class OneSpider(scrapy.Spider):
-    name = "one"
-    start_urls = [{!r}]
-"""
-
-
 @pytest.mark.process
 @on_every_reactor
 def test_runspider_with_a_wrong_setting_exits_with_status_1(
@@ -119,21 +109,12 @@ def test_runspider_with_a_wrong_setting_exits_with_status_1(
 ) -> None:
     """As Scrapy does for one of its own."""
     site = sites.add()
-    (tmp_path / "one.py").write_text(SPIDER.format(site.url("/")), encoding="utf-8")
-    settings = {
-        "ADDONS": {"scrapy_rep.Addon": 300},
-        "REP_RETRY_DELAY": "often",
-        **REACTORS[reactor],
-    }
-    line = arguments_of("runspider", "one.py", settings=settings)
-    # Scrapy's remote control writes a file there.
-    variables = environment(XDG_STATE_HOME=str(tmp_path))
-    done = run_scrapy(line, cwd=tmp_path, variables=variables)
-    assert done.status == 1
-    [error] = [line for line in done.errors if "] ERROR: " in line]
+    settings = {"REP_RETRY_DELAY": "often"}
+    crawl = Crawl(tmp_path, [site.url("/")], settings, reactor=reactor).join()
+    assert (crawl.status, crawl.reason) == (1, "rep_settings_error")
+    [error] = [line for line in crawl.log.splitlines() if "] ERROR: " in line]
     assert error.endswith(
         "REP_RETRY_DELAY is 'often', but must be a number of seconds, more than 0. The crawl ends."
     )
-    assert "'finish_reason': 'rep_settings_error'" in done.err
-    assert "Traceback" not in done.err
+    assert "Traceback" not in crawl.log
     assert site.requests == []

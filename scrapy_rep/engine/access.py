@@ -1,5 +1,6 @@
-"""The engine, its download slots and its signals. The one place that uses undocumented names of Scrapy's
-engine, where documented ones don't do. `tests/engine/test_scrapy_private.py` fails when one goes away."""
+"""The engine, its download slots and its signals: the one place that uses undocumented names of
+Scrapy's engine, where documented ones don't do. `tests/engine/test_scrapy_private.py` fails when
+one goes away."""
 
 from __future__ import annotations
 
@@ -28,17 +29,17 @@ from scrapy_rep.engine.lifecycle import Closing, Stage
 
 META_KEY = "download_slot"
 
-# The clock of Slot.lastseen; time.time in older versions of Scrapy.
+# The clock of Slot.lastseen; time.time in older Scrapy.
 _clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
 
-# Randomizes a slot's delay: a fraction; in older versions of Scrapy a bool, which means 0.5.
+# What randomizes a slot's delay: a fraction; in older Scrapy a bool, which means 0.5.
 _JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
 
-# Origins per slot; beyond that only those with the longest delays count.
+# Origins per slot; beyond that, only those with the longest delays count.
 _MAX_ORIGINS = 1000
 
-# Scrapy removes slots a minute after their last request. More slowed ones than twice those that there
-# are, and this many, are cause to look for removed ones.
+# Scrapy removes slots a minute after their last request. Removed ones are looked for when more than
+# this many are slowed, and more than twice as many as exist.
 _MANY = 64
 
 
@@ -51,11 +52,9 @@ class EngineAccess:
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
-        """Add a download slot for something that isn't a page.
-
-        `download_async` and requests that wait in a middleware count against CONCURRENT_REQUESTS:
-        16 silent robots.txt would stop a crawl of 16.
-        """
+        """Add a download slot for something that isn't a page. `download_async` and requests that
+        wait in a middleware count against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a
+        crawl of 16."""
         slots = self.add_slot()
         try:
             yield
@@ -63,29 +62,29 @@ class EngineAccess:
             self.remove_slot(slots)
 
     def add_slot(self) -> int:
-        """Add a download slot and return 1; return 0 if their number isn't limited. Nothing public
-        raises ``Downloader.total_concurrency``; 0 means no limit."""
+        """Add a download slot and return 1; return 0 if their number isn't limited
+        (``total_concurrency`` is 0). Nothing public raises it."""
         downloader = self._crawler.engine.downloader
         if not getattr(downloader, "total_concurrency", 0):
             return 0
         downloader.total_concurrency += 1
-        self.wake()  # else it would look at its next event, which may be 5 s away
+        self.wake()  # else it would look at its next event, up to 5 s away
         return 1
 
     def remove_slot(self, slots: int) -> None:
-        """Remove as many *slots* as :meth:`add_slot` returned."""
+        """Remove the *slots* that :meth:`add_slot` returned."""
         if slots:
             self._crawler.engine.downloader.total_concurrency -= slots
 
     def has_listeners(self, signal: object) -> bool:
-        """Whether anything is connected to *signal*: sending one takes longer than most handlers."""
+        """Whether anything is connected to *signal*: sending takes longer than most handlers."""
         sender = self._crawler.signals.sender
         return any(liveReceivers(getAllReceivers(sender, signal)))
 
     @property
     def http_cache(self) -> Any:
-        """Scrapy's HttpCacheMiddleware, None if it is off. Its attributes ``storage`` and ``policy``
-        are undocumented, their methods are not."""
+        """Scrapy's HttpCacheMiddleware; None if it is off. Its attributes ``storage`` and
+        ``policy`` are undocumented, their methods are not."""
         return self._crawler.get_downloader_middleware(HttpCacheMiddleware)
 
     def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
@@ -94,15 +93,12 @@ class EngineAccess:
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Call *request*'s errback and handle its output, even if the engine takes no more requests
-        from the scheduler. The engine itself passes failures to ``Scraper.enqueue_scrape``.
-
-        :returns: fires when done
-        """
+        from the scheduler. The Deferred fires when done. The engine itself passes failures to
+        ``Scraper.enqueue_scrape``."""
         failure = Failure(error)  # type: ignore[no-untyped-call]
         failure.request = request  # type: ignore[attr-defined]
         try:
-            # Scrapy spends 1.5 ms on an errback's output, even if there is none, and there may be
-            # 100,000 errbacks.
+            # Scrapy spends 1.5 ms on an errback's output, even on none, and there may be 100,000 errbacks.
             output = request.errback(failure) if request.errback is not None else None
         except Exception:  # noqa: BLE001
             output = Failure()  # type: ignore[no-untyped-call]
@@ -116,14 +112,13 @@ class EngineAccess:
 
     @staticmethod
     def drop_body(response: Response) -> None:
-        """Free a body that won't be read again: the exception that ends a sitemap's request keeps its
-        response alive until garbage collection. ``Response._set_body`` is what the constructor calls.
-        """
+        """Free a body that won't be read again: the exception that ends a sitemap's request keeps
+        its response alive until garbage collection. ``Response._set_body`` is what the constructor
+        calls."""
         response._set_body(b"")
 
     @property
     def paused(self) -> bool:
-        """Whether the user has paused the crawl."""
         return bool(self._crawler.engine.paused)
 
     @property
@@ -134,8 +129,8 @@ class EngineAccess:
 
     @property
     def scheduler_outlives(self) -> bool:
-        """Whether requests in the scheduler outlive the process. Not for Scrapy's own: with JOBDIR they
-        do, but then the hold is on disk."""
+        """Whether requests in the scheduler outlive the process. Not asked of Scrapy's own: with
+        JOBDIR they do, but then the hold is on disk."""
         return self.scheduler_is_foreign and bool(getattr(self.scheduler, "persist", True))
 
     @property
@@ -153,19 +148,16 @@ class EngineAccess:
             return 0
 
     def wake(self) -> None:
-        """Make the engine look for requests to download. Its ``crawl()`` does that with
-        ``_slot.nextcall``."""
+        """Make the engine look for requests to download, as its ``crawl()`` does: by ``_slot.nextcall``."""
         slot = self._crawler.engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
 
     def crawl(self, request: Request) -> None:
-        """Crawl *request*, of which a file of ours has a copy, through the memory queue of Scrapy's own
-        scheduler.
-
-        After a kill, a disk queue may be read from its start again or not at all, and new requests
-        come out corrupted. ``Scheduler.dqs`` is None without JOBDIR, which is undocumented.
-        """
+        """Crawl *request*, of which a file of ours has a copy, through the memory queue of Scrapy's
+        own scheduler. After a kill, a disk queue may be read again from its start or not at all,
+        and new requests come out corrupted. ``Scheduler.dqs`` is None without JOBDIR, which is
+        undocumented."""
         scheduler = self.scheduler
         queues = getattr(scheduler, "dqs", None)
         if queues is None:
@@ -182,13 +174,12 @@ class Listener:
     """Calls handlers between :meth:`begin` and :meth:`end`."""
 
     def __init__(self, crawler: Crawler, handlers: dict[object, Callable[..., Any]]) -> None:
-        """:param handlers: by signal; signals keep only weak references"""
+        """*handlers*: by signal; signals keep only weak references."""
         self._signals = crawler.signals
         self._handlers = handlers
         self._wanted = self._connected = False
 
     def begin(self) -> None:
-        """Start listening."""
         self._wanted = True
         if not self._connected:
             self._connected = True
@@ -196,8 +187,8 @@ class Listener:
                 self._signals.connect(handler, signal)
 
     def end(self) -> None:
-        """Stop listening on the loop's next turn: disconnecting while a signal is sent makes the next
-        handler miss it."""
+        """Stop listening on the loop's next turn: disconnecting while a signal is sent makes the
+        next handler miss it."""
         if self._wanted:
             self._wanted = False
             call_later(0, self._leave)
@@ -211,8 +202,6 @@ class Listener:
 
 @dataclass(slots=True, eq=False)
 class _Slowed:
-    """How a slot is slowed down."""
-
     slot: Any
     own: tuple[int, float, Any]  # the project's concurrency, delay (seconds) and jitter
     wanted: dict[str, float] = field(default_factory=dict)  # each origin's delay in seconds
@@ -243,27 +232,21 @@ class _Slowed:
 
 
 class DownloadSlots:
-    """The downloader's slots."""
-
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._slowed: dict[str, _Slowed] = {}
         self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
     def key_of(self, url: str) -> str:
-        """Return the default slot for *url*."""
         key: str = self._crawler.engine.downloader.get_slot_key(Request(url))
         return key
 
     def is_full(self, request: Request, leaving: list[Request]) -> bool:
-        """Whether enough requests are in the slot of *request*. One that is slowed down may have as many as
-        others: some of them may turn out to go elsewhere, by another agent's delay.
-
-        :param leaving: others for that slot that the engine took, of which those are removed that have
-            got there
-        """
+        """Whether enough requests are in the slot of *request*. A slowed one may have as many as
+        others: some of them may turn out to go elsewhere, by another agent's delay. *leaving* are
+        others for that slot that the engine took; those that got there are removed from it."""
         downloader = self._crawler.engine.downloader
-        slots = getattr(downloader, "slots", None)  # somebody's own downloader may have none
+        slots = getattr(downloader, "slots", None)  # a project's own downloader may have none
         if slots is None:
             return False
         slot = slots.get(downloader.get_slot_key(request))
@@ -274,12 +257,9 @@ class DownloadSlots:
         return len(active) + len(leaving) >= most
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
-        """Make the slot *key* send one request at a time and wait at least *seconds* after each.
-
-        The longest delay of several origins counts. 0: *origin* has none.
-
-        :returns: whether *seconds* exceed the project's own delay
-        """
+        """Make the slot *key* send one request at a time, and wait at least *seconds* after each:
+        the longest delay of its origins. 0: *origin* has none. Return whether *seconds* exceed the
+        project's own delay."""
         slots = self._crawler.engine.downloader.slots
         slot, slowed = slots.get(key), self._slowed.get(key)
         if slot is None or (slowed is None and not seconds):
@@ -298,10 +278,7 @@ class DownloadSlots:
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
         """Return meta that gives a request its own slot beside that of *url*, with the project's
-        settings.
-
-        :param if_slowed: return an empty dict unless the other slot is slowed
-        """
+        settings. With *if_slowed*, return an empty dict unless the other slot is slowed."""
         if if_slowed and not self._slowed:
             return {}
         key, slots = self.key_of(url), self._crawler.engine.downloader.slots
@@ -316,7 +293,8 @@ class DownloadSlots:
         return {META_KEY: own}
 
     def _downloaded(self, request: Request) -> None:
-        """Count the delay from the end of a response: to the server, the time a connection takes would shorten it."""
+        """Count the delay from the end of a response: connecting takes time, and would shorten it
+        for the server."""
         slowed = self._slowed.get(request.meta.get(META_KEY, ""))
         if slowed is not None and slowed.least:
             slowed.slot.lastseen = _clock()

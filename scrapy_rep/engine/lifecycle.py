@@ -31,13 +31,12 @@ REASON = "rep_settings_error"
 
 # Seconds between checks whether the engine runs.
 _START_SECONDS = 0.01
-# Someone waits there, so nothing is held, and no sitemaps are crawled. `scrapy robots`: nothing is
-# crawled at all.
+# Someone waits there, so nothing is held and no sitemaps are crawled. `scrapy robots` crawls nothing at all.
 _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
 def in_shell(crawler: Crawler) -> bool:
-    """Whether this is ``scrapy shell``, which makes the engine before the spider. Only to be asked
+    """Whether this is ``scrapy shell``, which makes the engine before the spider. To be asked only
     while middlewares are made."""
     return crawler.spider is None
 
@@ -58,7 +57,6 @@ class StopAtStart:
         crawler.signals.connect(self._engine_stopped, signals.engine_stopped)
 
     def process_request(self, request: Request) -> None:
-        """Refuse it."""
         raise IgnoreRequest(self._message)
 
     def _engine_started(self, **_: Any) -> None:
@@ -76,7 +74,7 @@ class StopAtStart:
             deferred_from_coro(engine.close_spider_async(reason=REASON))
         else:
             # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
-            # If the spider closed now, there would be no engine_stopped.
+            # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
             call_later(_START_SECONDS, self._close)
 
     def _engine_stopped(self) -> None:
@@ -117,12 +115,12 @@ class Closing:
         return closing
 
     async def __call__(self, **wish: Any) -> None:
-        """Close the spider after all steps. Further calls wait: the engine, not yet closing, may find
-        that it is idle, say. The first reason counts.
+        """Close the spider after all steps. Further calls wait (the engine, not yet closing, may
+        find that it is idle); the first reason counts.
 
-        Nothing happens before the loop's next turn. Closing breaks the engine in a signal handler for
-        a request just taken from the scheduler, and, without asyncio, on Ctrl-C: Scrapy iterates over
-        its set of crawlers, which must not shrink.
+        Nothing happens before the loop's next turn. Closing breaks the engine in a signal handler
+        for a request just taken from the scheduler, and, without asyncio, on Ctrl-C: Scrapy
+        iterates over its set of crawlers, which must not shrink.
         """
         self._wishes.append(wish)
         self._engine.pause()  # it takes no more requests

@@ -1,5 +1,5 @@
-"""The package's loggers: what they log can neither forge lines nor control the terminal, and a flood is
-limited. Every module gets its logger here, as a test checks."""
+"""The package's loggers: nothing in their lines can forge lines or control the terminal, and floods
+are limited. Every module gets its logger here, as a test checks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ _REMEMBERED = 100_000
 
 
 class BoundedSet:
-    """Remembers the last 100,000 to 200,000 items. A forgotten item counts as new again.
-
-    It keeps sorted hashes of 8 bytes each. In a set, each takes 70, and an URL several times that.
-    """
+    """Remembers the last 100,000 to 200,000 items; a forgotten item counts as new again. It keeps
+    sorted hashes of 8 bytes each. In a set, each would take 70, and a URL several times that."""
 
     def __init__(self) -> None:
         self._new, self._old = array("q"), array("q")
@@ -58,11 +56,9 @@ _FIRST = 10
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger for the module *name*: one per folder, so that names users filter by outlast
-    modules.
-
-    A message of several lines needs a ``%s`` for each: newlines in arguments come from outside.
-    """
+    """Return the logger for the module *name*: one per folder, so that names users filter by
+    outlast modules. A message of several lines needs a ``%s`` for each: newlines in arguments come
+    from outside."""
     logger = logging.getLogger(".".join(name.split(".")[:-1][:2]) or name)
     if _clean not in logger.filters:
         logger.addFilter(_clean)
@@ -85,7 +81,7 @@ def _clean(record: logging.LogRecord) -> bool:
 
 
 def _text(value: Any) -> Any:
-    """Exceptions, requests and origins contain outside text, too."""
+    """Clean exceptions, requests and origins too: they contain text from outside."""
     if value is None or isinstance(value, (int, float)):
         return value
     try:
@@ -99,7 +95,7 @@ class Limiter:
     level, and their number at INFO level now and then."""
 
     def __init__(self, logger: logging.Logger, what: str = "", first: int = _FIRST) -> None:
-        """:param what: what is counted: "origins with requests held" """
+        """*what* is counted: "origins with requests held"."""
         self._logger = logger
         self._what = what
         self._first = first
@@ -108,13 +104,12 @@ class Limiter:
         self._seen = BoundedSet()
 
     def one_more(self) -> bool:
-        """Count one. Return whether it is one of the first."""
         self._count += 1
         return self._count <= self._first
 
     @property
     def left_out(self) -> int:
-        """How many were not."""
+        """How many were logged at DEBUG level."""
         return max(0, self._count - self._first)
 
     def log(
@@ -125,11 +120,8 @@ class Limiter:
         about: Hashable = None,
         more: str = "",
     ) -> None:
-        """Log one more.
-
-        :param about: counts once, and is logged at DEBUG level after that
-        :param more: to add to the message the first time
-        """
+        """Log one more. *about* counts once, and is logged at DEBUG level after that. *more* is
+        added to its first message."""
         extra = {"spider": spider}
         if about is not None and not self._seen.add(about):
             self._logger.debug(message, values, extra=extra)
@@ -151,7 +143,7 @@ logger = get_logger(__name__)
 
 
 class Isolation:
-    """Contains bugs of parts that only report what happens, and logs the first of each part."""
+    """Contains bugs of parts that only report what happens, and logs the first of each."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler

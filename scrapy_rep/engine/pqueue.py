@@ -33,9 +33,9 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
     ``SCHEDULER_PRIORITY_QUEUE``.
     """
 
-    # Documented are only the settings. tests/engine/test_pqueue.py fails when a name goes away:
-    # `DownloaderInterface.stats` and `._active_downloads`, `_downloader_interface`, `pqfactory`, `pqueues`,
-    # `_last_selected_slot`, `_start_queue_cls`.
+    # Only the settings are documented. tests/engine/test_pqueue.py fails when one of these names
+    # goes away: `DownloaderInterface.stats` and `._active_downloads`, `_downloader_interface`,
+    # `pqfactory`, `pqueues`, `_last_selected_slot`, `_start_queue_cls`.
 
     pqueues: OrderedDict[str, ScrapyPriorityQueue]
 
@@ -54,7 +54,6 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
         return cast("ScrapyPriorityQueue", _SlotQueue(self._make, slot))
 
     def pop(self) -> Request | None:
-        """Return the next request."""
         try:
             return super().pop()
         finally:  # a host whose file is damaged must not stop the others
@@ -64,8 +63,9 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
 
 
 class _SlotQueue:
-    """A slot's queue in memory: a ScrapyPriorityQueue once there are two requests. Most hosts of a
-    broad crawl have one, and Python's garbage collector looks at each object of each host."""
+    """A slot's queue in memory: a ScrapyPriorityQueue from the second request on. Most hosts of a
+    broad crawl have one request, and Python's garbage collector looks at each object of each
+    host."""
 
     __slots__ = ("_first", "_make", "_queue", "_slot")
 
@@ -106,11 +106,9 @@ class _SlotQueue:
 
 
 class _Turns(DownloaderInterface):
-    """Finds the slot to take: the first without active downloads."""
-
     def stats(self, possible_slots: Iterable[str]) -> list[tuple[int, str]]:
-        """Return only the slot to take. It looks at no more slots than there are downloads, and moves
-        those that are busy behind the others."""
+        """Return only the slot to take: the first without active downloads. Looks at no more slots
+        than there are downloads, and moves busy ones behind the others."""
         assert isinstance(possible_slots, OrderedDict)
         if len(possible_slots) < _MANY:
             return super().stats(possible_slots)

@@ -1,12 +1,10 @@
-"""Sees each address that this process is about to connect to, and can refuse it, whatever the download
-handler.
+"""Sees each address that this process is about to connect to, and can refuse it, whatever the
+download handler. Registrable domains, too, by the Public Suffix List that comes with tldextract.
 
-Twisted's reactor lets anyone install a name resolver (``IReactorPluggableNameResolver``), and whatever
-uses asyncio asks its loop's ``getaddrinfo()``: httpx (through anyio), aiohttp without aiodns. Both hooks
-are documented. That httpx and aiohttp use the loop's is not; `tests/engine/test_resolution.py` fails if
-they stop.
-
-Registrable domains, too, by the Public Suffix List that comes with tldextract.
+Twisted's reactor lets anyone install a name resolver (``IReactorPluggableNameResolver``), and
+whatever uses asyncio asks its loop's ``getaddrinfo()``: httpx (through anyio), aiohttp without
+aiodns. Both hooks are documented; that httpx and aiohttp use the loop's is not:
+`tests/engine/test_resolution.py` fails if they stop.
 """
 
 from __future__ import annotations
@@ -29,21 +27,19 @@ from zope.interface import implementer
 
 
 class Watcher(Protocol):
-    """Is asked about each address of each name that is resolved."""
-
     def may_connect(self, host: str, address: str) -> bool:
         """Whether connections may be made to an *address* of *host*."""
 
 
 class _Watched:
-    """What stands in for a resolver, as long as anyone watches it."""
+    """Stands in for a resolver as long as anyone watches it."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.watchers: WeakSet[Watcher] = WeakSet()  # a crawl may end without saying so
 
     def lets(self, host: str, address: str) -> bool:
-        """Whether all let connections be made. Each is asked: it may keep a record."""
+        """Whether all watchers let connections be made. Each is asked: it may keep a record."""
         may = True
         for one in self.watchers:
             may = one.may_connect(host.lower(), address) and may
@@ -52,8 +48,6 @@ class _Watched:
 
 @implementer(IHostnameResolver)
 class _Resolver(_Watched):
-    """In the place of a reactor's resolver."""
-
     def resolveHostName(
         self, resolutionReceiver: Any, hostName: str, *args: Any, **kwargs: Any
     ) -> IHostResolution:
@@ -71,8 +65,6 @@ class _Resolver(_Watched):
 
 
 class _Getaddrinfo(_Watched):
-    """In the place of a loop's ``getaddrinfo()``."""
-
     async def __call__(self, host: Any, port: Any, **kwargs: Any) -> list[Any]:
         found: list[Any] = await self.inner(host, port, **kwargs)
         name = host.decode("latin-1") if isinstance(host, bytes) else str(host or "")
@@ -85,13 +77,13 @@ class _Getaddrinfo(_Watched):
 
 
 def watch(watcher: Watcher) -> None:
-    """Ask *watcher* from now on, unless the event loop can't be changed. Call it again when something else may have taken our place."""
+    """Ask *watcher* from now on, unless the event loop can't be changed. Call it again when
+    something may have replaced our resolver."""
     for one in _places(install=True):
         one.watchers.add(watcher)
 
 
 def unwatch(watcher: Watcher) -> None:
-    """Stop asking it."""
     for one in _places(install=False):
         one.watchers.discard(watcher)
         if not one.watchers:
@@ -104,7 +96,7 @@ def unwatch(watcher: Watcher) -> None:
 
 
 def _places(*, install: bool) -> Iterator[_Watched]:
-    """Yield what stands in for the resolvers of this process."""
+    """Yield our stand-ins for the resolvers of this process."""
     if is_reactor_installed():
         from twisted.internet import reactor
 
@@ -125,15 +117,15 @@ def _places(*, install: bool) -> Iterator[_Watched]:
 
 
 def _loop() -> Any:
-    """Return the running event loop of asyncio; None with another reactor."""
+    """Return asyncio's running event loop; None with another reactor."""
     with suppress(RuntimeError):
         return asyncio.get_running_loop()
     return None
 
 
 async def look_up(host: str) -> Sequence[str]:
-    """Return the addresses that a connection to *host* would use: with a reactor, from Scrapy's DNS
-    cache; none if they can't be found out now."""
+    """Return the addresses that a connection to *host* would use (with a reactor, from Scrapy's DNS
+    cache); none if they can't be found out now."""
     found: list[str] = []
     with suppress(OSError, ValueError):  # no valid name, say
         if not is_reactor_installed():
@@ -155,8 +147,8 @@ async def look_up(host: str) -> Sequence[str]:
 
 
 def registrable_domain(host: str) -> str | None:
-    """Return the registrable domain of *host* (``www.shop.example.co.uk``: ``example.co.uk``); None if
-    it has none, as IP addresses and public suffixes. The first call takes a tenth of a second."""
+    """Return the registrable domain of *host* (``www.shop.example.co.uk``: ``example.co.uk``); None
+    for IP addresses and public suffixes. The first call takes 0.1 s."""
     found = _extractor()(host)
     return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else None
 

@@ -1,5 +1,5 @@
 """Text from outside and text for people: URLs percent-encoded as in Scrapy's requests, within their
-limits; what is printed, cleaned; counts, times and errors in words. Needs w3lib, not Scrapy."""
+limits; text for output, cleaned; counts, times and errors in words. Needs w3lib, not Scrapy."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""
 
 MAX_IDN, MAX_LISTED_IDN = 2_500, 50_000
-"""Characters of different hosts that aren't ASCII, over all URLs of a page, and of a sitemap, which is
-read in slices. Each 2,500 take up to 20 ms."""
+"""Characters of different non-ASCII hosts, over all URLs of a page; and of a sitemap, which is read
+in slices. Each 2,500 take up to 20 ms."""
 
 # What any parser may take for the host: some allow backslashes, or any number of slashes.
 _HOST = re.compile(r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE)
@@ -35,20 +35,18 @@ _DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
 
 
 class Encoder:
-    """Encodes the URLs of one document. Whatever the document holds, that takes little time: URLs have
-    a limit, and so have hosts that must be encoded, each of which takes up to a millisecond."""
+    """Encodes the URLs of one document, in little time whatever it holds: URLs have a limit, and so
+    have hosts that must be encoded, each of which takes up to a millisecond."""
 
     def __init__(self, limit: int = MAX_IDN) -> None:
-        """:param limit: characters of all hosts that aren't ASCII; those met before don't count again"""
+        """*limit*: characters of all non-ASCII hosts, each counted once."""
         self._left = limit
         self._hosts: dict[str, str] = {}
 
     def __call__(self, url: str | bytes, encoding: str = "utf-8") -> str:
-        """Return *url* as in a request: percent-encoded, its host in punycode.
-
-        :param encoding: of the document, for queries and bytes
-        :raises ValueError: if it is not a URL, or is beyond the limits; says why
-        """
+        """Return *url* as in a request: percent-encoded, its host in punycode. *encoding* is the
+        document's, for queries and bytes. A ``ValueError`` says why *url* is not one, or beyond the
+        limits."""
         if len(url) > MAX_URL:
             raise ValueError(f"longer than {MAX_URL:,} characters")
         if not url.isascii():
@@ -73,16 +71,12 @@ class Encoder:
 
 
 def encoded(url: str | bytes) -> str:
-    """Return *url*, the only one of its document, as in a request, see :class:`Encoder`.
-
-    :raises ValueError: if it is not a URL, or is beyond the limits
-    """
+    """Return *url*, the only one of its document, as in a request, see :class:`Encoder`;
+    ``ValueError`` if it is not one, or beyond the limits."""
     return Encoder()(url)
 
 
 class SitemapURL(NamedTuple):
-    """A sitemap's address."""
-
     url: str  # absolute and percent-encoded
     origin: Origin
     relative: bool  # whether it was listed as a relative URL, which the protocol doesn't allow
@@ -91,14 +85,14 @@ class SitemapURL(NamedTuple):
 def resolve_sitemap(
     value: str, base: str | None = None, encode: Callable[[str], str] = encoded
 ) -> SitemapURL:
-    """Return the address of a sitemap that a file lists as *value* (REP.md section 9).
+    """Return the address of a sitemap that a file lists as *value* (REP.md section 9). A
+    ``ValueError`` says why no sitemap can have such a URL.
 
-    A scheme without a host (``http:map.xml``, ``http:/a.example/map.xml``) is refused, although
-    RFC 3986 lets a lenient parser take it for a relative URL.
+    A scheme without a host (``http:map.xml``, ``http:/a.example/map.xml``) is refused, although RFC
+    3986 lets a lenient parser take it for a relative URL.
 
     :param base: the URL of the robots.txt; None if *value* must not be relative
     :param encode: the :class:`Encoder` of the document, if it lists more than a few
-    :raises ValueError: if a sitemap can't have such a URL; says why
     """
     try:
         if len(value) > MAX_SITEMAP_URL:
@@ -123,10 +117,8 @@ class PageURLs:
         """For the sitemaps of an index, see :func:`resolve_sitemap`."""
 
     def resolve(self, value: Any) -> tuple[str, str]:
-        """Return the URL of a `loc`, and its prefix: scheme, host and port.
-
-        :raises ValueError: if it is not an absolute http(s) URL
-        """
+        """Return the URL of a `loc` and its prefix (scheme, host and port); ``ValueError`` if it is
+        not an absolute http(s) URL."""
         if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
             raise ValueError
         if usual := _USUAL.fullmatch(value):
@@ -159,8 +151,8 @@ def duration(seconds: float) -> str:
 
 
 def without_password(uri: str) -> str:
-    """Return *uri* with ``***`` for a password: up to the last ``@``, since people leave ``:``, ``/``
-    and ``@`` in passwords as they are."""
+    """Return *uri* with ``***`` for a password, which extends to the last ``@``: people leave
+    ``:``, ``/`` and ``@`` in it as they are."""
     scheme, slashes, rest = uri.partition("//")
     user, colon, rest = rest.partition(":")
     _, at, host = rest.rpartition("@")
@@ -174,20 +166,17 @@ def without_passwords(text: str) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Return the type and message of *error* for use within a sentence: without a full stop, nor
-    passwords of URLs."""
+    """Return the type and message of *error* for use within a sentence: no full stop, no passwords."""
     text = without_passwords(str(error)).strip().rstrip(".")
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
 
 def clean(text: str) -> str:
-    """Return *text* with unprintable characters escaped: ``\\x1b``, ``\\u202e``.
-
-    All outside text goes through here before people see it: rules, URLs, error messages. Control
-    characters steer terminals, newlines forge log lines, direction marks disguise text, and half of
-    a surrogate pair can't be encoded.
-    """
+    """Return *text* with unprintable characters escaped: ``\\x1b``, ``\\u202e``. All text from
+    outside goes through here before people see it: control characters steer terminals, newlines
+    forge log lines, direction marks disguise text, and half of a surrogate pair can't be
+    encoded."""
     return text if text.isprintable() else "".join(map(_shown, text))
 
 
@@ -216,11 +205,9 @@ def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
 
 
 def json_line(record: dict[str, Any]) -> str:
-    """Return *record* as one line of JSON without unprintable characters.
-
-    JSON's own escapes keep the values as they are, except half of a surrogate pair, which many
-    readers refuse: it becomes text.
-    """
+    """Return *record* as one line of JSON without unprintable characters. JSON's own escapes keep
+    values as they are, except half of a surrogate pair, which many readers refuse: it becomes
+    text."""
     text = _encode(record)
     return text if text.isprintable() else _NOT_ASCII.sub(_json_escape, text)
 

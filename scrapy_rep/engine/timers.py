@@ -1,5 +1,5 @@
-"""What is due later: alarms, one timer for any number of keys; periodic tasks; and pauses in coroutines,
-with any reactor or none (Scrapy has its own since 2.18)."""
+"""What is due later: alarms, one timer for any number of keys; periodic tasks; and pauses in
+coroutines, with any reactor or none (Scrapy has its own since 2.18)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AT_A_TURN = 200
 _PAUSE_SECONDS = 0.5
 # Seconds until a failed callback is retried.
 _RETRY_SECONDS = 1.0
-# Times that no longer count, beside this many and as many as do, until the heap is built anew.
+# The heap is built anew once it has more outdated times than this plus those that count.
 _OUTDATED = 1000
 
 
@@ -35,9 +35,7 @@ class Alarm:
     """Calls back for each key when it is due: 100,000 unreachable origins need a heap, not a task each."""
 
     def __init__(self, on_due: Callable[[str], None], paused: Callable[[], bool]) -> None:
-        """:param on_due: called with a key when it is due; may set the key again
-        :param paused: whether nothing is due for now
-        """
+        """*on_due* gets a key when it is due, and may set it again. *paused*: nothing is due now."""
         self._on_due = on_due
         self._paused = paused
         self._times: dict[str, float] = {}
@@ -50,7 +48,7 @@ class Alarm:
         return key in self._times
 
     def set(self, key: str, seconds: float, *, sooner: bool = False) -> None:
-        """Make *key* due in so many *seconds*; with *sooner*, unless it is due before."""
+        """Make *key* due in *seconds*; with *sooner*, only if that is earlier than now set."""
         when = time.monotonic() + seconds
         if sooner and when >= self._times.get(key, math.inf):
             return
@@ -62,7 +60,6 @@ class Alarm:
         self._arm()
 
     def forget(self, key: str) -> None:
-        """Cancel *key*: it won't be due."""
         self._times.pop(key, None)
 
     @property
@@ -71,7 +68,6 @@ class Alarm:
         return min(self._times.values(), default=math.inf) - time.monotonic()
 
     def stop(self) -> None:
-        """Call back no more."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -123,17 +119,13 @@ class PeriodicTask:
         self._ended = False
 
     async def begin(self) -> None:
-        """Call it now, and every second from now on."""
         self._timer = None
         await self.now()
         if not self._ended:
             self._timer = call_later(_PERIOD_SECONDS, lambda: deferred_from_coro(self.begin()))
 
     async def now(self, *, last: bool = False) -> None:
-        """Call it at once.
-
-        :param last: and never again
-        """
+        """Call it at once; with *last*, never again."""
         await maybe_deferred_to_future(self._turn.acquire())
         try:
             if not self._ended:
@@ -143,14 +135,12 @@ class PeriodicTask:
             self._turn.release()
 
     async def end(self) -> None:
-        """Call it for the last time."""
         await self.now(last=True)
         if self._timer is not None:
             self._timer.cancel()
 
 
 async def pause(seconds: float = 0) -> None:
-    """Yield to the event loop for *seconds*."""
     over: Deferred[None] = Deferred()
     timer = call_later(seconds, over.callback, None)
     try:

@@ -6,6 +6,7 @@ Those that *wait* for a first answer are in memory. Those that are *held* are to
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import nullcontext, suppress
@@ -16,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy import Request
+from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals, storages
 from scrapy_rep.engine.log import get_logger
@@ -112,16 +114,19 @@ class HeldOrigin:
         else:
             going, self.why = self.failing, why
         heap, self.heap = self.heap, []
-        for entry in heap:
-            (going if entry[2] <= before else self.heap).append(entry)
+        if before == math.inf and not going:  # to order 100,000 again takes long
+            going += heap
+        else:
+            for entry in heap:
+                (going if entry[2] <= before else self.heap).append(entry)
+            heapify(going)
+            heapify(self.heap)
         waiting, self.waiting = self.waiting, []
         for held in waiting:
             if held.since <= before:
-                going.append(entry_of(held))
+                heappush(going, entry_of(held))
             else:
                 self.waiting.append(held)
-        heapify(going)
-        heapify(self.heap)
 
     def recall(self, *, everything: bool = False) -> None:
         """Keep the requests that were to be released; with *everything*, those given up too."""
@@ -157,6 +162,8 @@ class HeldOrigins:
         concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency
+        # The file of sitemaps keeps a page until its request object is freed: the hold must not have a copy.
+        self._has_job = bool(job_dir(context.crawler.settings))
         self._started = time.monotonic()
         self._number = 0  # the number of the request that came last
 
@@ -240,7 +247,8 @@ class HeldOrigins:
         with self.disk.together() if self.disk is not None else nullcontext():
             for held in found:
                 row = self.disk.hold(held_origin.key, held) if self.disk is not None else None
-                what = lean(held.request) if row is None else row
+                in_memory = held.request if self._has_job else lean(held.request)
+                what = in_memory if row is None else row
                 heappush(held_origin.heap, entry_of(held, what))
         held_origin.unanswered += len(found)
         self.changed(held_origin, unheld=-len(found), held=len(found))
@@ -315,9 +323,12 @@ class HeldOrigins:
     def take_mortal(self, held_origin: HeldOrigin) -> Iterator[Held]:
         """Yield the requests that would end with the process, as they leave."""
         yield from self.take_waiting(held_origin)
-        for entry in sorted(held_origin.heap):
-            if isinstance(entry[3], int) and self.disk is not None and self.disk.has(entry[3]):
-                continue
+        disk = self.disk
+        for entry in sorted(
+            entry
+            for entry in held_origin.heap
+            if disk is None or not isinstance(entry[3], int) or not disk.has(entry[3])
+        ):
             held = self.read(entry)
             if held is not None:
                 self.left(held_origin, held)

@@ -7,10 +7,11 @@ lines by the same code.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome, is_html
@@ -28,9 +29,6 @@ from scrapy_rep.protocol.syntax import (
     readable,
     readable_url,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 
 class AgentLine(NamedTuple):
@@ -54,6 +52,11 @@ class RuleLine(NamedTuple):
     def length_for(self, path: str) -> int | None:
         """Return how many octets of this rule match *path*, None if it doesn't match: those of the
         pattern, or of the directory that an ``index.htm`` stands for."""
+        # A rule matches no path that begins otherwise than it does up to its first "*" (or the "$" at its
+        # end), an index page aside. A file has thousands of rules: preparing each takes too long.
+        start = self.pattern.partition("*")[0].rstrip("$")
+        if not path.startswith(start) and "/index.htm" not in self.pattern:
+            return None
         # For the matcher to judge, alone. Any number but 0 is one of a rule.
         key = Rules([self.pattern], [(self.rule.allow << ALLOW_BIT) + 1]).find(path)
         return key >> LENGTH_BIT if key else None
@@ -334,7 +337,7 @@ _INDEX = "; allowing the index page of a directory allows the directory"
 
 def _why(found: list[Matched], at: int) -> str:
     """Return why the rule in that place decided, or lost to the first. They are in order."""
-    if not found[1:]:
+    if len(found) == 1:
         return f"decides: the only match{found[0].why}"
     one, rival = found[at], found[0 if at else 1]
     first = "Allow" if rival.rule.allow != one.rule.allow else "the first"

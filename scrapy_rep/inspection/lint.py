@@ -10,15 +10,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_rep.engine.text import resolve_sitemap
-from scrapy_rep.inspection.explanation import Outline
+from scrapy_rep.inspection.explanation import AgentLine, Outline, RuleLine
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import is_html
-from scrapy_rep.protocol.matching import allows, comparable, line_of, path_of
+from scrapy_rep.protocol.matching import Rules, allows, comparable, line_of, path_of
 from scrapy_rep.protocol.robotstxt import delay_seconds, rate_seconds
 from scrapy_rep.protocol.syntax import (
     FIELD_NAMES,
@@ -31,12 +32,6 @@ from scrapy_rep.protocol.syntax import (
     normalise,
     read,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from scrapy_rep.inspection.explanation import AgentLine, RuleLine
-    from scrapy_rep.protocol.matching import Rules
 
 ERROR, WARNING, NOTE = SEVERITIES = ("error", "warning", "note")
 

@@ -255,6 +255,7 @@ class Fetcher:
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
             self._engine.remove_slot(transfer.slots)
+            transfer.slots = 0  # the response to a cancelled request may still come
             self._running -= 1
             if self._running == 0:
                 self._listener.end()

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
+from scrapy_rep.inspection.explanation import Outline
 from scrapy_rep.inspection.lint import Finding, quoted
 from scrapy_rep.preferences.statements import (
     EXTRA,
@@ -21,11 +22,6 @@ from scrapy_rep.preferences.statements import (
     split_rule,
 )
 from scrapy_rep.protocol.syntax import normalise
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from scrapy_rep.inspection.explanation import Outline
 
 # What one field calls a purpose, and what the other does.
 _TWINS = {"train-ai": "ai-train", "ai-use": "ai-input"}

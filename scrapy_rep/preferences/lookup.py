@@ -3,18 +3,24 @@ headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from scrapy import Request
+from scrapy.http import Response
 from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Flight, Flights
 from scrapy_rep.origins.requests import chain_behind, crawls_behind, origin_of, path_in
+from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.pages import encoding_of, is_html, page_rules
 from scrapy_rep.preferences.statements import (
     PATH,
@@ -34,17 +40,7 @@ from scrapy_rep.preferences.statements import (
 )
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import comparable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy import Request
-    from scrapy.http import Response
-
-    from scrapy_rep.origins.cache import RobotsCache
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.state import OriginState, OriginTable
-    from scrapy_rep.storages.base import Entry
+from scrapy_rep.storages.base import Entry
 
 Chain = tuple[str, ...]
 FileT = TypeVar("FileT", RobotsUsage, TdmFile)

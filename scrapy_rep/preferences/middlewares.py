@@ -3,13 +3,15 @@ requests and items; and the settings that ask for that. Not loaded unless one of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from itemadapter import ItemAdapter
-from scrapy import signals
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
+from scrapy.http import Response
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 from scrapy_rep.engine.lifecycle import Stage, StopAtStart
@@ -18,20 +20,12 @@ from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.fetcher import META_KEY
+from scrapy_rep.preferences import Statement, Usage
 from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, TRAINING
 from scrapy_rep.protocol.syntax import is_name
 from scrapy_rep.seeding.discovery import SITEMAP
 from scrapy_rep.settings import USAGE_FIELDS, RepSettings, loaded, setting_name, settings_beside
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-
-    from scrapy_rep.preferences import Statement, Usage
 
 logger = get_logger(__name__)
 

@@ -23,22 +23,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from scrapy_rep.protocol.html import metas_of
-from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Rules
+from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Decision, Rules
 from scrapy_rep.protocol.origin import MAX_URL
+from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.robotstxt import Groups
 from scrapy_rep.protocol.syntax import GLOBAL, SPACE, normalise, readable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
-
-    from scrapy_rep.protocol.matching import Decision
-    from scrapy_rep.protocol.page import PageRules
 
 TRAINING, IMAGES, INPUT, SEARCH, MINING = PURPOSES = (
     "train-ai",

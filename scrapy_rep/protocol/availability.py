@@ -26,10 +26,10 @@ _SHOUT = re.compile(r"!1{1,9}(?!\w)")
 # Of Turkish and Polish, which normalization leaves.
 _LETTERS = str.maketrans("\u0131\u0142", "il")
 
-# Of a site's name.
+# Limits of a site's name.
 _MAX_WORDS, _MAX_CHARACTERS = 6, 60
 
-# What browsers, or pages that are in something else, mean by a charset, where Python differs.
+# Charsets that browsers, or pages in another encoding than declared, read otherwise than Python.
 _LATIN = ("iso-8859-1", "latin1", "us-ascii", "ascii", "utf-8", "utf8", "utf-16", "")
 _CHARSETS = {
     **dict.fromkeys((*_LATIN, "unicode_escape", "unicode-escape"), "cp1252"),
@@ -64,7 +64,7 @@ _WHAT = (
     "페이지|페이지를|페이지가|요청하신 페이지를|파일을|해당 페이지를|요청하신 페이지가|해당 페이지가|존재하지 않는|"
     "sayfa|aradiginiz sayfa|bu sayfa|dosya|istenen sayfa|belge"
 )
-# In the same order; some of it stands in front of that.
+# In the same order. Some of these words stand in front of what is missing.
 _MISSING = (
     "is not found|cannot be found|can not be found|could not be found|doesn t exist|no longer exists|"
     "was not found on this server|couldn t be found|can t be found|"
@@ -80,7 +80,7 @@ _MISSING = (
     "찾지 못했습니다|존재하지 않습니다|없습니다|페이지입니다|mevcut degil|yok"
 )
 
-# This needs no word beside it.
+# These need no word beside them.
 _ALONE = (
     "not found|was not found|does not exist|the resource cannot be found|nicht gefunden|"
     "introuvable|non trouve|non trouvee|no encontrado|no encontrada|non trovato|non trovata|"
@@ -88,7 +88,7 @@ _ALONE = (
     "未找到|找不到|見つかりません|見つかりませんでした|찾을 수 없음|찾을 수 없습니다|bulunamadi"
 )
 
-# Around a phrase.
+# Words that may surround a phrase.
 _NOISE = (
     "error http status code oops ooops ops sorry whoops uh oh fehler fehlercode hoppla leider "
     "erreur desole oups statut codigo lo sentimos vaya errore codice spiacenti erro desculpe "
@@ -96,7 +96,7 @@ _NOISE = (
     "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
 )
 
-# No site's name beside "Not found": what was not found then isn't a page.
+# Words that are no site's name beside "Not found": something other than a page was not found.
 _OUTAGE = (
     "exception error fatal warning server host service backend upstream gateway proxy database "
     "mysql sql connection timeout timed unavailable offline overload maintenance manifest class "
@@ -145,7 +145,7 @@ def _says_so(text: str) -> bool:
 
 
 def _is_phrase(text: str) -> bool:
-    """Whether *text*, which is plain, says "404", "not found" or both, and no more than that."""
+    """Whether plain *text* says "404", "not found" or both, and no more than that."""
     words = _TOKEN.findall(text)
     rest = [word for word in words if word != "404"]
     while rest and rest[0] in _SURROUNDING:
@@ -172,16 +172,16 @@ STATUSES = (100, 999)
 FORBIDDEN = frozenset({401, 403})
 """The statuses that ``REP_FORBIDDEN`` is about."""
 
-# Bytes that are searched: of a page; for a charset, as browsers do.
+# How many bytes are searched: of a page; for a phrase; for a charset, as browsers do.
 _SEARCHED, _WITHIN, _CHARSET_WITHIN = 65536, 500, 1024
 
 _CHARSET = re.compile(rb"""charset\s{0,9}=\s{0,9}["']?([a-z0-9_-]{1,20})""", re.IGNORECASE)
 
-# A page, such as an error page sent with status 200.
+# A web page, such as an error page sent with status 200.
 _HTML = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|body|\?xml)\b", re.IGNORECASE
 )
-# A rule with a path, or an empty one: not a word of a page's text or script that begins a line. Linear.
+# A rule with a path or an empty one, not a word of a page's text that begins a line. Linear.
 _RULE = re.compile(
     rb"(?:\A|[\r\n])[ \t\v\f]*(?:allow|diss?all?ow|diasllow|disallaw)"
     rb"(?:[^\r\n:#]*:[ \t]*(?:[/*]|[\r\n#]|\Z)|[^\r\n:# \t]*[ \t]+[/*])",
@@ -232,8 +232,7 @@ def is_challenge(status: int | None, body: bytes) -> bool:
 
 
 def says_not_found(body: bytes) -> bool:
-    """Return whether the title or the first heading of an HTML page is "404", "Page not found" or the
-    like, give or take the site's name: see :mod:`~scrapy_rep.protocol.availability`."""
+    """Return whether the title or first heading of an HTML page is "404", "Page not found" or the like."""
     head = body[:_SEARCHED]
     titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
     found = _CHARSET.search(head[:_CHARSET_WITHIN])
@@ -242,7 +241,7 @@ def says_not_found(body: bytes) -> bool:
         raw = _without_tags(text)
         try:
             readings = [raw.decode()]
-        except UnicodeDecodeError:  # pages are often not in what they declare
+        except UnicodeDecodeError:  # pages often declare a wrong encoding
             try:
                 declared = raw.decode(_CHARSETS.get(charset, charset), "replace")
             except (LookupError, ValueError):  # no charset, or none of text
@@ -268,7 +267,6 @@ def _heading(head: bytes) -> bytes:
 
 
 def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
-    """Yield the offset behind each tag of a kind."""
     for match in tag.finditer(head):
         end = head.find(b">", match.end(), match.end() + _WITHIN + 1)
         if end >= 0:

@@ -1,10 +1,10 @@
 """Reads XML sitemaps, RSS and Atom piece by piece, even broken ones, with one entry at a time in memory.
-An entry counts if its URL is intact (REP.md section 9): damage elsewhere spoils only the text that it is in.
+An entry counts if its URL is intact (REP.md section 9): damage elsewhere spoils only the text it is in.
 
-No library does that. libxml2 reports no more than 100 errors, so after these, damaged URLs would pass
-as good ones; and it keeps the name of every element, and a stack as deep as the file nests. expat ends
-at the first error. Here a tag ends at the next "<" at the latest, so an error spoils only the tag or text
-that it is in. Nothing outside the file is loaded, and no entity is expanded.
+No library does that. libxml2 reports at most 100 errors, so damaged URLs after these would pass as good
+ones; and it keeps every element's name, and a stack as deep as the file nests. expat ends at the first
+error. Here a tag ends at the next "<" at the latest. Nothing outside the file is loaded, and no entity
+is expanded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _WRONG_OR_REPLACED = re.compile(f"[{_NO_CHARACTERS}\ufffd]|\\]\\]>")
 _DECLARATION = re.compile(
     rb"<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']", re.ASCII
 )
-# Python's codecs that files don't use.
+# Python's codecs that no file uses.
 _NO_ENCODINGS = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7")
 
 # By the name of the root element, and the name of its entries.
@@ -77,7 +77,7 @@ _ROOTS = {
 }
 # What feeds call these things.
 _RENAMED = {Kind.RSS: {"link": "loc", "pubDate": "lastmod"}, Kind.ATOM: {"updated": "lastmod"}}
-# Of one entry: elements with different names, alternates, images; characters in all; levels.
+# Limits of one entry: elements with different names, alternates, images; characters; levels.
 _MAX_CHILDREN, _MAX_CHARACTERS, _MAX_DEPTH = 1000, 4 * MAX_TEXT, 100
 _MAX_NAME = _MAX_PREFIXES = 100
 
@@ -108,15 +108,13 @@ class XmlFeed:
     """Turns bytes into entries."""
 
     def __init__(self, start: bytes, *, media: bool = False) -> None:
-        """:param start: of the file, which tells its encoding
-        :param media: whether entries have the URLs of images and videos
-        """
+        """*start* of the file tells its encoding. *media*: read the URLs of images and videos."""
         self.root: str | None = None  # local name of the root element, once seen
         self.kind: Kind | None = None
         self.problem: str | None = None
         """The first error in the file so far."""
         self.over = False
-        """Whether reading on is pointless."""
+        """Whether there is no point in reading on."""
         self._media = media
         encoding, unknown = _encoding_of(start)
         utf8 = encoding == "utf-8"
@@ -127,7 +125,7 @@ class XmlFeed:
         self._lines, self._text, self._at = 1, "", 0  # what is being read, and how far it is read
         self._inside = ""  # a comment, a CDATA section or an instruction
         self._closed = False  # whether the root element was
-        self._namespaces: dict[str, str] = {}  # by prefix, of the whole file
+        self._namespaces: dict[str, str] = {}  # of the whole file, by prefix
         self._entries: list[Entry] = []
         self._entry: Entry | None = None
         self._items = ""  # the name of entries' elements, and of this one's, with prefix
@@ -168,17 +166,16 @@ class XmlFeed:
         return entries
 
     def _damaged(self, why: str) -> None:
-        """Something isn't XML. It spoils the text that is being read."""
+        """Note that something isn't XML. It spoils the text that is being read."""
         if self._into is not None:
             self._wrong = self._wrong or why
         if self.problem is None:
             line = self._lines + self._text.count("\n", 0, self._at)
             self.problem = f"broken XML, line {line}: {why}"
 
-    # These read on in a text, and return the place that they got to; None: the rest is still to come.
+    # These read on, and return how far they got; None: the rest is still to come.
 
     def _tags(self, text: str, at: int) -> int:
-        """Read tags and the texts before them."""
         usual = _USUAL.match
         while found := usual(text, at):
             self._at, at = at, found.end()
@@ -193,7 +190,7 @@ class XmlFeed:
         return at
 
     def _other(self, text: str, at: int, *, last: bool) -> int | None:
-        """Read what isn't a tag, or doesn't seem to be one, and the text before it."""
+        """Read what isn't a proper tag, and the text before it."""
         start = text.find("<", at)
         if start < 0:
             if self._into is not None and not last and len(text) - at <= MAX_TEXT:
@@ -210,7 +207,7 @@ class XmlFeed:
         if found := _OTHER.match(text, start):
             self._inside, declaration = found.groups("")
             if declaration.upper() == "!ENTITY" and self.root is None:
-                # They would be missing in URLs.
+                # URLs would lack them.
                 self.problem = "it declares XML entities, which are not resolved"
                 raise _Over
             return found.end()
@@ -229,7 +226,6 @@ class XmlFeed:
         return len(text)
 
     def _section(self, text: str, at: int) -> int | None:
-        """Read a comment, a CDATA section or an instruction."""
         mark = _ENDS[self._inside]
         end = text.find(mark, at)
         stop = end if end >= 0 else max(at, len(text) - len(mark) + 1)
@@ -241,10 +237,10 @@ class XmlFeed:
         self._inside = ""
         return end + len(mark)
 
-    # These are told what is there.
+    # These handle what was read.
 
     def _leaf(self, name: str, content: str) -> None:
-        """An element without attributes that contains nothing but this text."""
+        """Handle an element without attributes that contains only this text."""
         entry = self._entry
         if entry is None:
             if self.root is not None and name != self._items:
@@ -264,7 +260,7 @@ class XmlFeed:
         self._end(name)
 
     def _tag(self, name: str, attributes: str) -> None:
-        """An element begins, or ends, or both."""
+        """Handle a tag: an element begins, ends, or both."""
         if name[0] == "/":
             self._end(name[1:])
             return
@@ -312,7 +308,7 @@ class XmlFeed:
     def _target(
         self, entry: Entry, prefix: str, local: str, attributes: str
     ) -> tuple[str, Any] | None:
-        """Return the key of the text that begins, and the dict or list for it; None if it isn't wanted."""
+        """Return the key of the text that begins, and where it goes; None if it isn't wanted."""
         kind = self.kind
         core = prefix == self._prefix or self._is_core(prefix)
         if core or (kind in (Kind.URLSET, Kind.INDEX) and local != "loc"):
@@ -336,8 +332,8 @@ class XmlFeed:
         return (local, found) if new and len(found) < _MAX_CHILDREN else None
 
     def _is_core(self, prefix: str) -> bool:
-        """Whether elements with this *prefix* may be the sitemap's own: also if its namespace is missing or
-        wrong, or if several are mixed."""
+        """Whether elements with this *prefix* may be the sitemap's own, even with a missing or
+        wrong namespace."""
         found, own = self._namespaces.get(prefix), self._namespaces.get(self._prefix)
         if self.kind in _RENAMED:  # feeds have elements of others, with the same names
             return found is not None and found == own
@@ -346,7 +342,7 @@ class XmlFeed:
         return found == own or _SITEMAPS in found
 
     def _link(self, entry: Entry, prefix: str, attributes: str) -> bool:
-        """Read a link whose URL is in an attribute. Return whether it is one."""
+        """Read a link with its URL in an attribute. Return whether it is one."""
         # The first of several with one name counts.
         found = reversed(_ATTRIBUTE.findall(attributes))
         values = {name: one or other for name, one, other in found}
@@ -379,7 +375,7 @@ class XmlFeed:
         return True
 
     def _add(self, text: str, *, plain: bool = False) -> None:
-        """All text between two tags. *plain*: what looks like a reference isn't one (CDATA)."""
+        """Add the text between two tags. *plain*: what looks like a reference isn't one (CDATA)."""
         if self._wrong:
             return
         try:
@@ -392,17 +388,15 @@ class XmlFeed:
             self._damaged(str(error))
 
     def _resolved(self, text: str, *, plain: bool = False) -> str:
-        """Return *text* with its references resolved, unless it is *plain*. An "&" that doesn't begin one
-        stands for itself: this is the most common error in sitemaps.
-
-        :raises _Damage: if something in it isn't XML
-        """
+        """Return *text* with its references resolved, unless it is *plain*; ``_Damage`` if it isn't
+        XML. An "&" that begins no reference stands for itself: the most common error in
+        sitemaps."""
         if wrong := self._no_text.search(text):
             raise _Damage(_named(wrong[0]))
         return text if plain or "&" not in text else _REFERENCE.sub(_character, text)
 
     def _end(self, name: str) -> None:
-        """An end tag, maybe of no open element. Ends those in between whose end tags are missing."""
+        """Handle an end tag. Also ends elements within that lack theirs."""
         local = name.rpartition(":")[2]
         if self._entry is None:
             if local == self.root:
@@ -476,7 +470,7 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _encoding_of(start: bytes) -> tuple[str, str]:
-    """Return the encoding to read a file in, and the declared one if that is unknown."""
+    """Return the encoding to read a file in; and the declared one, if that is unknown."""
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16", ""
     if start[:1] == b"\0" or start[1:2] == b"\0":

@@ -9,7 +9,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
-# Characters. Longer text is not a date.
+# Characters: longer text is not a date.
 _MAX_LENGTH = 100
 
 # Year, month, day, time and zone: the usual forms, read three times as fast as the others.
@@ -112,12 +112,11 @@ def read_date(text: str) -> datetime | None:
                 return None
             east = int(f"{offset[1]}1") * (60 * int(offset[2]) + int(offset[3] or 0))
         return when - timedelta(minutes=east)
-    except (ValueError, OverflowError):  # 31 February; a moment before the year 1
+    except (ValueError, OverflowError):  # 31 February, or before the year 1
         return None
 
 
 def _day(text: str) -> tuple[int, int, int]:
-    """Return year, month and day."""
     if match := _ISO.fullmatch(text):
         return int(match[1]), int(match[3] or match[5]), int(match[4] or match[6])
     if match := _DOTTED.fullmatch(text):
@@ -142,7 +141,7 @@ def _day(text: str) -> tuple[int, int, int]:
 
 
 def _name(word: str, names: list[str]) -> str | None:
-    """Return the one of *names* that begins with *word*, of at least three letters ("Sept")."""
+    """Return the one of *names* that *word*, of at least three letters ("Sept"), abbreviates."""
     return next((one for one in names if len(word) >= 3 and one.startswith(word)), None)
 
 
@@ -155,7 +154,7 @@ BLACKOUT = 12 * 3600.0
 """Seconds for which an unreachable origin isn't crawled at all, by Google's rules of April 2026."""
 
 # The time between two attempts counts for at most a quarter of the limit: 7.5 of 30 days, more than
-# the week of a weekly crawl. So it takes five attempts, and no jump of the clock suffices.
+# a weekly crawl's pause. So it takes five attempts, and no change of the clock suffices.
 _SHARES = 4
 
 
@@ -202,11 +201,10 @@ def retry_after(value: str | None, now: float) -> float | None:
 def backoff(
     attempts: int, *, base: float, maximum: float, jitter: float, retry_after: float | None = None
 ) -> float:
-    """Return the seconds until the next attempt for an unreachable origin (REP.md section 4).
-
-    Doubles with each of *attempts* failures, from *base* to *maximum*, but respects *retry_after*.
-    *jitter* (0 to 1, random) takes off up to a quarter, to spread origins that failed together.
-    """
+    """Return the seconds until the next attempt for an unreachable origin (REP.md section 4):
+    *base*, doubled with each of *attempts* failures, or *retry_after* if that is longer; at most
+    *maximum*. *jitter* (0 to 1, random) takes off up to a quarter, to spread origins that failed
+    together."""
     # 2**64 seconds exceed any maximum.
     delay = min(maximum, base * 2.0 ** min(attempts - 1, 64)) * (1 - jitter / 4)
     return min(maximum, max(delay, retry_after or 0.0))
@@ -251,7 +249,7 @@ def rung(seconds: float, page_ago: float, limit: float, *, has_copy: bool) -> St
         return Standing.UNREACHABLE
     if seconds < limit:
         return Standing.STALE if has_copy else Standing.UNRESTRICTED
-    # As for attempts: a share of the limit, which is more than the week of a weekly crawl.
+    # As for attempts: a share of the limit, more than a weekly crawl's pause.
     pages_answer = 0 <= page_ago <= limit / _SHARES
     return Standing.UNRESTRICTED if pages_answer else Standing.UNREACHABLE
 

@@ -1,19 +1,17 @@
 """The metas and links of a page as a browser sees them: the start tags that make HTML elements by the
 HTML standard (REP.md section 10). Any bytes, in linear time.
 
-A parser such as lxml builds the whole tree, and doesn't know which tags are within scripts, templates or
-foreign content as the standard has it.
+A parser such as lxml builds the whole tree, and doesn't know, as the standard has it, which tags are
+within scripts, templates or foreign content.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
 from html import unescape
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 MAX_STEPS = 6_000
 """Tags, comments and unusual attributes of a page that are examined one by one."""
@@ -33,7 +31,7 @@ PLAIN = (
 _TOKEN = re.compile(
     rb"<(?=[A-Za-z!?/])(?:(/?)([A-Za-z][^ \t\n\f\r/>]*)(" + PLAIN + rb")?|(!--)|[!?/])"
 )
-# It matches anywhere: to search on after a failure would not be linear.
+# It matches anywhere: searching on after a failure would not be linear.
 _ATTRIBUTE = re.compile(
     rb"([ \t\n\f\r/]*)(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb"(?:[ \t\n\f\r]*=[ \t\n\f\r]*(?:\"([^\"]*)\"|'([^']*)'|([\"'])|([^ \t\n\f\r>]*)))?|)"
@@ -52,7 +50,7 @@ _BREAKOUT = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
 )
-# A font does with one of these attributes; of end tags, only these do.
+# A font element does so only with one of these attributes; of end tags, only these two.
 _FONT = frozenset({b"color", b"face", b"size"})
 _BREAKOUT_ENDS = frozenset({b"br", b"p"})
 # Foreign content, and the elements in it that contain HTML.
@@ -69,7 +67,7 @@ MAX_BYTES = 2_000_000
 MAX_TEXT = 16 * 1024
 """Bytes of an attribute's value that are read."""
 
-# Metas that are examined; then all further ones count as candidates.
+# Metas that are examined; all further ones count as candidates.
 _MAX_METAS = 5_000
 # Bytes that are read of a page in broken UTF-16: each error takes a call.
 _MAX_BROKEN = 250_000
@@ -88,14 +86,14 @@ _MAX_REFERENCES = 100_000
 # Python refuses numbers of thousands of digits.
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
 
-# Encodings in which markup is not ASCII, by name: looking a codec up would import it.
+# Encodings whose markup is not ASCII, by name: looking a codec up would import it.
 _WIDE = re.compile(
     r"(?:iso[-_]?2022[-_]jp|utf[-_]?(?P<bits>16|32)[-_]?(?P<order>[lb]e)?)",
     re.IGNORECASE | re.ASCII,
 )
 
-# What people take for blanks: no-break spaces, byte order marks, spaces of no width. Also in UTF-8 that
-# is read as Latin-1, the encoding of headers.
+# What people take for blanks: no-break spaces, byte order marks, zero-width spaces. Also in UTF-8
+# read as Latin-1, the encoding of headers.
 _BLANKS = re.compile(
     "[\x85\xa0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]"
     "|\xc2[\x85\xa0]|\xef\xbb\xbf|\xe2\x80[\x80-\x8d\xa8\xa9\xaf]|\xe2\x81[\x9f\xa0]|\xe3\x80\x80|\xe1\x9a\x80"
@@ -116,7 +114,7 @@ def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tup
 
 
 def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
-    """Return the part of *body* that is read, in an encoding with ASCII markup, and that encoding."""
+    """Return the part of *body* that is read, with ASCII markup, and its encoding."""
     body = bytes(body[:MAX_BYTES])
     # Decoding a page of digits as punycode takes seconds.
     encoding = "latin-1" if "punycode" in encoding.lower() else encoding
@@ -136,7 +134,6 @@ def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
 
 
 def has_references(value: bytes) -> bool:
-    """Return whether *value* holds character references other than ``&amp;``."""
     return value.count(b"&") > value.count(b"&amp;")
 
 
@@ -153,7 +150,7 @@ def text_of(value: bytes, encoding: str = "latin-1") -> str:
 
 
 def _end_of_metas(body: bytes, names: list[bytes]) -> int:
-    """Return the offset of the last tag that may be a meta with one of *names*; -1 for none."""
+    """Return where the last tag that may be a meta with one of *names* begins; -1 for none."""
     end = -1
     for count, match in enumerate(_META.finditer(body)):
         if count == _MAX_METAS:
@@ -174,8 +171,8 @@ class Links(NamedTuple):
 
 
 def links_of(body: bytes, encoding: str = "utf-8") -> Links:
-    """Return the links of any page, with those in ``noscript`` and ``template``, as link extractors
-    do; no links if none is marked. Never raises."""
+    """Return the links of any page, as link extractors do: also those in ``noscript`` and
+    ``template``; no links if none is marked. Never raises."""
     body, encoding = as_ascii(body, encoding)
     lower = body.lower()
     if not any(word.encode() in lower for word in _NOT_VOUCHED_FOR):
@@ -202,12 +199,11 @@ def links_of(body: bytes, encoding: str = "utf-8") -> Links:
 
 
 def with_blanks(text: str) -> str:
-    """Return *text* with blanks for all that looks like one."""
     return text if text.isascii() else _BLANKS.sub(" ", text)
 
 
 def _but_plain(names: bytes) -> re.Pattern[bytes]:
-    """Return what finds anything but plain tags, and tags whose names begin as in *names*."""
+    """Return a pattern for everything but plain tags, and for tags whose names begin as in *names*."""
     return re.compile(
         rb"<(?!/[^<>\"'=]*>|(?!%s)[A-Za-z][^ \t\n\f\r/><]*" % names + PLAIN + rb")", re.IGNORECASE
     )
@@ -221,11 +217,9 @@ _NOT_PLAIN_NOR_LINK = _but_plain(rb"a[ \t\n\f\r/>]|area|bas|if|m[ae]|no|pl|s[ctv
 def start_tags(
     body: bytes, wanted: frozenset[bytes], end: int, *, unscripted: bool = False
 ) -> Iterator[tuple[bytes, int, dict[bytes, bytes]]]:
-    """Yield name, offset and attributes of each start tag in *wanted* that makes an HTML element.
-
-    :param end: the last offset at which a tag may begin
-    :param unscripted: include ``noscript``, ``template`` and foreign content
-    """
+    """Yield name, offset and attributes of each start tag in *wanted* that makes an HTML element
+    and begins at *end* at the latest. *unscripted* includes ``noscript``, ``template`` and foreign
+    content."""
     scopes: list[bytes] = []  # open templates, foreign elements, and HTML elements in these
     matters = _MATTERS | wanted
     not_plain = _NOT_PLAIN_NOR_LINK if wanted - {b"meta"} else _NOT_PLAIN
@@ -297,7 +291,7 @@ def start_tags(
 
 
 def _end_of_script(body: bytes, at: int) -> int:
-    """Return where the end tag of a script begins; 0 for none. Within a comment, scripts may nest."""
+    """Return where a script's end tag begins; 0 for none. Scripts may nest within a comment."""
     escaped = nested = False
     for match in islice(_SCRIPT_PART.finditer(body, at), MAX_STEPS):
         if match[0] == b"<!":
@@ -316,9 +310,9 @@ def _end_of_script(body: bytes, at: int) -> int:
 def _attributes(
     body: bytes, at: int, limit: int
 ) -> tuple[dict[bytes, bytes], int, bool, int] | None:
-    """Return the attributes of a tag from *at* (by name in lower case; the first of a name counts), the offset after
-    it, whether it ends with ``/>``, and the steps taken; None if it has no end, or more than *limit*
-    steps."""
+    """Return a tag's attributes from *at* (by name in lower case; the first of a name counts), the
+    offset after it, whether it ends with ``/>``, and the steps taken; None without an end, or
+    beyond *limit* steps."""
     values: dict[bytes, bytes] = {}
     for steps, match in enumerate(_ATTRIBUTE.finditer(body, at)):
         blank, end, name, double, single, unclosed, unquoted = match.groups()

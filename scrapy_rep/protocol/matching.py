@@ -15,14 +15,12 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import SPACE, escape, readable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # In longer paths, first check that all characters of a rule occur.
 _LONG = 300
@@ -34,7 +32,7 @@ class Wildcards:
     __slots__ = ("_anywhere", "_somewhere", "_starts")
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
-        """:param rules: key and pattern of each"""
+        """*rules*: key and pattern of each."""
         found: dict[str, list[tuple[str, int, str]]] = {"": []}
         for key, pattern in sorted(rules, reverse=True):
             start, _, needle = pattern.removesuffix("$").partition("*")
@@ -54,7 +52,7 @@ class Wildcards:
             groups += [rows for start, rows in some if path.startswith(start)]
         for rows in groups:
             for needle, key, pattern in rows:
-                # The letters first: looking for a needle takes time in long paths.
+                # Characters first: searching a long path for a needle takes time.
                 if not (letters and pattern.strip(letters)) and needle in path:
                     if key < found:
                         break
@@ -95,15 +93,14 @@ class Rule(_Rule):
     """The line of a robots.txt that decided."""
 
     text: str = ""
-    """The whole line as written, without its comment. Empty for a rule that is from no file; rules
-    are equal whatever it is."""
+    """The whole line, without its comment; empty for a rule from no file. Not compared."""
 
     def __str__(self) -> str:
         return self.text or f"{'Allow' if self.allow else 'Disallow'}: {self.pattern}"
 
     @classmethod
     def of(cls, row: str, line: int, value: str, allow: bool) -> Rule:
-        """Return the rule that stands in *row*, with its *value*: both as the parser reads them."""
+        """Return the rule in *row*, with its *value*: both as the parser reads them."""
         rule = cls(line, readable(value), allow)
         rule.text = readable(row.partition("#")[0].translate(_BLANKS).strip())
         return rule
@@ -162,8 +159,8 @@ def path_of(url: str) -> str:
 
 
 def comparable(url: str) -> str:
-    """Return a URL or path from outside as the middleware and ``RobotParser`` compare it: with ``%aa``
-    as ``%AA``, and non-ASCII percent-encoded as UTF-8 (REP.md section 8)."""
+    """Return a URL or path as the middleware and ``RobotParser`` compare it: with ``%aa`` as
+    ``%AA``, and non-ASCII percent-encoded as UTF-8 (REP.md section 8)."""
     if url.isascii():
         return escape(url) if "%" in url else url
     return escape(url.encode("utf-8", "surrogatepass").decode("latin-1"))
@@ -175,7 +172,7 @@ class Rules:
     __slots__ = ("_exact", "_fallback", "_inner", "_numbers", "_prefixes", "_wildcards", "size")
 
     def __init__(self, values: list[str], numbers: list[int]) -> None:
-        """Prepare rules of latin-1 *values*, with their *numbers* (see ``ALLOW_BIT``)."""
+        """*values* are latin-1, with their *numbers* (see ``ALLOW_BIT``)."""
         # Searching all values at once is faster than each.
         joined = "".join(values)
         if "%" in joined or not joined.isascii():
@@ -211,7 +208,7 @@ class Rules:
         # A tuple, since the garbage collector ignores tuples of strings, but not lists.
         self._prefixes = prefixes = tuple(sorted(rules))
         self._numbers = array("i", map(rules.__getitem__, prefixes))
-        # Prefixes of other prefixes: the next one starts with them, too.
+        # Prefixes of other prefixes: the next in order starts with them, too.
         self._inner: tuple[str, ...] = ()
         if len(prefixes) > 1:
             inner = [*compress(prefixes, map(str.startswith, prefixes[1:], prefixes))]
@@ -241,11 +238,11 @@ class Rules:
         return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH
 
     def find(self, path: str) -> int:
-        """Return the key of the rule that decides about *path*, 0 for none."""
+        """Return the key of the rule that decides about *path*; 0 for none."""
         found = self._fallback
         prefixes = self._prefixes
-        # Whatever sorts between a prefix of the path and the path starts with that prefix. So this
-        # is the longest one, or starts with it.
+        # Whatever sorts between a prefix of the path and the path itself starts with that prefix.
+        # So this is the longest one, or starts with it.
         at = bisect_right(prefixes, path) - 1
         if at >= 0:
             prefix = prefixes[at]
@@ -270,5 +267,5 @@ NO_RULES = Rules([], [])
 
 
 def allows(found: int) -> bool:
-    """Return whether the rule of key *found* allows, see :meth:`Rules.find`."""
+    """Return whether the rule with key *found* allows, see :meth:`Rules.find`."""
     return found < SHORTEST or found & ALLOW > 0

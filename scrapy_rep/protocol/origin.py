@@ -18,11 +18,11 @@ MAX_HOST = 255
 MAX_URL = 8_192
 """Characters. Servers refuse longer ones, and encoding takes time."""
 
-# Characters between the labels of a host that isn't ASCII; what a label grows by in punycode.
+# What separates the labels of a non-ASCII host; what a label grows by in punycode.
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 _MAX_LABEL, _GROWTH = 63, len("xn--") + 1
 _AUTHORITY = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
-# Not in hosts, though encoding a non-ASCII host may produce them.
+# Never in hosts, though encoding a non-ASCII host may produce them.
 _NEVER = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
 # Python accepts any text as the zone after a "%".
 _ADDRESS = re.compile(r"[0-9a-zA-Z:.%_~-]*")
@@ -69,7 +69,7 @@ class Origin(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> Origin:
-        """Return the origin that *text* is ``str()`` of."""
+        """Return the origin whose ``str()`` is *text*."""
         scheme, _, authority = text.partition("://")
         host, colon, port = authority.rpartition(":")
         if colon and port.isdigit():  # otherwise that colon is part of an IPv6 address
@@ -83,19 +83,16 @@ class Origin(NamedTuple):
 
     def __str__(self) -> str:
         scheme, host, port = self
-        scheme, host, port = self
         usual = port == DEFAULT_PORTS[scheme]
         return f"{scheme}://{host}" if usual else f"{scheme}://{host}:{port}"
 
 
 def punycode(host: str) -> str:
-    """Return a host in lower case and ASCII. Takes less than a millisecond.
-
-    :raises ValueError: if it can't be one
-    """
+    """Return a host in lower case and ASCII; ``ValueError`` if it can't be one. Takes less than a
+    millisecond."""
     name = host if len(host) <= MAX_HOST else ""
     if not name.isascii():
-        # Most often, what is too long is known before encoding takes any time.
+        # Most hosts that are too long are recognised before encoding takes any time.
         labels = _DOTS.split(host)
         least = sum(len(label) + (0 if label.isascii() else _GROWTH) + 1 for label in labels)
         fits = least <= MAX_HOST and max(map(len, labels)) <= _MAX_LABEL

@@ -13,16 +13,14 @@ and nothing cancels a restriction (REP.md section 10).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import read_date
 from scrapy_rep.protocol.html import MAX_TEXT, Links, links_of, metas_of, with_blanks
 from scrapy_rep.protocol.syntax import GLOBAL, checked_chain, leading_token
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["Links", "PageRule", "PageRules", "links_of"]
 
@@ -52,13 +50,13 @@ _DATE_PARTS = 4
 _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
 # In a date no word is followed by a colon.
 _AGENT = re.compile(r"\s*([A-Za-z*_-][^\s,:]*)\s*:", re.ASCII)
-# Blanks or semicolons instead of commas are wrong, but their meaning is clear.
+# Blanks or semicolons instead of commas are wrong, but clear.
 _WORD_OF_PART = re.compile(r"[\s;:]*([^\s;:]+)", re.ASCII)
 _VALUE = re.compile(r"\s*(:?)\s*([^\s;]*)", re.ASCII)
-# Where a date ends, at the latest.
+# Where a date ends at the latest.
 _NEXT = re.compile(rf";|(?<=\s)(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)
 
-# Bytes that a meta counts for beside its content: even an empty one takes time.
+# Bytes that a meta counts beside its content: even an empty one takes time.
 _META_TEXT = 32
 
 
@@ -88,7 +86,7 @@ class PageRule:
 
 
 class _Says:
-    """An attribute of :class:`PageRules`: whether there is a rule of one of these names."""
+    """An attribute of :class:`PageRules`: whether there is a rule with one of these names."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -148,7 +146,7 @@ class PageRules:
         return bool(self.rules)
 
     def saying(self, *names: str) -> PageRule | None:
-        """Return the first rule that has one of *names*."""
+        """Return the first rule with one of *names*."""
         return next((rule for rule in self.rules if rule.name in names), None)
 
     noindex = _Says("noindex", "none")
@@ -211,14 +209,14 @@ class PageRules:
 
 
 def _tokens(agents: str | Sequence[str]) -> set[str]:
-    """Return *agents* in lower case, with and without their digits: no restriction may be lost. ``*``
-    names no crawler."""
+    """Return *agents* in lower case, with and without their digits, so that no restriction is lost.
+    ``*`` names no crawler."""
     names = {token.lower() for token in checked_chain(agents)}
     return (names | set(map(leading_token, names))) - {"", GLOBAL}
 
 
 def _read(text: str, *, header: bool) -> Iterator[tuple[str, str, Value]]:
-    """Yield agent (in lower case, or ``*``), name and value of each rule of a header line, or of a
+    """Yield agent (in lower case, or ``*``), name and value of each rule in a header line, or in a
     meta's content, which names no agents."""
     agent = GLOBAL
     parts = with_blanks(text).split(",")
@@ -264,8 +262,8 @@ def _read_part(part: str, following: list[str]) -> Iterator[tuple[str, Value]]:
 
 
 def _date(text: str, following: list[str]) -> tuple[datetime | None, str]:
-    """Return a date that may contain commas, made of as many of the *following* parts as possible, and the
-    rest of the last part."""
+    """Return a date with commas, made of as many of the *following* parts as possible, and what is
+    left of the last part."""
     for count in range(len(following), -1, -1):
         last = following[count - 1].lower() if count else ""
         ends = _NEXT.search(last)

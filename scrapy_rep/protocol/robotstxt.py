@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.matching import (
     ALLOW,
@@ -32,10 +33,7 @@ from scrapy_rep.protocol.syntax import (
     readable_url,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-# Neither many agents nor a group of 500 KB that names many of them may fill the memory.
+# Neither many agents nor one group of 500 KB with many agents may fill the memory.
 _AGENTS_REMEMBERED = 100
 _MAX_SIZE = 16_000_000
 
@@ -78,7 +76,7 @@ class RobotsTxt:
     __slots__ = ("_answer", "_known", "_paces", "_rules", "_site", "_sitemaps", "_source", "size")
 
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
-        """:param source: the body, or a function that always returns the same one"""
+        """*source*: the body, or a function that always returns the same one."""
         self._source = source
         # Most calls are about the latest agent and origin.
         self._answer, self._site = _NOT_ASKED, ""
@@ -110,8 +108,7 @@ class RobotsTxt:
         obey_global: bool = True,
         with_delay: bool = False,
     ) -> None:
-        """Prepare the rules for *agent*, the sitemaps and, if asked, :meth:`pace`, in one reading of the
-        source's *body*."""
+        """Prepare the rules for *agent*, the sitemaps and, if asked, :meth:`pace`: one reading of *body*."""
         text = normalise(body)
         groups = Groups(text)
         self._sitemaps = sitemaps = _sitemaps_of(text)
@@ -121,7 +118,6 @@ class RobotsTxt:
             self.pace(agent, obey_global, groups)
 
     def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
-        """Return whether the rules for *agent* are ready, without reading the file."""
         key = agent if isinstance(agent, str) else tuple(agent), obey_global
         return self._answer[:2] == key or (self._known is not None and key in self._known)
 
@@ -159,15 +155,14 @@ class RobotsTxt:
     def rules(
         self, agent: str | Sequence[str], obey_global: bool = True
     ) -> tuple[str | None, Rules]:
-        """Return the group that applies to *agent* (a token of the chain, ``*`` or None) and its
-        rules, see :meth:`Rules.allows`."""
+        """Return the group that applies to *agent* (a token of the chain, ``*`` or None) and its rules."""
         answer = self._answer
         if agent != answer[0] or obey_global is not answer[1]:
             answer = self._choose_group(agent, obey_global)
         return answer[2:]
 
     def decision(self, token: str | None, found: int) -> Decision:
-        """Return the decision for the group of *token* by what :meth:`Rules.find` has *found*."""
+        """Return the decision for the group of *token*, given what :meth:`Rules.find` has *found*."""
         if not found:
             return Decision(True, None, token)
         rules = self._rules = self._rules or {}
@@ -197,8 +192,8 @@ class RobotsTxt:
     def pace(
         self, agent: str | Sequence[str], obey_global: bool = True, groups: Groups | None = None
     ) -> Pace:
-        """Return :meth:`crawl_delay` and what else is asked of the pace of a crawl, each with its line;
-        from *groups* if the file is read."""
+        """Return :meth:`crawl_delay` and what else the file asks of a crawl's pace, each with its
+        line. *groups* spares reading the file."""
         token, _ = self.rules(agent, obey_global)
         if token is None:
             return Pace()
@@ -217,7 +212,7 @@ class RobotsTxt:
     def _choose_group(
         self, agents: str | Sequence[str], obey_global: bool, groups: Groups | None = None
     ) -> _Answer:
-        """Return the answer for *agents*, and remember it beside the one before."""
+        """Return the answer for *agents*, and remember it and the one before."""
         agent = agents if isinstance(agents, str) else tuple(agents)
         latest, answers = self._answer, self._known
         if answers is None and latest is not _NOT_ASKED:
@@ -266,7 +261,7 @@ _RATE = re.compile(
 _VISIT = re.compile(_HOURS)
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _COMMENT = re.compile(r"#[^\n]*")
-# Up to so many pieces, looking for runs of rules takes longer than reading each line.
+# Up to this many pieces, reading each line is faster than looking for runs of rules.
 _FEW_PIECES = 3
 _LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
 
@@ -277,14 +272,14 @@ def _agent_token(line: str) -> str | None:
 
 
 def delay_seconds(value: str) -> float | None:
-    """Return a number in decimal notation (REP.md section 12), None for anything else."""
+    """Return a number in decimal notation (REP.md section 12); None for anything else."""
     seconds = float(value) if _NUMBER.fullmatch(value) else math.inf
     return seconds if math.isfinite(seconds) else None
 
 
 def rate_seconds(value: str) -> float | None:
-    """Return the seconds between two pages of a ``request-rate``, None if it can't be read. The hours it
-    may name make no difference: at others, nothing says that more is welcome."""
+    """Return the seconds between two pages of a ``request-rate``; None if it can't be read. Hours
+    in it make no difference: nothing says that more is welcome at other times."""
     rate = _RATE.fullmatch(value)
     if rate is None or not int(rate[1]):
         return None
@@ -302,7 +297,7 @@ class Ask(NamedTuple):
     value: str
 
 
-# The fields about pace, and what returns their seconds.
+# The fields about pace, and what reads their seconds.
 _PACE: dict[int, Callable[[str], float | None]] = {
     Field.CRAWL_DELAY: delay_seconds,
     Field.REQUEST_RATE: rate_seconds,
@@ -311,12 +306,12 @@ _PACE: dict[int, Callable[[str], float | None]] = {
 
 
 class Groups:
-    """A file, split at its ``user-agent`` lines. A crawler needs few of the stretches in between."""
+    """A file, split at its ``user-agent`` lines: a crawler needs few of the stretches between them."""
 
     __slots__ = ("_stretches", "tokens")
 
     def __init__(self, text: str) -> None:
-        """:param text: normalised, see :func:`~scrapy_rep.protocol.syntax.normalise`"""
+        """*text* is normalised, see :func:`~scrapy_rep.protocol.syntax.normalise`."""
         # The patterns begin each line with a line end.
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
@@ -328,7 +323,6 @@ class Groups:
         """The token before each stretch of lines. None: the file's start, or another field."""
 
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
-        """Yield the token before each stretch of lines, and the stretch."""
         return zip(self.tokens, self._stretches, strict=True)
 
     def rules_of(self, token: str) -> tuple[list[str], list[int]]:
@@ -338,7 +332,7 @@ class Groups:
         line = upto = 0
         for at, name in enumerate(self.tokens):
             if name != token or at < upto:
-                continue  # another group, or within one that has been read
+                continue  # another group, or part of one that has been read
             line += at - upto + "".join(self._stretches[upto:at]).count("\n")
             upto = at
             before = len(values)
@@ -349,8 +343,8 @@ class Groups:
         return values, numbers
 
     def pace_of(self, token: str) -> Pace:
-        """Return what *token*'s groups ask of the pace of a crawl. Here, and only here, such a line ends
-        the list of agents above it, as a rule does (REP.md section 12)."""
+        """Return what *token*'s groups ask of a crawl's pace. Here only, such a line ends the list
+        of agents above it, as a rule does (REP.md section 12)."""
         asks: list[Ask] = []
         line, named, ended = 0, False, False  # lines before the first group apply to no agent
         for name, stretch in self:
@@ -362,7 +356,7 @@ class Groups:
                 if named and field in _PACE and (seconds := _PACE[field](value)) is not None:
                     asks.append(Ask(seconds, number, FIELD_NAMES[field], value))
             line += len(rows)
-        # Slowest first; of several, the first line.
+        # Slowest first; of equals, the first line.
         asks.sort(key=lambda ask: (-ask.seconds, ask.line))
         fields = ("crawl-delay",), ("crawl-delay", "request-rate"), ("visit-time",)
         return Pace(*(next((ask for ask in asks if ask.field in some), None) for some in fields))
@@ -398,6 +392,6 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
-    """Return the values of the ``sitemap`` lines of a normalised *text*, in order."""
+    """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
     found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
     return tuple([readable_url(value) for _, _, value in found if value])

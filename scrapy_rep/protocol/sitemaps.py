@@ -1,4 +1,4 @@
-"""Reads sitemaps (REP.md section 9): bytes, gzip or not, to entries.
+"""Reads sitemaps (REP.md section 9): bytes, gzipped or not, to entries.
 
     reader = SitemapReader()
     for entries in reader.read([body]):
@@ -6,8 +6,8 @@
             entry["loc"], entry.get("lastmod"), entry.get("alternate")
     reader.kind, reader.count, reader.problem
 
-The content decides the format; names and headers don't. Unpacking goes piece by piece, so that a bomb
-takes no more memory, and blocks no longer, than any other file. `entries` reads what is XML.
+The content decides the format; names and headers don't. Unpacking goes piece by piece, so a bomb takes
+no more memory, and blocks no longer, than any other file. `entries` reads XML.
 """
 
 from __future__ import annotations
@@ -15,15 +15,10 @@ from __future__ import annotations
 import codecs
 import re
 import zlib
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.entries import Kind, XmlFeed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from scrapy_rep.protocol.entries import Entry
+from scrapy_rep.protocol.entries import Entry, Kind, XmlFeed
 
 __all__ = ["Kind", "SitemapReader"]
 
@@ -34,16 +29,16 @@ MAX_ENTRIES = 50_000
 _MAX_LINE = 8192
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-# Bytes that are enough to tell the format.
+# Bytes that suffice to tell the format.
 _ENOUGH = 4096
 _URL = re.compile("https?://", re.IGNORECASE)
-# A byte that isn't UTF-8, as Python's error handler "surrogateescape" decodes it.
+# A byte that isn't UTF-8, as the error handler "surrogateescape" decodes it.
 _BYTE = re.compile("[\udc80-\udcff]")
 
 MAGIC = b"\x1f\x8b\x08"
 # Bytes of the longest piece yielded. Reading one takes about a millisecond.
 STEP = 8 * 1024
-# Servers compress compressed files once more for transfer. More can only be a joke.
+# Servers compress compressed files once more for transfer. Nobody needs more layers.
 _LAYERS = 3
 # Of one layer. 50 MiB packed in blocks (bgzip) have 800; empty ones only take time.
 _MAX_MEMBERS = 10_000
@@ -63,7 +58,6 @@ class TextFeed:
         self._line = ""
 
     def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
-        """Return the entries that *data* completes."""
         text = self._decoder.decode(data, last) + "\n" * last
         first, *lines = text.replace("\r", "\n").split("\n")
         lines = [self._line + first[: _MAX_LINE + 1 - len(self._line)], *lines]
@@ -72,7 +66,6 @@ class TextFeed:
 
 
 def _of_line(line: str) -> Entry:
-    """Return the entry of a line. Bytes that aren't UTF-8 are percent-encoded, as in rules."""
     line = _BYTE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", line)
     return {"loc": line, "broken": True} if "\ufffd" in line else {"loc": line}
 
@@ -93,9 +86,7 @@ class SitemapReader:
     def __init__(
         self, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES, media: bool = False
     ) -> None:
-        """:param max_bytes: after unpacking
-        :param media: whether entries have the URLs of images and videos
-        """
+        """*max_bytes*: after unpacking. *media*: read the URLs of images and videos."""
         self._media = media
         self._max_bytes = max_bytes
         self._max_entries = max_entries
@@ -106,10 +97,8 @@ class SitemapReader:
         """What is wrong with the file, or why its end was not read; None if it is fine."""
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[list[Entry]]:
-        """Yield lists of entries, some of them empty, each after about a millisecond of work.
-
-        :param pieces: the file, packed or not
-        """
+        """Yield lists of entries, some of them empty, each after about a millisecond of work, from
+        the *pieces* of the file, packed or not."""
         content = self._unpacked(pieces)
         start = b""
         for piece in content:
@@ -124,7 +113,7 @@ class SitemapReader:
         parts: Iterable[bytes | None] = chain([start], content, [None])
         for part in parts:
             entries: list[Entry] = []
-            # None is the end. Where a file was cut, its last part may have been, too.
+            # None is the end. If the file was cut, its last part may be incomplete.
             if part or (part is None and self.problem is None):
                 entries = feed.feed(part or b"", last=part is None)
             self.kind = feed.kind
@@ -142,7 +131,6 @@ class SitemapReader:
             self.problem = self.problem or "it is not a sitemap"
 
     def _unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the content of the file, up to the limit."""
         try:
             for piece in gunzip(pieces, self._max_bytes):
                 data = piece[: self._max_bytes - self.bytes]
@@ -188,10 +176,9 @@ class GunzipError(Exception):
 
 
 def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """Yield a file in pieces of at most :data:`STEP` bytes, unpacked if it is packed. A step without output
-    yields an empty piece, so that the caller can pause.
+    """Yield a file, unpacked if it is packed, in pieces of at most :data:`STEP` bytes: an empty one
+    for a step without output, so that the caller can pause. The caller will read *max_bytes*.
 
-    :param max_bytes: how many bytes the caller will read
     :raises GunzipError: after the last piece that can be unpacked
     """
     pieces = _evenly(pieces)
@@ -224,7 +211,7 @@ def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """Unpack one layer, yielding at least once for each piece."""
+    """Unpack one layer. Yields at least once for each piece."""
     decoder = zlib.decompressobj(_GZIP)
     members = size = 0  # members: those that have ended
     begun = False

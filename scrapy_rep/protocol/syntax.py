@@ -5,11 +5,8 @@ the one that a User-Agent header names (section 7)."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 MAX_BYTES = 512_000
 """Bytes of a file that are read (REP.md section 2)."""
@@ -73,8 +70,8 @@ def cut(body: bytes) -> bytes:
 
 
 def normalise(body: bytes) -> str:
-    """Return *body* as latin-1 text (one character a byte): cut to size, without byte order mark and
-    NULs, with LF for line ends, and no line longer than :data:`MAX_LINE`."""
+    """Return *body* as latin-1 text (one character a byte): cut to size, without byte order mark
+    and NULs, line ends as LF, lines cut to :data:`MAX_LINE`."""
     text = (body if len(body) <= MAX_BYTES else cut(body)).decode("latin-1")
     if text[:1] == "\xef":
         text = _BOM.sub("", text, count=1)
@@ -96,12 +93,8 @@ def normalise(body: bytes) -> str:
 
 
 def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
-    """Yield number, field and value of those normalised *rows* that hold a known field.
-
-    Values are latin-1, stripped and not escaped.
-
-    :param first: the number of the first row
-    """
+    """Yield number, field and value (latin-1, stripped, not escaped) of each of the normalised
+    *rows* that holds a known field. *first* is the number of the first row."""
     for number, line in enumerate(rows, first):
         if not line:
             continue
@@ -127,8 +120,8 @@ def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
 
 
 def escape(value: str) -> str:
-    """Return a latin-1 value for comparison: with ``%aa`` as ``%AA``, bytes above 127
-    percent-encoded, and nothing decoded (REP.md section 8)."""
+    """Return a latin-1 value for comparison: ``%aa`` as ``%AA``, bytes above 127 percent-encoded,
+    nothing decoded (REP.md section 8)."""
     if not value.isascii():
         value = value.translate(_PERCENT_ENCODED)
     return _LOWER_CASE_ESCAPE.sub(lambda match: match[0].upper(), value) if "%" in value else value
@@ -140,7 +133,7 @@ def readable(value: str) -> str:
 
 
 def readable_url(value: str) -> str:
-    """The same for a URL. If it isn't UTF-8, its bytes above 127 are percent-encoded, as in rules."""
+    """Return a latin-1 URL likewise. If it isn't UTF-8, bytes above 127 are percent-encoded, as in rules."""
     try:
         return value if value.isascii() else value.encode("latin-1").decode()
     except UnicodeDecodeError:
@@ -175,7 +168,7 @@ def leading_token(value: str) -> str:
 
 
 def agent_token(value: str) -> str:
-    """Return the token, in lower case, that the value of a ``user-agent`` line names; ``*`` for all
+    """Return the token, in lower case, that a ``user-agent`` line's value names; ``*`` for all
     crawlers, empty for none (REP.md section 7)."""
     if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
         return GLOBAL
@@ -183,8 +176,8 @@ def agent_token(value: str) -> str:
 
 
 def is_name(value: str) -> bool:
-    """Return whether a crawler may go by *value*: a product token, or one with digits, which counts up
-    to the first of them, as in Google's matcher."""
+    """Return whether a crawler may go by *value*: a product token, or one with digits, which is
+    read up to the first of them, as in Google's matcher."""
     return _NAME.fullmatch(value) is not None
 
 
@@ -208,8 +201,8 @@ def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
 
 @lru_cache(maxsize=100)  # a crawl asks each file about the same agents
 def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
-    """Return the tokens whose groups *agent* obeys, of which the first one with a group counts. Raises
-    what :func:`checked_chain` does."""
+    """Return the tokens whose groups *agent* obeys; the first one with a group counts. Raises what
+    :func:`checked_chain` does."""
     named = filter(None, map(leading_token, checked_chain(agent)))
     return (*named, GLOBAL) if obey_global else tuple(named)
 

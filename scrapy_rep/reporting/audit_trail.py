@@ -17,24 +17,20 @@ import sys
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import PureWindowsPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from uuid import uuid4
 
 from scrapy import signals as scrapy_signals
+from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import counted, json_line, text_of, without_password
 from scrapy_rep.exceptions import SettingsError
-
-if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
-    from scrapy.utils.asyncio import CallLaterResult
-
-    from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.context import CrawlContext
 
 logger = get_logger(__name__)
 

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.text import counted
 from scrapy_rep.origins.cache import LARGE
-from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flights import Resolution
+from scrapy_rep.origins.requests import Agents
+from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import comparable
+from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.entry import UnreadableEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.requests import Agents
-    from scrapy_rep.protocol import Origin
-    from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from scrapy_rep.engine.log import BoundedSet
 from scrapy_rep.engine.text import clean, iso
 from scrapy_rep.origins.faults import is_lost_connection, is_tls_failure
+from scrapy_rep.origins.flights import Resolution
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.entry import UnreadableEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Decision, Origin
 
 _MS = "milliseconds"
 

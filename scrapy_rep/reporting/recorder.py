@@ -8,10 +8,12 @@ because most requests are plain allows and must cost nothing.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 from weakref import WeakSet
 
 import scrapy
+from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 from twisted.internet.defer import CancelledError
@@ -23,8 +25,14 @@ from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
-from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.requests import Agents
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.reporting.audit_trail import AuditTrail
@@ -45,19 +53,6 @@ from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from scrapy import Request
-
-    from scrapy_rep.origins.answer import Answer
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.flights import Resolution
-    from scrapy_rep.origins.origins import Origins
-    from scrapy_rep.origins.requests import Agents
-    from scrapy_rep.origins.state import OriginState
-    from scrapy_rep.protocol import Decision, Origin
 
 logger = get_logger(__name__)
 

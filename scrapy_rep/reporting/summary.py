@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from textwrap import wrap
-from typing import TYPE_CHECKING
+
+from scrapy.crawler import Crawler
+from scrapy.statscollectors import StatsCollector
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import counted, duration
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.requests import Agents
+from scrapy_rep.reporting.record import Counts
 from scrapy_rep.settings import SPIDER_SITEMAPS, changed
-
-if TYPE_CHECKING:
-    from collections import Counter
-
-    from scrapy.crawler import Crawler
-    from scrapy.statscollectors import StatsCollector
-
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.requests import Agents
-    from scrapy_rep.reporting.record import Counts
 
 logger = get_logger(__name__)
 

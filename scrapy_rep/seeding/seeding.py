@@ -45,7 +45,7 @@ from scrapy_rep.seeding.discovery import (
 from scrapy_rep.seeding.loader import Loader, SitemapLog
 from scrapy_rep.seeding.selection import Reason, Verifier
 from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Spool
-from scrapy_rep.signals import request_deferred
+from scrapy_rep.signals import request_deferred, request_given_up
 
 logger = get_logger(__name__)
 
@@ -95,6 +95,12 @@ class Outstanding:
         known = self._requests.get(row)
         if known is not None and known() is request:  # not of another run, nor a copy
             self._leave(row)
+
+    def keep(self, request: Request, **_: object) -> None:
+        """Keep the row of a page for the next run: its request fails for want of a robots.txt."""
+        known = self._requests.get(row := request.meta.get(FED, -1))
+        if known is not None and known() is request:
+            self.take_back(row)
 
     def arrive(self, request: Request) -> None:
         """Note that a page has left the gate. From here on its request is like any other."""
@@ -331,6 +337,7 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
         connect(self._feeder.outstanding.left, request_deferred)
+        connect(self._feeder.outstanding.keep, request_given_up)
         deferral.handing_back.on_handed_back = self._feeder.outstanding.left
 
     def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:

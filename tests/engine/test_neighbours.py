@@ -1,21 +1,17 @@
-"""REP.md section 2: with Scrapy's other middlewares switched on, as a user would, and with plugins and download
-handlers that people use, robots.txt is fetched and obeyed as ever. What is not installed is skipped."""
+"""REP.md section 2: with Scrapy's other middlewares switched on, as a user would, and with plugins
+that people use, robots.txt is fetched and obeyed as ever. What is not installed is skipped."""
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import gzip
-from contextlib import closing
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.settings import default_settings
-from scrapy.utils.defer import ensure_awaitable, maybe_deferred_to_future
+from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
@@ -40,8 +36,7 @@ from tests.helpers.crawling import (
     crawl,
     new_runner,
 )
-from tests.helpers.names import server_context
-from tests.helpers.servers import Always, Connection, Hit, LoopThread, Site, Sites
+from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
 from tests.reporting.report.browser import CHROMIUM
 
@@ -212,11 +207,8 @@ class ForeignHandler:
     def from_crawler(cls, crawler: Crawler) -> ForeignHandler:
         return cls(crawler)
 
-    async def download_request(self, request: Request) -> Any:
-        return await ensure_awaitable(self._inner.download_request(request))
-
-    async def close(self) -> None:
-        await ensure_awaitable(self._inner.close())
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 class OwnHandler(load_object(default_settings.DOWNLOAD_HANDLERS_BASE["http"])):  # type: ignore[misc]
@@ -252,126 +244,22 @@ async def test_no_encoding_is_asked_for_that_cannot_be_decoded(
     assert site.requests[0].header("Accept-Encoding") == "gzip, deflate"
 
 
-def tunnel_to(site: Site) -> Behaviour:
-    """Whatever is asked for by CONNECT, it is the way to one site."""
-
-    async def tunnel(hit: Hit, connection: Connection) -> None:
-        reader, writer = await asyncio.open_connection(site.host, site.port)
-        await connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-
-        async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-            while data := await source.read(65536):
-                target.write(data)
-            target.close()
-
-        await asyncio.gather(pump(connection.reader, writer), pump(reader, connection.writer))
-        connection.open = False
-
-    return tunnel
-
-
-class Http2Site:
-    """Forbids /private, and answers everything else with a page."""
-
-    def __init__(self, thread: LoopThread, folder: Path) -> None:
-        self._thread = thread
-        self._context = server_context(folder)
-        self._context.set_alpn_protocols(["h2"])
-        self._host = Sites.new_host()
-        self.asked: list[str] = []
-
-        self._server = thread.run(
-            asyncio.start_server(self._serve, self._host, 0, ssl=self._context)
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-
-    def close(self) -> None:
-        self._thread.loop.call_soon_threadsafe(self._server.close)
-
-    def url(self, path: str) -> str:
-        return f"https://{self._host}:{self._port}{path}"
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from h2.config import H2Configuration
-        from h2.connection import H2Connection
-        from h2.events import RequestReceived
-
-        h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
-        h2.initiate_connection()
-        writer.write(h2.data_to_send())
-        while data := await reader.read(65536):
-            for event in h2.receive_data(data):
-                if isinstance(event, RequestReceived):
-                    path = str(dict(event.headers)[":path"])
-                    self.asked.append(path)
-                    body = RULES.encode() if path == "/robots.txt" else b"a page"
-                    headers = [(":status", "200"), ("content-type", "text/plain")]
-                    h2.send_headers(event.stream_id, headers)
-                    h2.send_data(event.stream_id, body, end_stream=True)
-            writer.write(h2.data_to_send())
-        writer.close()
-
-
 def needs(module: str) -> pytest.MarkDecorator:
     """Skipped where *module* is not installed."""
     missing = find_spec(module) is None
     return pytest.mark.skipif(missing, reason=f"{module} is not installed")
 
 
-def assert_obeys(result: CrawlResult, *sites: Site) -> None:
-    """Of each site a page was fetched, a forbidden one not, and robots.txt once."""
-    for site in sites:
-        assert result.status(site.url("/page")) == 200
-        assert result.disallowed(site.url("/private"))
-        assert site.count("/robots.txt") == 1
-        assert site.count("/private") == 0
+def assert_obeys(result: CrawlResult, site: Site) -> None:
+    """A page was fetched, a forbidden one not, and robots.txt once."""
+    assert result.status(site.url("/page")) == 200
+    assert result.disallowed(site.url("/private"))
+    assert (site.count("/robots.txt"), site.count("/private")) == (1, 0)
     result.assert_clean()
 
 
-def both(*sites: Site) -> list[str]:
-    return [site.url(path) for site in sites for path in ("/page", "/private")]
-
-
-# Download handlers
-
-
-def handlers(path: str) -> dict[str, Any]:
-    return {"DOWNLOAD_HANDLERS": {"http": path, "https": path}}
-
-
-@needs("h2")
-@needs("priority")
-@pytest.mark.needs_reactor
-async def test_http2_handler_fetches_and_obeys(tmp_path: Path, sites_thread: LoopThread) -> None:
-    with closing(Http2Site(sites_thread, tmp_path)) as site:
-        handler = {"https": "scrapy.core.downloader.handlers.http2.H2DownloadHandler"}
-        urls = [site.url("/page"), site.url("/private")]
-        result = await crawl(urls, {"DOWNLOAD_HANDLERS": handler})
-    assert result.responses == {urls[0]: 200}
-    assert result.disallowed(urls[1])
-    assert site.asked == ["/robots.txt", "/page"]
-    [response] = result.spider.responses
-    assert response.protocol == "h2"
-    result.assert_clean()
-
-
-async def test_connect_proxy_gets_its_password_for_robots_txt(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An https site, reached through a tunnel: the login is the proxy's alone."""
-    site, proxy = sites.add(robots=RULES, tls=True), sites.add()
-    proxy.pages = Always(tunnel_to(site))
-    monkeypatch.setenv("https_proxy", proxy.url("", user="me:secret"))
-    monkeypatch.setenv("no_proxy", "")
-    result = await crawl(both(site))
-    assert_obeys(result, site)
-    login = "Basic " + base64.b64encode(b"me:secret").decode()
-    assert {hit.method for hit in proxy.requests} == {"CONNECT"}
-    assert {hit.header("Proxy-Authorization") for hit in proxy.requests} == {login}
-    assert all(hit.header("Proxy-Authorization") is None for hit in site.requests)
-
-
-# Plugins
+def both(site: Site) -> list[str]:
+    return [site.url("/page"), site.url("/private")]
 
 
 @needs("scrapy_poet")
@@ -417,11 +305,15 @@ async def test_playwright_pages_and_their_requests_obey(sites: Sites) -> None:
             return spider
 
     handler = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
-    launch = {"executable_path": CHROMIUM, "args": ["--no-sandbox", "--no-proxy-server"]}
+    settings = {
+        "DOWNLOAD_HANDLERS": {"http": handler, "https": handler},
+        "PLAYWRIGHT_LAUNCH_OPTIONS": {
+            "executable_path": CHROMIUM,
+            "args": ["--no-sandbox", "--no-proxy-server"],
+        },
+    }
     requests = [Request(url, meta={"playwright": True}) for url in both(site)]
-    result = await crawl(
-        Browsing, {**handlers(handler), "PLAYWRIGHT_LAUNCH_OPTIONS": launch}, requests=requests
-    )
+    result = await crawl(Browsing, settings, requests=requests)
     assert_obeys(result, site)
     assert site.count("/own.js") == other.count("/open.js") == other.count("/robots.txt") == 1
     assert site.count("/private/y.js") == other.count("/private/x.js") == 0

@@ -46,10 +46,6 @@ Content-Usage: /no/ train-ai=n
 """
 
 
-def item_of_page(spider: ListSpider) -> list[dict[str, str]]:
-    return [{"url": spider.responses[-1].url}]
-
-
 class Refuses:
     """A middleware that can't be made."""
 
@@ -105,7 +101,7 @@ async def crawled(town: Town, number: int) -> SimpleNamespace:
     crawler = runner.create_crawler(ListSpider)
     gate = town.held[number].pages["/robots.txt"]
     assert isinstance(gate, Gate)
-    items: set[str] = set()
+    items: list[str] = []
     spiders: list[Any] = []
 
     def deferred() -> None:
@@ -115,18 +111,20 @@ async def crawled(town: Town, number: int) -> SimpleNamespace:
         else:
             gate.open()
 
-    def scraped(item: Any) -> None:
-        items.add(item["url"])
-
-    def opened(spider: Any) -> None:
-        spiders.append(spider)
-
-    crawler.signals.connect(opened, signals.spider_opened)
-    crawler.signals.connect(deferred, rep_signals.request_deferred)
-    crawler.signals.connect(scraped, signals.item_scraped)
+    handlers = {
+        signals.spider_opened: lambda spider: spiders.append(spider),
+        rep_signals.request_deferred: deferred,
+        signals.item_scraped: lambda item: items.append(item["url"]),
+    }
+    for signal, handler in handlers.items():
+        crawler.signals.connect(handler, signal)
     error = ""
     try:
-        done = runner.crawl(crawler, requests=town.urls(number), on_page=item_of_page)
+        done = runner.crawl(
+            crawler,
+            requests=town.urls(number),
+            on_page=lambda spider: {"url": spider.responses[-1].url},
+        )
         await (maybe_deferred_to_future(done) if isinstance(done, Deferred) else done)
     except ValueError as raised:
         error = str(raised)
@@ -134,10 +132,10 @@ async def crawled(town: Town, number: int) -> SimpleNamespace:
     [spider] = spiders or [None]
     return SimpleNamespace(
         crawler=weakref.ref(crawler),
-        spider=None if spider is None else weakref.ref(spider),
+        spider=weakref.ref(spider) if spider else None,
         stats=crawler.stats.get_stats() if crawler.stats else {},
         pages={response.url for response in spider.responses} if spider else set(),
-        items=items,
+        items=set(items),
         failures={one.url: type(raised) for one, raised in spider.errors} if spider else {},
         error=error,
     )

@@ -22,11 +22,11 @@ from scrapy.signalmanager import SignalManager
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 import scrapy_rep
-from scrapy_rep.engine.access import _JITTER, META_KEY, EngineAccess, Listener, _clock
+from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, _clock
 from scrapy_rep.engine.lifecycle import Stage
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import a_while, assert_no_errors, later, silent_until_open, urls
+from tests.helpers.held import a_while, assert_no_errors, later, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
@@ -297,24 +297,6 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
     assert seen == [1, 0.01]
 
 
-async def test_full_slots_are_told_apart(sites: Sites) -> None:
-    """By ``Slot.active`` and ``Slot.concurrency``."""
-    seen: list[list[bool]] = []
-    answers = silent_until_open("page")
-
-    def on_page(spider: ListSpider) -> None:
-        slots, asked = EngineAccess(spider.crawler).slots, Request(two.url("/x"))
-        beside = asked.replace(meta={META_KEY: "beside"})
-        some = (asked, beside, Request("http://other.example/"))
-        seen.append([slots.is_full(one, []) for one in some])
-        answers.open()
-
-    two = sites.add(pages={f"/page{number}": answers for number in range(2)})
-    wanted = [*urls(two, 2), sites.add(pages={"/": after(0.1, "page")}).url("/")]
-    await crawl(wanted, {"CONCURRENT_REQUESTS_PER_DOMAIN": 2}, on_page=on_page)
-    assert (seen[0], seen[-1]) == ([True, False, False], [False] * 3)
-
-
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
     """Scrapy removes a slot a minute after its last request."""
 
@@ -352,52 +334,46 @@ def test_bodies_can_be_dropped() -> None:
         assert response.body == b""
 
 
-SIGNAL, OTHER = object(), object()
-
-
 @pytest.mark.loop
 async def test_a_listener_hears_only_while_it_is_wanted() -> None:
     """And it takes no other handler along that is called after it."""
-    crawler: Any = SimpleNamespace(spider=None)
-    signals = crawler.signals = SignalManager(crawler)
+    signal, other = object(), object()
+    signals = SignalManager()
     heard: list[int] = []
     seen: list[int] = []
 
     def hear(number: int) -> None:
         heard.append(number)
-        if number == 3:
+        if number == 2:
             listener.end()
 
-    def other(number: int) -> None:
+    def see(number: int) -> None:
         seen.append(number)
 
-    def send(number: int, signal: object = SIGNAL) -> None:
-        signals.send_catch_log(signal, number=number)
+    def send(*numbers: int) -> None:
+        for number in numbers:
+            signals.send_catch_log(signal, number=number)
 
-    listener = Listener(crawler, {SIGNAL: hear, OTHER: hear})
+    crawler: Any = SimpleNamespace(signals=signals)
+    listener = Listener(crawler, {signal: hear, other: hear})
     listener.end()  # of no effect
     send(0)
-    listener.begin()
-    signals.connect(other, SIGNAL)
-    listener.begin()
-    send(1)
-    send(2, OTHER)
-    send(3)
+    for _ in range(2):
+        listener.begin()
+    signals.connect(see, signal)
+    signals.send_catch_log(other, number=1)
+    send(2)
     await a_while(0)
-    send(4)
+    send(3)
     listener.begin()
     listener.end()
     listener.begin()  # before it has left
     await a_while(0)
+    send(4)
+    for _ in range(2):
+        listener.end()
+    await a_while(0)
     send(5)
-    listener.end()
-    listener.end()
-    await a_while(0)
-    send(6)
-    send(7, OTHER)
     listener.begin()
-    send(8)
-    assert heard == [1, 2, 3, 5, 8]
-    assert seen == [1, 3, 4, 5, 6, 8]
-    listener.end()
-    await a_while(0)
+    send(6)
+    assert (heard, seen) == ([1, 2, 4, 6], [2, 3, 4, 5, 6])

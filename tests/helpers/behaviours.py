@@ -1,9 +1,5 @@
-"""What a site of the tests can do with a request, proper or not.
-
-A behaviour is an async function of the request and the connection. Every answer closes its
-connection, so that the count of requests is what the crawl asked for: on a kept-alive
-connection that drops, Twisted repeats a GET by itself.
-"""
+"""What a site of the tests can do with a request, proper or not. Every answer closes its connection, so that
+the count of requests is what the crawl asked for: Twisted repeats a GET if a kept-alive one drops."""
 
 from __future__ import annotations
 
@@ -50,11 +46,9 @@ def answer(
     *,
     type: str = "text/plain",
 ) -> Behaviour:
-    """A proper answer."""
     content = body.encode() if isinstance(body, str) else body
-    lines = [("Content-Type", type), *headers]
-    if status != 204:
-        lines.append(("Content-Length", str(len(content))))
+    length = [("Content-Length", str(len(content)))] if status != 204 else []
+    lines = [("Content-Type", type), *headers, *length]
     return raw(head(status, lines) + content)
 
 
@@ -64,7 +58,6 @@ def page(html: str, *tags: str, type: str = "text/html") -> Behaviour:
 
 
 def redirect(to: str | None, status: int = 301) -> Behaviour:
-    """A redirect; without `Location` if `to` is None."""
     return answer("moved", status, [] if to is None else [("Location", to)])
 
 
@@ -95,8 +88,6 @@ def gzip_bomb(start: bytes, mebibytes: int) -> Behaviour:
 
 
 def raw(data: bytes, *, reset: bool = False) -> Behaviour:
-    """These bytes, then the end of the connection."""
-
     async def behave(hit: Hit, connection: Connection) -> None:
         await connection.send(data)
         if reset:
@@ -120,8 +111,6 @@ def reset() -> Behaviour:
 
 
 def silence(first: bytes = b"") -> Behaviour:
-    """Accept, send `first` if there is any, and never say more."""
-
     async def behave(hit: Hit, connection: Connection) -> None:
         await connection.send(first)
         await connection.gone()
@@ -143,7 +132,6 @@ def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> Behaviour:
 
 
 def after(seconds: float, behaviour: Behaviour | str | bytes | int) -> Behaviour:
-    """The same, later."""
     then = as_behaviour(behaviour)
 
     async def behave(hit: Hit, connection: Connection) -> None:

@@ -1,23 +1,16 @@
-"""The names that the crawls of the tests can resolve, and certificates.
-
-Every other name fails as an unknown one does, without a question to any name server; the tests
-cause no traffic outside loopback.
-"""
+"""The names that the crawls of the tests can resolve, and the certificate of those with TLS. Every other
+name is unknown, without a question to any name server: there is no traffic outside loopback."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime
 import ipaddress
 import socket
 import ssl
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import twisted
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 ADDRESSES: dict[str, str] = {}
@@ -58,38 +51,8 @@ def resolvers() -> list[Any]:
     return found
 
 
-def install_reactor_resolver() -> None:
-    """Let the running Twisted reactor resolve by `resolve` too."""
-    from twisted.internet import reactor
-    from twisted.internet._resolver import GAIResolver
-
-    reactor.installNameResolver(GAIResolver(reactor, getaddrinfo=getaddrinfo))
-
-
-def server_context(folder: Path) -> ssl.SSLContext:
-    """A context with a fresh self-signed certificate, written to `folder`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback.test")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "loopback.pem"
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + certificate.public_bytes(serialization.Encoding.PEM)
-    )
+def server_context() -> ssl.SSLContext:
+    """With the certificate of Twisted's own tests."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
+    context.load_cert_chain(Path(twisted.__file__).parent / "test" / "server.pem")
     return context

@@ -1,13 +1,6 @@
-"""Crawls in processes of their own, which a test can watch, stop and kill.
-
-    crawl = Crawl(tmp_path, urls, {"JOBDIR": jobdir}, reactor="select")
-    crawl.wait_for("deferred", 60)
-    crawl.kill()
-
-What happens in the crawl is written to a file by `tests.helpers.pages_spider`; `crawl.urls("page")`
-are the URLs of those events. The reactor is the child's, so these tests run in one mode of the test
-run: mark them `process`.
-"""
+"""Crawls in processes of their own, which a test can watch, stop and kill. What happens in one is written to
+a file by `tests.helpers.pages_spider`. Mark the tests `process`: the reactor is the child's, so one mode of
+the test run has them."""
 
 from __future__ import annotations
 
@@ -147,6 +140,10 @@ class Crawl:
         return next((event.detail for event in self.of("closed")), None)
 
     @property
+    def status(self) -> int | None:
+        return self._process.exitcode
+
+    @property
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
@@ -158,7 +155,6 @@ class Crawl:
         assert not errors, "\n".join(errors)[:3000]
 
     def wait_for(self, kind: str, count: int = 1) -> None:
-        """Return when there were `count` events of that kind, or the process has ended."""
         self.wait_until(lambda: len(self.of(kind)) >= count, f"{count} times {kind}")
 
     def wait_until(self, happened: Callable[[], object], what: str) -> None:

@@ -25,10 +25,7 @@ class Resolved:
 
     def __init__(self) -> None:
         self.all: list[dict[str, Any]] = []
-        self.handlers = {self.signal: self.collect}
-
-    def collect(self, **kwargs: Any) -> None:
-        self.all.append(kwargs)
+        self.handlers = {self.signal: lambda **kwargs: self.all.append(kwargs)}
 
     def of(self, url: str) -> list[dict[str, Any]]:
         """Those for the origin of a URL."""

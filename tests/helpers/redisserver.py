@@ -1,13 +1,5 @@
-"""Real Redis servers on loopback, which keep nothing on disk.
-
-    with RedisServer(tmp_path, maxmemory="2mb") as server:
-        server.url                  # redis://127.0.0.1:40123/?...
-        server.stop()               # it is gone ...
-        server.start()              # ... and back at the same port, with nothing in it
-
-Mark what needs one with `needs_server`. What needs no server of its own asks for the fixture
-`redis_server`, one for each worker of the test run.
-"""
+"""Real Redis servers on loopback, which keep nothing on disk. Mark what needs one with `needs_server`. What
+needs no server of its own asks for the fixture `redis_server`, one for each worker of the test run."""
 
 from __future__ import annotations
 
@@ -35,7 +27,7 @@ PATIENT = f"socket_timeout={PATIENCE}&socket_connect_timeout={PATIENCE}"
 
 
 class RedisServer:
-    """One server. Runs from `start()` to `stop()`, as often as that is wanted."""
+    """One server. Runs from `start()` to `stop()`, as often as that is wanted, empty and at one port."""
 
     def __init__(self, folder: Path, **options: str) -> None:
         """:param options: of its configuration; `maxmemory_policy` is `maxmemory-policy` there"""

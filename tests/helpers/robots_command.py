@@ -62,10 +62,7 @@ class _Process:
 
 
 class Stream(TextIOWrapper):
-    """A stream of text in memory.
-
-    :param terminal: whether it says that it is one
-    """
+    """A stream of text in memory, which may say that it is a terminal."""
 
     def __init__(
         self,

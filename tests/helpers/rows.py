@@ -1,10 +1,4 @@
-"""Tables whose rows share one crawl.
-
-with every_row() as row:
-    for one in ROWS:
-        with row(one.id):
-            assert ...
-"""
+"""Tables whose rows share one crawl."""
 
 from __future__ import annotations
 
@@ -19,7 +13,7 @@ Row = Callable[[object], AbstractContextManager[None]]
 
 @contextmanager
 def every_row() -> Iterator[Row]:
-    """A row that fails does not hide the others: at the end, all that failed are named."""
+    """`with row(name): ...` for each: one that fails does not hide the others, all are named at the end."""
     failed: list[tuple[str, str]] = []
 
     @contextmanager

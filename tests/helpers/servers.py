@@ -1,8 +1,6 @@
-"""Web sites for the tests: real sockets on loopback, each site with an IP address of its own.
-
-All sites live in one thread with one asyncio event loop, apart from the crawl under test, so
-that the crawl may run on any reactor, or on none. What a site does with a request is a
-behaviour from `tests.helpers.behaviours`; what it was asked is recorded in `Site.requests`.
+"""Web sites for the tests: real sockets on loopback, each site with an IP address of its own, in one thread,
+apart from the crawl under test, which may run on any reactor. What a site does with a request is a behaviour
+from `tests.helpers.behaviours`.
 
     a = sites.add(robots="User-agent: *\\nDisallow: /x", pages={"/old": redirect("/new")})
     a.url("/x")              # http://127.20.0.1:40123/x
@@ -20,7 +18,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -196,8 +194,8 @@ class Sites:
     # One counter for the whole run: no two sites, and so no two tests, share an IP address.
     _numbers = itertools.count(256)
 
-    def __init__(self, thread: LoopThread, tls: Callable[[], ssl.SSLContext]) -> None:
-        self._thread, self._tls = thread, tls
+    def __init__(self, thread: LoopThread) -> None:
+        self._thread, self._tls = thread, names.server_context
         self._all: list[Site] = []
         self._bound: list[socket.socket] = []
 

@@ -1,22 +1,28 @@
 """REP.md section 4, "deferred": requests of an unreachable origin are held, and come back when an answer comes;
-under JOBDIR over several runs; and paused crawls. In real crawls."""
+under JOBDIR over several runs; paused crawls; and download slots. In real crawls."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import scrapy
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
+from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
+from scrapy_rep.holding.disk import FILE_NAME
+from scrapy_rep.holding.hold import Held
 from tests.helpers.behaviours import RULES, after, in_turn, silence
-from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.files import ask
+from tests.helpers.crawling import crawl
+from tests.helpers.files import ask, change
 from tests.helpers.held import (
     DEFER,
     NEVER,
@@ -29,18 +35,15 @@ from tests.helpers.held import (
     origin_of,
     silent_until_open,
     urls,
+    when_open,
 )
 from tests.helpers.log import at_line, lines
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Sites
+from tests.helpers.servers import Connection, Hit, Sites
 from tests.holding.closing import assert_nothing_dropped
+from tests.holding.holds import held, opened
 
 pytestmark = pytest.mark.slow
-
-
-def rows(directory: Path) -> int:
-    """How many requests an ended run left on disk."""
-    return int(ask(directory / "rep-held.sqlite", "SELECT count(*) FROM held"))
 
 
 async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_path: Path) -> None:
@@ -68,26 +71,9 @@ async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_p
     result = await record.crawl(urls(site, 10), **settings, REP_DEFER_GRACE=NEVER)
     assert len(result.responses) == 1
     assert "rep/handed_back" not in result.stats
-    assert rows(tmp_path) == 9
+    assert ask(tmp_path / FILE_NAME, "SELECT count(*) FROM held") == 9
     result = await crawl([], settings)
     assert len(result.responses) == 9
-    assert_clean(result)
-
-
-async def test_given_up_but_kept(sites: Sites, tmp_path: Path) -> None:
-    """REP_DEFER_MAX_WAIT ends the wait in this run; the next one waits anew."""
-    site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_MAX_WAIT": 0.2}
-    for _ in range(2):
-        result = await crawl([] if _ else urls(site, 5), settings)
-        assert len(result.failures) == result.stat("rep/given_up") == 5
-        assert rows(tmp_path) == 5
-        assert_clean(result)
-    site.set("/robots.txt", RULES)
-    # That may be less than it takes to start and to ask.
-    result = await crawl([], {**settings, "REP_DEFER_MAX_WAIT": NEVER})
-    assert set(result.responses) == set(urls(site, 5))
-    assert rows(tmp_path) == 0
     assert_clean(result)
 
 
@@ -121,31 +107,18 @@ async def test_waiting_goes_on_in_the_next_run(
         record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 3 else None
 
 
-class RenamedSpider(ListSpider):
-    """Its callback has another name than in the run before."""
-
-    def parse_renamed(self, response: Any) -> None:
-        self.responses.append(response)
-
-    def recorded(self, request: str | Request) -> Request:
-        return super().recorded(request).replace(callback=self.parse_renamed)
-
-
-async def test_some_can_not_be_read_any_more(sites: Sites, tmp_path: Path) -> None:
-    """One warning counts those whose callback is gone, the others are fetched."""
-    site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path)}
-    record = Record(on_deferred=lambda _, count: record.close() if count % 20 == 0 else None)
-    for spider, paths in ((RenamedSpider, "/gone"), (ListSpider, "/there")):
-        wanted = urls(site, 20, paths)
-        await record.crawl(spider, requests=wanted, **settings)
-    assert rows(tmp_path) == 40
-
-    site.set("/robots.txt", RULES)
-    result = await crawl([], settings)
-    assert set(result.responses) == set(urls(site, 20, "/there"))
-    [line] = lines(result, "parse_renamed", level="WARNING")
-    assert "20 held requests could not be read" in line
+async def test_very_many_that_can_not_be_read_stop_nobody(sites: Sites, tmp_path: Path) -> None:
+    """One warning counts them."""
+    site, hold = sites.add(), opened(tmp_path / FILE_NAME)
+    for number in range(60):
+        hold.hold(f"http://{number}.test", held(number))
+    hold.hold(origin_of(site), Held(60, 0.0, Request(site.url("/x"))))
+    hold.close()
+    change(tmp_path / FILE_NAME, "UPDATE held SET request = 5 WHERE number < 60")
+    result = await crawl([], {"JOBDIR": str(tmp_path), "REP_DRY_RUN": True})
+    assert site.pages_asked == ["/x"]
+    [line] = lines(result, "could not be read", level="WARNING")
+    assert line.startswith("60 held requests ")
     assert result.stats["rep/held"] == 0
 
 
@@ -187,25 +160,14 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path:
     assert_clean(result)
 
 
-async def test_objects_in_memory_are_the_same_objects(sites: Sites) -> None:
-    """Without JOBDIR there is no copying: a request may carry what can't be copied."""
-    site, things = sites.add(robots=in_turn(503, RULES)), [object(), lambda: None]
-    request = Request(site.url("/x"), meta={"things": things}, cb_kwargs={"things": things})
-    record = Record()
-    result = await record.crawl([request])
-    [response] = result.spider.responses
-    assert response.meta["things"] is response.cb_kwargs["things"] is things
-    assert record.deferred == [request.url]
-    assert_clean(result)
-
-
 @pytest.mark.loop
 @pytest.mark.scrapy_api
 async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
     """robots.txt is there once 60 requests are held."""
-    gate, told = Gate(503, RULES), []
+    gate, told, things = Gate(503, RULES), [], [object(), lambda: None]
     site = sites.add(robots=gate)
     wanted = urls(site, 60)
+    requests = [Request(url, meta={"a": things}, cb_kwargs={"a": things}) for url in wanted]
 
     def look(spider: Any, count: int) -> None:
         if count == 60:
@@ -213,8 +175,11 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
             gate.open()
 
     record = Record(on_deferred=look)
-    result = await record.crawl(wanted)
+    result = await record.crawl(requests)
     with every_row() as row:
+        with row("what can't be copied is the same object"):
+            for one in result.spider.responses:
+                assert one.meta["a"] is one.cb_kwargs["a"] is things
         with row("all are held, and each is fetched once"):
             assert sorted(result.responses) == sorted(record.deferred) == sorted(wanted)
             assert len(site.pages_asked) == len(set(site.pages_asked)) == 60
@@ -235,18 +200,6 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
             assert one["error"] == "HTTP 503"
             assert one["attempts"] >= 1 and 0 <= one["held_seconds"] < 60
             assert one["next_attempt_at"].endswith("Z") and one["unreachable_since"].endswith("Z")
-
-
-async def test_answer_within_the_grace(sites: Sites) -> None:
-    """A request or two wait where they are, and nothing is said of it."""
-    site = sites.add(robots=after(0.1, RULES))
-    record = Record()
-    result = await record.crawl(urls(site, 4), REP_DEFER_GRACE=NEVER)
-    assert len(result.responses) == 4
-    assert record.deferred == record.released == []
-    assert "rep/held" not in result.stats
-    assert lines(result) == []
-    assert_clean(result)
 
 
 async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Sites) -> None:
@@ -305,15 +258,170 @@ async def test_other_policies_and_silence(sites: Sites, choice: str, robots: Any
     assert_clean(result)
 
 
-async def test_an_answer_that_must_not_be_kept(sites: Sites, tmp_path: Any) -> None:
-    """It releases all that waits for it, once; in the middleware nothing is asked again."""
-    gate = Gate(503, 404)
-    site = sites.add(robots=gate)
-    record = Record(on_deferred=lambda _, count: gate.open() if count == 30 else None)
-    ask_always = {"REP_CACHE_TTL": 0, "REP_CACHE_MIN_TTL": 0}
-    result = await record.crawl(urls(site, 30), **ask_always, JOBDIR=str(tmp_path))
-    assert len(result.responses) == 30
-    assert result.stat("rep/outcome/missing") == 1
-    assert sorted(record.released) == sorted(record.deferred)
-    assert result.stats["rep/held"] == 0
+# Who waits, and the fetches of robots.txt, leave the download slots to the pages
+
+UNLIMITED = tuple(map(int, scrapy.__version__.split(".")[:2])) >= (2, 19)
+"""Whether CONCURRENT_REQUESTS = 0 means no limit; before, nothing was downloaded."""
+
+ROWS = [
+    (1, 0),
+    (1, NEVER),
+    pytest.param(0, 0, marks=pytest.mark.skipif(not UNLIMITED, reason="no 0")),
+]
+
+
+@pytest.mark.loop
+@pytest.mark.parametrize(("concurrency", "grace"), ROWS)
+async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: float) -> None:
+    several = [sites.add(robots=robots) for robots in (RULES, after(0.1, RULES))]
+    several.append(sites.add(robots=in_turn(503, after(0.1, 503), RULES)))
+    record = Record()
+    result = await record.crawl(
+        [url for site in several for url in urls(site, 4)],
+        REP_RETRY_MAX_DELAY=0.1,
+        CONCURRENT_REQUESTS=concurrency,
+        REP_DEFER_GRACE=grace,
+    )
+    assert len(result.responses) == 12
+    assert [site.count("/robots.txt") for site in several] == [1, 1, 3]
+    assert await record.concurrency() == [concurrency, concurrency]
     assert_nothing_dropped(result, record)
+
+
+@pytest.mark.scrapy_api
+async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
+    """The answers come only when all pages of a healthy site have been fetched."""
+    robots = silent_until_open()
+    silent, healthy = [sites.add(robots=robots) for _ in range(16)], sites.add(robots=RULES)
+    wanted = urls(healthy, 30)
+
+    record = Record()
+    # The first is there so that the healthy one is asked too: 16 fetches are all that may run.
+    others = [site.url(path) for path in ("/a", "/b", "/c") for site in silent]
+    result = await record.crawl(
+        [wanted[0], *others, *wanted[1:]],
+        on_page=lambda _: robots.open() if len(healthy.pages_asked) == 30 else None,
+        CONCURRENT_REQUESTS=4,
+        REP_DEFER_GRACE=0.1,
+        REP_DOWNLOAD_TIMEOUT=NEVER,
+    )
+    assert len(result.responses) == 16 * 3 + 30
+    assert all(site.count("/robots.txt") == 1 for site in silent)
+    assert await record.concurrency() == [4, 4]
+    assert_nothing_dropped(result, record)
+
+
+async def test_no_more_pages_at_a_time_than_slots(sites: Sites) -> None:
+    """Also while fetches end: the slot that one had is gone before Scrapy looks for a page."""
+    running = most = 0
+
+    def change(request: Request, number: int) -> None:
+        nonlocal running, most
+        if request.callback is not NO_CALLBACK:  # else it is a robots.txt
+            running += number
+            most = max(most, running)
+
+    several = [
+        sites.add(robots=after(0.02, RULES), pages={"/x": after(0.03, "x")}) for _ in range(20)
+    ]
+    record = Record()
+    record.handlers |= {
+        scrapy_signals.request_reached_downloader: lambda request: change(request, 1),
+        scrapy_signals.request_left_downloader: lambda request: change(request, -1),
+    }
+    result = await record.crawl([site.url("/x") for site in several], CONCURRENT_REQUESTS=2)
+    assert most == 2
+    assert len(result.responses) == 20
+    assert_nothing_dropped(result, record)
+
+
+@pytest.mark.loop
+async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four for each of CONCURRENT_REQUESTS; without a reactor, half of it."""
+    # More may fly when some are slow.
+    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", NEVER)
+    cap = 8 if is_reactor_installed() else 1
+    running, most = 0, 0
+    robots = silent_until_open()
+    inner = when_open(robots, RULES)
+
+    async def counted(hit: Hit, connection: Connection) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == cap:
+            # Time for one too many.
+            asyncio.get_running_loop().call_later(0.2, robots.open)
+        await inner(hit, connection)
+        running -= 1
+
+    several = [sites.add(robots=counted) for _ in range(20)]
+    record = Record()
+    result = await record.crawl(
+        [site.url("/x") for site in several], CONCURRENT_REQUESTS=2, REP_DEFER_GRACE=0.1
+    )
+    assert most == cap
+    assert len(result.responses) == 20
+    assert await record.concurrency() == [2, 2]
+    assert_nothing_dropped(result, record)
+
+
+async def test_requests_that_wait_for_first_answers_are_limited(sites: Sites) -> None:
+    """Eight for each of CONCURRENT_REQUESTS; the others stay in the scheduler. If answers come within the
+    grace, nothing is said of it."""
+    robots = silent_until_open()
+    wanted = [sites.add(robots=robots).url("/x") for _ in range(12)]
+    record, taken = Record(), []
+
+    def dequeued() -> int:
+        return int(record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0))
+
+    def look() -> None:
+        taken.append(dequeued())
+        robots.open()
+
+    record.handlers[scrapy_signals.spider_opened] = lambda spider: (
+        record._opened(spider),
+        as_soon_as(lambda: dequeued() >= 8, lambda: later(0.1, look)),
+    )
+    result = await record.crawl(wanted, CONCURRENT_REQUESTS=1, REP_DEFER_GRACE=NEVER)
+    assert taken == [8]
+    assert len(result.responses) == 12
+    assert record.deferred == record.released == lines(result) == []
+    assert "rep/held" not in result.stats
+    assert_nothing_dropped(result, record)
+
+
+async def test_a_released_request_is_next(sites: Sites) -> None:
+    """Though pages of another site, which were asked for before, wait in the scheduler."""
+    other = sites.add(pages={f"/page{number}": after(0.02, "x") for number in range(60)})
+    held, record = sites.add(robots=in_turn(503, RULES)).url("/x"), Record()
+    reached: list[str] = []
+    record.handlers[scrapy_signals.request_reached_downloader] = lambda request: reached.append(
+        request.url
+    )
+    result = await record.crawl([held, *urls(other, 60)], CONCURRENT_REQUESTS=1)
+    assert record.released == [held]
+    pages = [url for url in reached if not url.endswith("/robots.txt")]
+    assert pages.index(held) < 50
+    assert_nothing_dropped(result, record)
+
+
+async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
+    """When the download slot is free again; the answers for the most urgent ones came last."""
+    busy = silent_until_open("x")
+    urls = [sites.add(robots=after(0.05 * n, RULES)).url(f"/{n}") for n in range(4)]
+    requests = [
+        Request(url, priority=number, meta={"download_slot": "one"})
+        for number, url in enumerate(urls)
+    ]
+    page = sites.add(pages={"/busy": busy}).url("/busy")
+    meta = {"dont_obey_robotstxt": True, "download_slot": "one"}
+    record, left = Record(), []
+    record.on_resolved = lambda: busy.open() if len(record.resolved) == 4 else None
+    record.handlers[scrapy_signals.request_reached_downloader] = lambda request: left.append(
+        request.url
+    )
+    first = Request(page, meta=meta, priority=9)
+    await record.crawl([first, *requests], CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    assert [url for url in left if url in urls] == urls[::-1]

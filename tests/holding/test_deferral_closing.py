@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +21,8 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from tests.helpers.behaviours import RULES, after, in_turn, silence
+from scrapy_rep.holding.disk import FILE_NAME
+from tests.helpers.behaviours import RULES, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
@@ -77,26 +81,22 @@ class Held:
 
 @pytest.mark.loop
 @pytest.mark.scrapy_api
-async def test_without_jobdir_they_are_given_up(sites: Sites) -> None:
+async def test_without_jobdir_they_are_given_up(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What their errbacks yield reaches the pipelines."""
+    monkeypatch.setattr(Pipeline, "events", [])
     held = Held(sites, lambda record: deferred_from_coro(record.engine.stop_async()))
-    result = await held.crawl()
+    result = await held.crawl(
+        ITEM_PIPELINES={Pipeline: 1},
+        on_failure=lambda spider: [{"url": spider.errors[-1][0].url}],
+    )
     assert result.reason == "shutdown"
     errors = [result.failures[url] for url in held.urls]
     assert all(isinstance(one, RobotsUnreachable) and one.attempts for one in errors)
     assert all("; the crawl ended" in str(error) for error in errors)
     assert all("503" in str(error) for error in errors[:20])
     assert (result.stat("rep/given_up"), result.stats["rep/held"]) == (40, 0)
-
-
-async def test_what_errbacks_yield_at_the_end_reaches_the_pipelines(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Pipeline, "events", [])
-    held = Held(sites)
-    await held.crawl(
-        ITEM_PIPELINES={Pipeline: 1},
-        on_failure=lambda spider: [{"url": spider.errors[-1][0].url}],
-    )
     assert sorted(Pipeline.events[:-1]) == sorted(held.urls)
     assert Pipeline.events[-1] == "closed"
 
@@ -174,22 +174,26 @@ async def test_closing_when_the_last_request_is_held_ends_the_crawl(sites: Sites
 
 
 @pytest.mark.loop
-async def test_a_direct_download_to_a_new_origin_does_not_delay_the_end(sites: Sites) -> None:
-    """An errback tries another site, whose robots.txt is not waited for."""
-    busy, other = sites.add(robots=503), sites.add(robots=silence())
-    record, outcomes = Record(on_deferred=lambda *_: record.close()), []
+async def test_what_errbacks_download_at_the_end(sites: Sites) -> None:
+    """One tries two other sites: a page comes if its robots.txt is known, else that is not waited for."""
+    busy, other, known = sites.add(robots=503), sites.add(robots=silence()), sites.add()
+    outcomes: list[Any] = []
 
     class Spider(ListSpider):
         async def failed(self, failure: Any) -> None:
             super().failed(failure)
-            with pytest.raises(RobotsUnreachable) as caught:
+            with pytest.raises(RobotsUnreachable):
                 await self.crawler.engine.download_async(Request(other.url("/x")))
-            outcomes.append(caught.value)
+            page = await self.crawler.engine.download_async(Request(known.url("/x")))
+            outcomes.append(page.status)
 
+    record = Record()
+    record.on_deferred = lambda spider, _: as_soon_as(lambda: spider.responses, record.close)  # type: ignore[attr-defined]
     times = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
-    result = await record.crawl(Spider, requests=urls(busy, 1), **{**SLOW, **times})
+    wanted = [*urls(busy, 1), *urls(known, 1)]
+    result = await record.crawl(Spider, requests=wanted, **{**SLOW, **times})
     assert_closed_soon(result)
-    assert len(outcomes) == 1
+    assert outcomes == [200]
     assert await record.concurrency() == [16, 16]
 
 
@@ -223,8 +227,8 @@ async def test_unserialisable_requests_are_given_up(
 class SharedScheduler(BaseScheduler):
     """A queue elsewhere, as those on a server are: requests go there as bytes."""
 
-    queue: list[bytes] = []
-    seen: set[bytes] = set()
+    queue: list[bytes]
+    seen: set[bytes]
     broken = False
 
     def __init__(self, crawler: Crawler) -> None:
@@ -258,19 +262,14 @@ class SharedScheduler(BaseScheduler):
         return request_from_dict(data, spider=self.spider)
 
 
-class Persistent(SharedScheduler):
-    persist = True
+@pytest.fixture
+def shared() -> type[SharedScheduler]:
+    """An empty one, which says that requests outlive a crawl."""
 
+    class Shared(SharedScheduler):
+        queue, seen, persist = [], set(), True
 
-class Forgetful(SharedScheduler):
-    persist = False
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SharedScheduler, "queue", [])
-    monkeypatch.setattr(SharedScheduler, "seen", set())
-    monkeypatch.setattr(SharedScheduler, "broken", False)
+    return Shared
 
 
 class Once(ListSpider):
@@ -279,41 +278,34 @@ class Once(ListSpider):
     dont_filter = False
 
 
-async def hand_back(sites: Sites, scheduler: type[SharedScheduler]) -> tuple[list[Site], list[str]]:
-    """A crawl that ends while a site is down, and a silent one's first answer is awaited."""
+@pytest.mark.scrapy_api
+@pytest.mark.parametrize("says_so", [False, True])
+async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
+    sites: Sites, shared: Any, says_so: bool
+) -> None:
+    """The first ends while a site is down, and a silent one's first answer is awaited. In the next, all
+    are held once more on arrival, for a while."""
     both = [sites.add(robots=503), sites.add(robots=silence())]
     wanted = [url for site in both for url in urls(site, 20)]
 
     def close(_: Spider, count: int) -> None:
         if count == 20:
-            as_soon_as(lambda: len(scheduler.seen) == 40 and not scheduler.queue, record.close)
+            as_soon_as(lambda: len(shared.seen) == 40 and not shared.queue, record.close)
 
+    if not says_so:
+        del shared.persist
     record = Record(on_deferred=close)
-    settings = {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_GRACE": 30}
-    result = await record.crawl(Once, requests=wanted, **settings)
+    settings = {**SLOW, "SCHEDULER": shared}
+    result = await record.crawl(Once, requests=wanted, **settings, REP_DEFER_GRACE=30)
     assert_closed_soon(result)
     assert result.failures == result.responses == {}
     assert result.stats["rep/held"] == 0 and "rep/given_up" not in result.stats
-    return both, wanted
 
-
-@pytest.mark.scrapy_api
-@pytest.mark.parametrize("scheduler", [SharedScheduler, Persistent])
-async def test_a_shared_queue_gets_held_requests_back_at_the_end(
-    sites: Sites, scheduler: type[SharedScheduler]
-) -> None:
-    await hand_back(sites, scheduler)
-    assert len(scheduler.queue) == 40
-
-
-async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(sites: Sites) -> None:
-    """Held once more on arrival, for a while."""
-    both, wanted = await hand_back(sites, Persistent)
     gate = Gate(503, RULES)
     for site in both:
         site.set("/robots.txt", gate)
     again = Record(on_deferred=lambda _, count: gate.open() if count == 40 else None)
-    result = await again.crawl(Once, requests=wanted, **SLOW, SCHEDULER=Persistent)
+    result = await again.crawl(Once, requests=wanted, **settings)
     assert set(result.responses) == set(wanted)
     assert all(sorted(map(site.url, site.pages_asked)) == sorted(urls(site, 20)) for site in both)
     assert sorted(again.dropped) == sorted(wanted), "the dupe filter lets none pass twice"
@@ -324,7 +316,7 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(sit
 
 @pytest.mark.parametrize("answers", [True, False])
 async def test_those_handed_back_wait_on(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch, answers: bool
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, shared: Any, answers: bool
 ) -> None:
     """REP_DEFER_MAX_WAIT counts from when they were first held."""
     passed = 0.0
@@ -334,7 +326,7 @@ async def test_those_handed_back_wait_on(
     wanted = urls(site, 5)
     settings = {
         **SLOW,
-        "SCHEDULER": Persistent,
+        "SCHEDULER": shared,
         "REP_DEFER_GRACE": 0.1,
         "REP_DEFER_MAX_WAIT": 90,
         "REP_DOWNLOAD_TIMEOUT": 0.5,  # how long the last attempt may take
@@ -354,36 +346,57 @@ async def test_those_handed_back_wait_on(
         passed += 60
 
 
-async def test_what_finds_no_room_after_a_failure_goes_back(sites: Sites) -> None:
-    """They waited for a first answer, which is none: others may fetch them, or there is room later."""
-    site = sites.add(robots=in_turn(after(0.3, 503), RULES))
-    wanted = urls(site, 10)
-    settings = {**SLOW, "SCHEDULER": Persistent, "REP_DEFER_MAX_REQUESTS": 3, "REP_DEFER_GRACE": 30}
-    record = Record()
-    result = await record.crawl(Once, requests=wanted, **settings)
-    assert set(result.responses) == set(wanted)
-    assert result.stats["rep/held/max"] <= 3
-    assert_clean(result)
-
-
-@pytest.mark.parametrize("scheduler", [Forgetful, Persistent])
+@pytest.mark.parametrize("broken", [False, True])
 async def test_given_up_where_the_queue_does_not_outlive(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch, scheduler: type
+    sites: Sites, shared: Any, broken: bool
 ) -> None:
     """Or is gone: the crawl is closed all the same, and nothing is lost without a word."""
-    site = sites.add(robots=503)
+    site, shared.persist = sites.add(robots=503), broken
 
     def close(_: Spider, count: int) -> None:
         if count == 20:
-            monkeypatch.setattr(SharedScheduler, "broken", scheduler is Persistent)
+            shared.broken = broken
             record.close()
 
     record = Record(on_deferred=close)
-    result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=scheduler)
+    result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=shared)
     assert result.reason == "enough"
     assert set(result.failures) == set(urls(site, 20))
     assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
     assert all(request.dont_filter is False for request, _ in result.spider.errors)
-    assert scheduler.queue == []  # type: ignore[attr-defined]
-    if scheduler is Forgetful:
+    assert shared.queue == []
+    if not broken:
         assert_no_errors(result)
+
+
+def no_space(request: Request) -> bool:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_scrapys_queue_keeps_them_if_our_file_can_not_be_opened(
+    sites: Sites, tmp_path: Path, full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its disk is full, they fail."""
+    monkeypatch.setattr("scrapy_rep.storages.journal._THREAD_LOCK_SECONDS", 0.05)
+    site = sites.add(robots=503)
+    wanted, settings = urls(site, 5), {**SLOW, "JOBDIR": str(tmp_path)}
+
+    def close(_: Spider, count: int) -> None:
+        if count == 5:
+            if full:
+                record.engine._slot.scheduler.enqueue_request = no_space
+            record.close()
+
+    record = Record(on_deferred=close)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as file:
+        file.execute("PRAGMA locking_mode = EXCLUSIVE")
+        file.execute("BEGIN EXCLUSIVE")
+        result = await record.crawl(wanted, **settings)
+    assert result.reason == "enough"
+    assert set(result.failures) == set(wanted if full else [])
+    assert all(isinstance(one, RobotsUnreachable) for one in result.failures.values())
+    assert result.stat("rep/given_up" if full else "rep/handed_back") == 5
+    site.set("/robots.txt", RULES)
+    result = await crawl([], settings)
+    assert set(result.responses) == set([] if full else wanted)

@@ -6,21 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request
 from scrapy import signals as scrapy_signals
-from scrapy.crawler import Crawler
-from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, redirect, silence
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import (
     NEVER,
-    Gate,
     InlineSpider,
     Record,
-    a_while,
-    assert_clean,
     later,
     silent_until_open,
     urls,
@@ -146,55 +140,3 @@ async def test_a_stop_does_not_wait_for_files_that_wait(sites: Sites, tmp_path: 
     assert warnings(result) == [
         f"Not downloading {site.url('/a')}: robots.txt unreachable: the crawl is ending"
     ]
-
-
-async def test_fails_while_others_are_held(sites: Sites) -> None:
-    """It is not held, but the scheduled requests of its origin are, before and after."""
-    gate = Gate(503, RULES)
-    down, record = sites.add(robots=gate), Record()
-
-    class Spider(InlineSpider):
-        async def parse(self, response: Response, **kwargs: Any) -> None:
-            await super().parse(response, **kwargs)
-            while len(record.deferred) < 5:
-                await a_while(0.01)
-            gate.open()
-
-    wanted = [*urls(down, 5), "data:,start"]
-    result = await record.crawl(Spider, requests=wanted, inline=[down.url("/inline")])
-    # Its own pages download inline too, when they come: robots.txt is known then.
-    unreachable, *others = result.spider.outcomes
-    assert isinstance(unreachable, RobotsUnreachable)
-    assert others == [200] * 5
-    assert set(record.deferred) == set(record.released) == set(urls(down, 5))
-    assert_clean(result)
-
-
-class TokenMiddleware:
-    """Downloads a token before each page, as those that log in do."""
-
-    token = ""
-
-    def __init__(self, crawler: Crawler) -> None:
-        self.crawler = crawler
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> TokenMiddleware:
-        return cls(crawler)
-
-    async def process_request(self, request: Request) -> None:
-        if request.url != self.token and not request.url.endswith("/robots.txt"):
-            assert self.crawler.engine is not None
-            await self.crawler.engine.download_async(Request(self.token))
-
-
-@pytest.mark.loop
-async def test_those_that_pages_in_the_slots_wait_for_need_no_slot(sites: Sites) -> None:
-    """A page takes the only slot while a middleware below waits for a download of its own."""
-    site, tokens = sites.add(robots=RULES), sites.add(robots=after(0.1, RULES))
-    TokenMiddleware.token = tokens.url("/token")
-    settings = {"CONCURRENT_REQUESTS": 1, "DOWNLOADER_MIDDLEWARES": {TokenMiddleware: 543}}
-    pages = [site.url(f"/{number}") for number in range(3)]
-    result = await crawl(pages, settings)
-    assert sorted(result.responses) == sorted(pages)
-    assert_clean(result)

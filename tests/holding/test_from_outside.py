@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scrapy import Request, signals
 from scrapy.crawler import Crawler
-from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
@@ -56,24 +56,19 @@ class WatchedSpider(ListSpider):
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider.seen = Counter()
         spider.idles = []
-        for name in (
-            "request_scheduled",
-            "request_dropped",
-            "request_reached_downloader",
-            "request_left_downloader",
-            "response_received",
+        for signal in (
+            signals.request_scheduled,
+            signals.request_dropped,
+            signals.request_reached_downloader,
+            signals.request_left_downloader,
+            signals.response_received,
         ):
-            spider.watch(name)
+            crawler.signals.connect(spider.see, signal)
         crawler.signals.connect(spider.idle, signals.spider_idle)
         return spider
 
-    def watch(self, name: str) -> None:
-        def handler(request: Request) -> None:
-            if not request.url.endswith("/robots.txt"):
-                self.seen[name] += 1
-
-        setattr(self, f"on_{name}", handler)  # signals keep weak references
-        self.crawler.signals.connect(handler, getattr(signals, name))
+    def see(self, request: Request, signal: object) -> None:
+        self.seen[signal] += not request.url.endswith("/robots.txt")
 
     def idle(self) -> None:
         self.idles.append(len(self.responses))
@@ -93,38 +88,15 @@ def of_scheduler(result: CrawlResult) -> dict[str, Any]:
 async def test_signals_idleness_and_stats(
     sites: Sites, tmp_path: Path, robots: str, jobdir: bool
 ) -> None:
-    folders = ("ours", "scrapys")
-    jobs = [{"JOBDIR": str(tmp_path / one)} if jobdir else {} for one in folders]
     """Also of duplicates, which the dupe filter sees once."""
+    jobs = [{"JOBDIR": str(tmp_path / one)} if jobdir else {} for one in ("ours", "scrapys")]
     site = sites.add(robots=ROBOTS[robots]())
     ours, scrapys = await both(site, WatchedSpider, jobs, requests=urls(site, PAGES) * 2)
     assert ours.spider.seen == scrapys.spider.seen
-    assert ours.spider.seen["request_dropped"] == PAGES
+    assert ours.spider.seen[signals.request_dropped] == PAGES
     assert ours.spider.idles == scrapys.spider.idles == [PAGES]
     assert of_scheduler(ours) == of_scheduler(scrapys)
     ours.assert_clean()
-
-
-class QuotaSpider(WatchedSpider):
-    """Lets so many requests pass, as documented for ``request_scheduled``."""
-
-    left = PAGES
-
-    async def start(self) -> AsyncIterator[Any]:
-        self.crawler.signals.connect(self.count, signals.request_scheduled)
-        async for request in super().start():
-            yield request
-
-    def count(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise IgnoreRequest("over the quota")
-
-
-@pytest.mark.parametrize("robots", ["slow", "down"])
-async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
-    for result in await both(sites.add(robots=ROBOTS[robots]()), QuotaSpider):
-        assert len(result.responses) == PAGES
 
 
 class PumpSpider(WatchedSpider):
@@ -188,14 +160,16 @@ async def test_a_lazy_start(sites: Sites) -> None:
         assert len(result.responses) == PAGES
 
 
-class FourMethods:
-    """A scheduler with the four documented methods and no more, as that of a cloud platform."""
+class Slotted:
+    """A scheduler with the four documented methods, which can't be replaced."""
+
+    __slots__ = ("_queue",)
 
     def __init__(self) -> None:
         self._queue: deque[Request] = deque()
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> FourMethods:
+    def from_crawler(cls, crawler: Crawler) -> Slotted:
         return cls()
 
     def open(self, spider: Any) -> None: ...
@@ -213,18 +187,8 @@ class FourMethods:
         return self._queue.popleft() if self._queue else None
 
 
-class Slotted:
-    """One whose methods can't be replaced."""
-
-    __slots__ = ("_queue",)
-    from_crawler = classmethod(lambda cls, crawler: cls())
-
-    def __init__(self) -> None:
-        self._queue: deque[Request] = deque()
-
-    open, close = FourMethods.open, FourMethods.close
-    has_pending_requests = FourMethods.has_pending_requests
-    enqueue_request, next_request = FourMethods.enqueue_request, FourMethods.next_request
+class FourMethods(Slotted):
+    """One that lets itself be changed, as that of a cloud platform."""
 
 
 @pytest.mark.loop
@@ -242,14 +206,27 @@ async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: s
     ours.assert_clean()
 
 
-async def test_those_that_come_while_others_leave_are_behind_them(sites: Sites) -> None:
-    site = sites.add(robots=after(0.2, RULES))
+@pytest.mark.parametrize(
+    ("robots", "count", "is_last"),
+    [
+        (after(0.2, RULES), 5, True),
+        (after(0.2, RULES), 30, False),
+        (in_turn(503, RULES), 5, False),
+    ],
+    ids=["few waited", "many waited", "held"],
+)
+async def test_one_that_comes_while_others_leave(
+    sites: Sites, robots: Any, count: int, is_last: bool
+) -> None:
+    """It is behind a few that only waited. Very many, or those that were held, don't keep it waiting."""
+    site = sites.add(robots=robots)
 
     def on_page(spider: ListSpider) -> Any:
         return spider.recorded(site.url("/late")) if len(spider.responses) == 1 else None
 
-    await crawl(urls(site, 5), {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}, on_page=on_page)
-    assert site.pages_asked == [*(f"/page{number}" for number in range(5)), "/late"]
+    await crawl(urls(site, count), {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}, on_page=on_page)
+    assert (site.pages_asked[-1] == "/late") is is_last
+    assert [*filter("/late".__ne__, site.pages_asked)] == [f"/page{n}" for n in range(count)]
 
 
 async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:

@@ -7,11 +7,14 @@ import sqlite3
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from scrapy import FormRequest, Request
 
+from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.holding.disk import FILE_NAME, dumps, loads
+from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, entry_of
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
@@ -34,6 +37,11 @@ from tests.holding.holds import (
     run,
     unserialisable,
 )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / FILE_NAME
 
 
 def origin_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> HeldOrigin:
@@ -76,6 +84,26 @@ def test_those_about_to_leave_can_be_recalled(everything: bool, stay: list[int])
     assert not any(isinstance(entry[3], Held) for entry in one.heap)
 
 
+class Unordered(int):
+    def __lt__(self, other: object) -> bool:
+        raise AssertionError("comparing 100,000 takes long")
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+
+def test_what_is_held_is_not_put_in_order_again(path: Path) -> None:
+    """When all of an origin's requests leave, and when the crawl ends and they are on disk."""
+    context = context_of()
+    table = HeldOrigins(context, Origins(context))
+    table.disk = hold = opened(path)
+    one = origin_with()
+    one.heap = [(0, Unordered(n), 0.0, on_disk(hold, A, held(n))[3]) for n in range(3)]
+    assert list(table.take_mortal(one)) == []
+    one.let_leave(None, INF)
+    assert (len(one.ready), one.heap) == (3, [])
+    hold.close()
+
+
 class Colour(str, Enum):
     RED = "red"
 
@@ -101,11 +129,6 @@ def test_a_request_on_disk_comes_back_as_it_was() -> None:
         for name in one.attributes:
             assert getattr(again, name) == getattr(one, name)
         assert repr(again.meta) == repr(one.meta)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / FILE_NAME
 
 
 @pytest.mark.parametrize("in_order", [True, False])
@@ -150,6 +173,26 @@ async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(path: Pat
     assert numbers([*read_all(hold, one.heap), *one.waiting]) == [1, 2, 3, 4, 5]
     assert min(entry[2] for entry in one.heap[2:]) >= 50.0
     assert table.wait(origin, held(6).request, None).waiting[-1].number == 6
+    hold.close()
+
+
+def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked at 50 origins, and may get no other event for a while."""
+    context, wakes = context_of(), []
+    monkeypatch.setattr(EngineAccess, "wake", lambda _: wakes.append(1))
+    table = HeldOrigins(context, Origins(context))
+    table.disk = hold = opened(path)
+    releases = Releases(context, table, Mock())
+    for number in range(60):
+        origin = Origin.from_url(f"http://{number}.example")
+        table.settle(one := table.wait(origin, held(number).request, None))
+        releases.add(one)
+    change(path, "UPDATE held SET request = 5")
+    wakes.clear()
+    assert releases.next() is None
+    assert wakes and releases
     hold.close()
 
 

@@ -2,7 +2,7 @@
 request that was ever held, at least once each (REP.md section 4; DESIGN.md, "What is held is on
 disk the moment it is held").
 
-Only a process can be killed. Some rounds sleep for a moment that chance picks: what they kill has
+Only a process can be killed. A kill while a spider closes comes after a moment that chance picks: there is
 no event that could be waited for.
 """
 
@@ -30,19 +30,23 @@ from tests.helpers.servers import Site, Sites
 pytestmark = pytest.mark.process
 
 
+PAGES, SOME = 40, 15
+
+# A site that is silent is asked again soon, so that the runs get on.
+SETTINGS = {"REP_DOWNLOAD_TIMEOUT": 0.5}
+
+
 class Town:
     """Sites whose robots.txt are down, each in another way, until they are up."""
 
-    DOWN = (503, silence(), 503, reset())
-
     def __init__(self, sites: Sites, *, page_seconds: float = 0.02) -> None:
-        self.sites: list[Site] = [sites.add() for _ in self.DOWN]
+        self.sites: list[Site] = [sites.add() for _ in range(4)]
         self.page_seconds = page_seconds
         self.down()
 
     def down(self) -> None:
-        for site, behaviour in zip(self.sites, self.DOWN, strict=True):
-            site.set("/robots.txt", behaviour)
+        for site, robots in zip(self.sites, (503, silence(), 503, reset()), strict=True):
+            site.set("/robots.txt", robots)
 
     def up(self) -> None:
         for site in self.sites:
@@ -64,14 +68,6 @@ class Town:
         return Counter(site.url(target) for site in self.sites for target in site.pages_asked)
 
 
-SEED = 9309
-PAGES = 40
-SOME = 15
-
-# A site that is silent is asked again soon, so that the runs get on.
-SETTINGS = {"REP_DOWNLOAD_TIMEOUT": 0.5}
-
-
 def mend_queues(jobdir: Path) -> None:
     """Take away what a kill leaves of a queue of Scrapy's whose last request was taken out: an index alone,
     or half written, out of which the next run would get exceptions. And half a list of the queues."""
@@ -88,191 +84,120 @@ def mend_queues(jobdir: Path) -> None:
 
 
 class Chain:
-    """Runs with one JOBDIR, each killed at another moment, and a last one that may finish."""
+    """Runs with one JOBDIR, each ended at another moment, and a last one that may finish.
 
-    kwargs: dict[str, str] = {}
+    :param linked: all requests come from a callback, in the first run. Scrapy has them in a queue of another
+        kind, whose file is in a state after a kill in which Scrapy can't add to it. Otherwise each run
+        that is to be ended adds new ones
+    """
 
     def __init__(
-        self,
-        sites: Sites,
-        folder: Path,
-        chance: random.Random,
-        reactor: str = "asyncio",
-        **settings: Any,
+        self, sites: Sites, folder: Path, linked: bool, reactor: str = "asyncio", **settings: Any
     ) -> None:
+        folder.mkdir()
         self.town = Town(sites)
-        self.folder = folder
-        self.chance = chance
-        self.reactor = reactor
+        self.folder, self.linked, self.reactor = folder, linked, reactor
         self.settings = {**SETTINGS, **settings, "JOBDIR": folder / "job"}
+        self.chance = random.Random(f"9309 {linked}")
         self.runs: list[Crawl] = []
-        self.held: set[str] = set()
-        self.kills = 0
 
-    def start(self, ends: str = "", *, new_pages: int = 0) -> Crawl:
+    def start(self, ends: str = "", new_pages: int = 0) -> Crawl:
         """A run that adds *new_pages* to what it finds."""
         urls = self.town.pages(new_pages, f"run{len(self.runs)}")
         mend_queues(self.folder / "job")
-        run = Crawl(
-            self.folder, urls, self.settings, reactor=self.reactor, ends=ends, **self.kwargs
-        )
+        linked = {"linked": "yes"} if self.linked else {}
+        run = Crawl(self.folder, urls, self.settings, reactor=self.reactor, ends=ends, **linked)
         self.runs.append(run)
         return run
 
-    def new_pages(self) -> int:
-        """None, sometimes, if enough are left of the run before."""
-        if not self.runs or self.runs[-1].of("downloaded"):
-            return PAGES
-        return self.chance.choice([0, PAGES])
-
-    def start_and_hold_all(self, ends: str = "", new_pages: int | None = None) -> Crawl:
+    def hold_and_release(self, ends: str, new_pages: int | None = None) -> Crawl:
+        if new_pages is None:
+            new_pages = PAGES if not self.linked else 0 if self.runs else 4 * PAGES
         self.town.down()
-        new_pages = self.new_pages() if new_pages is None else new_pages
-        run = self.start(ends, new_pages=new_pages)
+        run = self.start(ends, new_pages)
         run.wait_for("deferred", new_pages)
         run.wait_for("refused", 4)
+        self.town.up()
         return run
 
-    def end(self, run: Crawl) -> None:
-        run.kill()
-        # On a busy machine a run may be over before it is killed.
-        self.kills += run.reason is None
-        self.held.update(run.urls("deferred"))
+    def kill_at(self, *kinds: str) -> None:
+        """At one of these events."""
+        kind = self.chance.choice(kinds)
+        most = {"deferred": PAGES - 1, "refused": 4, "resolved": 4}.get(kind, SOME)
+        self.hold_and_release(f"SIGKILL {kind} {self.chance.randint(1, most)}").join()
 
-    # One round each
-
-    def while_holding(self) -> None:
-        self.town.down()
-        ends = f"SIGKILL deferred {self.chance.randrange(1, PAGES)}"
-        self.end(self.start(ends, new_pages=PAGES).join())
-
-    def while_retrying(self) -> None:
-        run = self.start_and_hold_all()
-        time.sleep(self.chance.uniform(0, 0.4))
-        self.end(run)
-
-    def at_release(self) -> None:
-        kind = self.chance.choice(["resolved", "released"])
-        most = len(self.town.sites) if kind == "resolved" else SOME
-        self.at(kind, self.chance.randint(1, most))
-
-    def while_downloading(self) -> None:
-        kind = self.chance.choice(["reached", "downloaded", "left"])
-        self.at(kind, self.chance.randint(1, SOME))
-
-    def while_closing(self) -> None:
+    def kill_while_closing(self) -> None:
         """In the middle of what Ctrl-C does."""
-        run = self.start_and_hold_all()
-        self.town.up()
-        run.wait_for("released")
-        run.interrupt()
+        run = self.hold_and_release("SIGINT released 1")
+        run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
         time.sleep(self.chance.uniform(0, 0.1))
-        self.end(run)
+        run.kill()
 
-    def at(self, kind: str, count: int) -> None:
-        run = self.start_and_hold_all(f"SIGKILL {kind} {count}")
-        self.town.up()
-        self.end(run.join())
-
-    def stop_at(self, kind: str, count: int, *, new_pages: int = 0) -> None:
-        """Not a kill: Ctrl-C."""
-        run = self.start_and_hold_all(f"SIGINT {kind} {count}", new_pages)
-        self.town.up()
-        run.join()
-        assert run.reason == "shutdown"
-        self.held.update(run.urls("deferred"))
-
-    def all_rounds(self) -> list[Callable[[], None]]:
-        rounds = [
-            *(self.while_holding, self.while_retrying, self.at_release),
-            *(self.while_downloading, self.while_closing),
+    def kill_again_and_again(self) -> None:
+        first = ["refused"] if self.linked else ["deferred"]
+        rounds: list[Callable[[], None]] = [
+            partial(self.kill_at, "resolved", "released"),
+            partial(self.kill_at, "released" if self.linked else "refused"),
+            partial(self.kill_at, "reached", "downloaded", "left"),
+            self.kill_while_closing,
         ]
         self.chance.shuffle(rounds)
-        return rounds
+        self.go(partial(self.kill_at, *first), *rounds)
 
-    def go(self, rounds: list[Callable[[], None]]) -> None:
+    def stop_at(self, kind: str, count: int, new_pages: int | None = None) -> None:
+        """Not a kill: Ctrl-C."""
+        run = self.hold_and_release(f"SIGINT {kind} {count}", new_pages).join()
+        assert run.reason == "shutdown"
+
+    def go(self, *rounds: Callable[[], None]) -> None:
+        """After these, another run fetches all that is left: nothing is missing."""
         try:
             for one in rounds:
                 one()
             self.town.up()
-            run = self.start().join()
-            assert run.reason == "finished", run.log
-            assert run.stats.get("rep/held") in (None, "0")
+            last = self.start().join()
         finally:
             for run in self.runs:
                 run.close()
-
-    def check(self) -> None:
-        """Nothing is missing."""
+        assert last.reason == "finished", last.log
+        assert last.stats.get("rep/held") in (None, "0")
+        held = {url for run in self.runs for url in run.urls("deferred")}
+        assert held
+        assert held - set(self.town.asked) == set(), "never asked for"
         downloaded = {url for run in self.runs for url in run.urls("downloaded")}
-        assert self.held
-        assert self.held - set(self.town.asked) == set(), "never asked for"
-        assert self.held - downloaded == set(), "asked for, but never downloaded"
+        assert held - downloaded == set(), "asked for, but never downloaded"
         for run in self.runs:
             run.assert_clean()
 
 
-class LinkedChain(Chain):
-    """The requests come from a callback, in the first run: Scrapy has them in a queue of another kind, whose
-    file is in a state after a kill in which Scrapy can't add to it."""
-
-    kwargs = {"linked": "yes"}
-
-    def new_pages(self) -> int:
-        return 0 if self.runs else 4 * PAGES
-
-    def all_rounds(self) -> list[Callable[[], None]]:
-        rounds = [self.at_release, self.at_release, self.while_downloading, self.while_closing]
-        self.chance.shuffle(rounds)
-        return [self.while_retrying, *rounds]
-
-
-KINDS = (
-    (Chain, "scrapy_rep.BroadPriorityQueue", "none"),
-    (LinkedChain, "scrapy.pqueues.DownloaderAwarePriorityQueue", "asyncio"),
-)
-
-
 def test_nothing_held_is_lost_by_kills_at_any_moment(sites: Sites, tmp_path: Path) -> None:
     """10 kills, two crawls at a time, one without a reactor; fewer if runs are over before."""
-    chains = []
-    for number, (kind, queue, reactor) in enumerate(KINDS):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        chance = random.Random(f"{SEED} {kind.__name__} {number}")
-        chains.append(kind(sites, folder, chance, reactor, SCHEDULER_PRIORITY_QUEUE=queue))
+    broad, scrapys = "scrapy_rep.BroadPriorityQueue", "scrapy.pqueues.DownloaderAwarePriorityQueue"
+    chains = [
+        Chain(sites, tmp_path / "broad", False, "none", SCHEDULER_PRIORITY_QUEUE=broad),
+        Chain(sites, tmp_path / "scrapys", True, SCHEDULER_PRIORITY_QUEUE=scrapys),
+    ]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda chain: chain.go(chain.all_rounds()), chains))
+        list(pool.map(Chain.kill_again_and_again, chains))
     for chain in chains:
-        chain.check()
-        assert chain.kills
+        assert any(run.reason is None for run in chain.runs)
 
 
 @pytest.mark.scrapy_api
 def test_a_graceful_stop_after_a_kill_loses_nothing(sites: Sites, tmp_path: Path) -> None:
-    chain = LinkedChain(sites, tmp_path, random.Random(SEED))
+    chain = Chain(sites, tmp_path / "runs", linked=True)
     # However many of the released ones were done before the kill: at least 20 of 40 are left.
-    chain.go([lambda: chain.at("released", 20), lambda: chain.stop_at("released", 15)])
-    chain.check()
+    kill = partial(chain.hold_and_release, "SIGKILL released 20")
+    chain.go(lambda: kill().join() and None, lambda: chain.stop_at("released", 15))
 
 
 def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
     sites: Sites, tmp_path: Path
 ) -> None:
     """Just before some are released, then, and when pages arrive."""
-    chains = []
-    for kind, moment, count in (
-        (Chain, "resolved", 2),
-        (LinkedChain, "released", 15),
-        (Chain, "page", 20),
-    ):
-        folder = tmp_path / moment
-        folder.mkdir()
-        chain = kind(sites, folder, random.Random(SEED))
-        chains.append(chain)
-        chain.go([partial(chain.stop_at, moment, count, new_pages=PAGES)])
-    for chain in chains:
-        chain.check()
+    for moment, count in (("resolved", 2), ("released", 15), ("page", 20)):
+        chain = Chain(sites, tmp_path / moment, linked=moment == "released")
+        chain.go(partial(chain.stop_at, moment, count, PAGES))
         assert set(chain.town.asked.values()) == {1}
         assert {page.detail for run in chain.runs for page in run.of("page")} == {PAGE_AS_EVER}
 

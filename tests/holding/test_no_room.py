@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
-from scrapy import signals as scrapy_signals
+from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.exceptions import DontCloseSpider
 
@@ -45,22 +44,23 @@ class ByPriority(BaseScheduler):
         return heapq.heappop(self.queue)[2] if self.queue else None
 
 
-class Forgetful(ByPriority):
-    persist = False
-
-
-async def crawl_with(
-    scheduler: type, wanted: list[Any], settings: dict[str, Any] | None = None, **more: Any
+async def crawl_with_room_for_3(
+    wanted: list[Any], on_page: Any = lambda spider: None, **handlers: Any
 ) -> CrawlResult:
-    few = {**SLOW, "SCHEDULER": scheduler, "REP_DEFER_MAX_REQUESTS": 3}
-    return await crawl(wanted, {**few, **(settings or {})}, **more)
+    """:param handlers: of signals"""
+    settings = {**SLOW, "SCHEDULER": ByPriority, "REP_DEFER_MAX_REQUESTS": 3}
+    by_signal = {getattr(signals, name): handler for name, handler in handlers.items()}
+    return await crawl(wanted, settings, on_page=on_page, signal_handlers=by_signal)
 
 
-@pytest.mark.parametrize("scheduler", [ByPriority, Forgetful])
-async def test_nothing_is_dropped(sites: Sites, scheduler: type) -> None:
+@pytest.mark.parametrize("persist", [True, False])
+async def test_nothing_is_dropped(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, persist: bool
+) -> None:
     """scrapy-redis forgets its queue at the end of a crawl, unless told otherwise. Until then it has it."""
+    monkeypatch.setattr(ByPriority, "persist", persist, raising=False)
     site = sites.add(robots=in_turn(503, 503, RULES))
-    result = await crawl_with(scheduler, urls(site, 20))
+    result = await crawl_with_room_for_3(urls(site, 20))
     assert set(result.responses) == set(urls(site, 20))
     assert "rep/unreachable/dropped" not in result.stats
     assert result.stat("rep/held/max") <= 3
@@ -86,7 +86,7 @@ async def test_urgent_requests_to_a_site_that_is_down_hold_nobody_up(
     down, site, on_page = one_is_down(sites)
     urgent = [Request(url, priority=100) for url in urls(down, 50)]
     wanted = [*urgent, *urls(site, 10)]
-    result = await crawl_with(ByPriority, wanted, on_page=on_page)
+    result = await crawl_with_room_for_3(wanted, on_page)
     assert set(result.responses) == {*urls(down, 50), *urls(site, 10)}
     assert {one.request.priority for one in result.spider.responses} == {0, 100}
     assert_clean(result)
@@ -102,8 +102,7 @@ async def test_spiders_that_fetch_work_when_idle_get_it(sites: Sites) -> None:
             spider.crawler.engine.crawl(spider.recorded(left.pop()))
             raise DontCloseSpider
 
-    handlers = {scrapy_signals.spider_idle: idle}
-    result = await crawl_with(ByPriority, urls(down, 10), on_page=on_page, signal_handlers=handlers)
+    result = await crawl_with_room_for_3(urls(down, 10), on_page, spider_idle=idle)
     assert set(result.responses) == {*urls(down, 10), *urls(site, 10)}
     assert_clean(result)
 
@@ -112,12 +111,11 @@ async def test_a_scheduler_with_nothing_else_is_left_alone(sites: Sites) -> None
     """Each look of the engine costs one trip to it, and back. After a page it looks, and once a second."""
     down, site, on_page = one_is_down(sites)
     wanted, taken = [*urls(down, 10), *urls(site, 10)], []
-
-    def idle(spider: Spider) -> None:
-        taken.append(spider.crawler.engine.scheduler.taken)
-
-    handlers = {scrapy_signals.spider_idle: idle}
-    result = await crawl_with(ByPriority, wanted, on_page=on_page, signal_handlers=handlers)
+    result = await crawl_with_room_for_3(
+        wanted,
+        on_page,
+        spider_idle=lambda spider: taken.append(spider.crawler.engine.scheduler.taken),
+    )
     assert set(result.responses) == set(wanted)
     assert taken[-1] < 150
 
@@ -135,16 +133,16 @@ async def test_the_event_loop_has_its_turn_between_those_that_go_back(
         step = scheduler.next_request
 
         def counted() -> Request | None:
-            before = scheduler.taken
-            request: Request | None = step()
+            before, request = scheduler.taken, step()
             taken.append(scheduler.taken - before)
             return request
 
         scheduler.next_request = counted
 
-    handlers = {scrapy_signals.spider_opened: lambda spider: later(0, lambda: watch(spider))}
     wanted = [*urls(down, 20), *urls(site, 10)]
-    result = await crawl_with(ByPriority, wanted, on_page=on_page, signal_handlers=handlers)
+    result = await crawl_with_room_for_3(
+        wanted, on_page, spider_opened=lambda spider: later(0, lambda: watch(spider))
+    )
     assert set(result.responses) == set(wanted)
     assert max(taken) == 1
     assert sum(taken) < 150, "it isn't asked again and again at once"
@@ -163,8 +161,7 @@ async def test_among_those_without_room_urgent_ones_have_no_precedence(sites: Si
 
     wanted = [Request(url, priority=10) for url in urls(down, 20)]
     wanted += [Request(url, priority=-5) for url in urls(down, 20, "/other")]
-    handlers = {scrapy_signals.spider_idle: idle}
-    result = await crawl_with(ByPriority, wanted, signal_handlers=handlers)
+    result = await crawl_with_room_for_3(wanted, spider_idle=idle)
     assert len(levels) == 1
     assert max(levels) < -1000
     assert len(result.responses) == len(wanted)

@@ -20,7 +20,6 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.sitemaps import STEP
 from scrapy_rep.seeding import discovery, loader, seeding, selection
-from scrapy_rep.seeding.discovery import MAX_SITEMAPS
 from scrapy_rep.seeding.selection import Listing, Listings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import (
@@ -189,16 +188,10 @@ async def test_sitemaps_are_worked_on_in_slices(
     assert turns["loader"] > 20
 
 
-def test_a_listing_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timers, "SLICE_SECONDS", -1.0)
-    values = ["/0", "http://[", *(f"/{number}" for number in range(MAX_SITEMAPS + 10))]
-    some = Listing("http://a.test/robots.txt", values)
-    steps = 1
-    while not some.complete():
-        steps += 1
-    assert steps == MAX_SITEMAPS + 1
-    assert some.has_any(["http://b.test/", f"http://a.test/{MAX_SITEMAPS - 2}"])
-    assert not some.has_any([f"http://a.test/{MAX_SITEMAPS - 1}", "http://["])
+def test_a_listing_has_urls_without_fragments() -> None:
+    some = Listing("http://a.test/robots.txt", ["http://[", "/0#x"])
+    assert some.complete()
+    assert some.has_any(["http://b.test/", "http://a.test/0"])
 
 
 def test_a_hundred_listings_are_kept() -> None:
@@ -232,16 +225,13 @@ async def test_large_files_are_read_beside_the_event_loop(
     large, other = sites.add(robots=RULES + "#\n" * 100_000), sites.add(robots=RULES)
     wanted = [large.url(f"/{number}") for number in range(5)]
 
-    class Later(ListSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            super().parse(response)
-            if response.url == wanted[-1]:
-                yield self.recorded(other.url("/x"))  # the large one leaves the memory
-            elif response.url == other.url("/x"):
-                yield from map(self.recorded, again)
+    def on_page(spider: ListSpider) -> Any:
+        # The other makes the large one leave the memory.
+        then = {wanted[-1]: [other.url("/x")], other.url("/x"): again}
+        return map(spider.recorded, then.get(spider.responses[-1].url, []))
 
     again = [large.url(f"/again{number}") for number in range(5)] + [large.url("/private")]
-    result = await crawl(Later, {"REP_CACHE_MAX_BYTES": 4000}, requests=wanted)
+    result = await crawl(wanted, {"REP_CACHE_MAX_BYTES": 4000}, on_page=on_page)
     assert set(result.responses) == {*wanted, other.url("/x"), *again[:-1]}
     assert isinstance(result.failure(again[-1]), RobotsDisallowed)
     assert large.robots_fetches == 1

@@ -30,7 +30,6 @@ from tests.helpers.redisserver import RedisServer
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.storing import A, in_a_file, rules
-from tests.reporting.report.records import data_of, ended, line, started
 
 pytestmark = pytest.mark.slow
 
@@ -210,20 +209,6 @@ async def test_how_long_it_is_unreachable(
         outcomes += result.spider.outcomes
     assert outcomes == expected
     assert site.robots_fetches == len(expected)
-
-
-# -- figures ---------------------------------------------------------------------------------
-
-
-def test_the_time_line_goes_on() -> None:
-    """A clock that is set back by hours: the points stay in order, as the chart wants them."""
-    site = "http://a.example"
-    held = [line("held", at, site, reason="HTTP 503") for at in (0, 1, -6 * 3600, -6 * 3600 + 5)]
-    crawl_data = data_of(started(), *held, ended(2)).crawl
-    assert [point.held for point in crawl_data.timeline] == [0, 1, 2, 3, 4, 4]
-    times = [point.at for point in crawl_data.timeline[:-1]]
-    assert times == sorted(times)
-    assert all(0 <= point.x <= 100 for point in crawl_data.timeline)
 
 
 # -- leases ----------------------------------------------------------------------------------

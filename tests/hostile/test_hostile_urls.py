@@ -133,14 +133,7 @@ REFERENCES = st.lists(
 ).map("".join)  # fmt: skip
 BASES = [
     "",
-    "/q/",
-    "d/e",
-    "//b.example",
-    "http://c.example//x//y?z/",
-    "..",
-    "?q",
-    "é/ü",
-    "mailto:x",
+    *["/q/", "d/e", "//b.example", "http://c.example//x//y?z/", "..", "?q", "é/ü", "mailto:x"],
 ]
 
 

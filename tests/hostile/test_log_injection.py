@@ -3,29 +3,20 @@ lines, URLs, messages of errors, in every output. What can be printed stays as i
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
-import weakref
 from pathlib import Path
 from typing import Any
 
-from scrapy import Request, Spider
-from scrapy.crawler import Crawler
-from scrapy.statscollectors import StatsCollector
+from scrapy import Request
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.reporting.report import render
-from scrapy_rep.seeding.loader import SitemapLog
-from scrapy_rep.seeding.spool import SitemapRow
 from tests.helpers.behaviours import answer
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.log import lines, summary, warnings
-from tests.helpers.recorded import context_of
 from tests.helpers.robots_command import robots_here
 from tests.helpers.servers import Sites
 from tests.hostile.evil import EVERYTHING, EVIL, IN_A_LINE, READABLE, assert_clean_text
-from tests.reporting.report.records import many
 
 
 def assert_clean_log(result: CrawlResult) -> None:
@@ -77,18 +68,6 @@ async def test_what_others_wrote_in_every_output(sites: Sites, tmp_path: Path) -
     assert told[3].endswith(" has 398 more lines like these")
 
 
-def test_what_was_told_holds_on_to_no_crawler() -> None:
-    """A process may run crawls without end."""
-    crawler: Any = Crawler(Spider)
-    crawler.stats = StatsCollector(crawler)
-    sitemap = SitemapRow(1, "http://a.example/x", "http://a.example", "http://a.example", (), False)
-    SitemapLog(context_of(crawler), lambda *_, **__: None).failed(sitemap, "why", expected=False)
-    gone = weakref.ref(crawler)
-    del crawler
-    gc.collect()
-    assert gone() is None
-
-
 async def test_sitemaps_with_problems(sites: Sites) -> None:
     """An origin's first five are warned of; an XML error's newline comes through libxml2."""
     name = f"<urlset>&#10;\u0085\u2028\u202e{EVIL['newline']}</x\u202e"
@@ -105,13 +84,6 @@ async def test_sitemaps_with_problems(sites: Sites) -> None:
     assert len(told) == 6
     assert "more problems with sitemaps of 1 origin" in told[5]
     assert len(lines(result, "Sitemap ", level="DEBUG")) >= 10
-
-
-def test_the_page_of_the_report() -> None:
-    text = EVERYTHING.replace("\ud800", "") + READABLE
-    page = render(many(3, rule=text, url=text, error=text, origin=text)).decode()
-    assert_clean_text(page)
-    assert READABLE in page
 
 
 ROBOTS = f"User-agent: *\u202e\nUser-agent: *\nDisallow: /p{IN_A_LINE}é漢\nDisallow: /p\nx{IN_A_LINE}\nSitemap: /{IN_A_LINE}\n"

@@ -61,10 +61,7 @@ PUBLIC = [
     "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::]", "[2001:0:808:808::f7f7:f7f7]",
 ]  # fmt: skip
 NAMES = [
-    "example.com",
-    "localhost.example.com",
-    "notlocal.example",
-    "xn--bcher-kva.example",
+    *("example.com", "localhost.example.com", "notlocal.example", "xn--bcher-kva.example"),
     "1.2.3.4.example",
 ]
 

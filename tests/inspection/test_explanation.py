@@ -59,6 +59,12 @@ BEST = "decides: of the longest matches"
 WHY = [
     ("Disallow: /x", "/x", ["2 decides: the only match"]),
     ("Disallow: /é", "/%C3%A9", ["2 decides: the only match"]),
+    ("Disallow: /x$", "/x", ["2 decides: the only match"]),
+    (
+        "Disallow: /a$b\nDisallow: /a$*$\nDisallow: /A",
+        "/a$b",
+        ["3 decides: the longest match", "2 lost: shorter"],
+    ),
     (
         "Disallow: /\nDisallow: /x\nAllow: /y",
         "/x",

@@ -73,31 +73,25 @@ LADDER: list[tuple[dict[str, Any], dict[str, Any], type[Spider], str]] = [
     (USER_AGENT_ONLY, OTHERS, ListSpider, "ProjectBot"),
 ]  # fmt: skip
 
+# Where Scrapy takes a full header, or a list, so do we; and a list as on a command line.
 VALUES: list[tuple[dict[str, Any], str]] = [
-    # Where Scrapy takes a full header, or a list, so do we.
     ({"ROBOTSTXT_USER_AGENT": FULL.format("ScrapysBot")}, "ScrapysBot"),
     ({"ROBOTSTXT_USER_AGENT": ["Unknown", "ScrapysBot"]}, "ScrapysBot"),
     ({"REP_USER_AGENT": "sEtTiNgBoT"}, "SettingBot"),
     ({"REP_USER_AGENT": "Scrapy-Bot"}, "scrapy-bot"),
     ({"REP_USER_AGENT": ["SettingBot", "MetaBot"]}, "SettingBot"),
     ({"REP_USER_AGENT": ["Unknown", "MetaBot", "SettingBot"]}, "MetaBot"),
-    ({"REP_USER_AGENT": "Unknown, MetaBot"}, "MetaBot"),  # on a command line
+    ({"REP_USER_AGENT": "Unknown, MetaBot"}, "MetaBot"),
     ({"REP_USER_AGENT": ["Unknown", "Stranger"]}, "all"),
-    ({"REP_USER_AGENT": "Set"}, "all"),
-    ({"REP_USER_AGENT": "SettingBot-Images"}, "all"),
+    *(({"REP_USER_AGENT": one}, "all") for one in ("Set", "SettingBot-Images")),
     # A name that doesn't sound like a crawler's, among browsers' names.
     ({"USER_AGENT": FULL.format("Acme")}, "Acme"),
     ({"USER_AGENT": "Scrapy/2.19 (+https://scrapy.org)"}, "all"),
 ]
-
 META_VALUES: list[tuple[Any, str]] = [
-    ("MetaBot", "MetaBot"),
-    (["Unknown", "MetaBot"], "MetaBot"),
-    (("MetaBot", "SettingBot"), "MetaBot"),
-    ("Unknown,MetaBot", "MetaBot"),
-    (FULL.format("MetaBot"), "MetaBot"),
-    # It says nothing: the next in the row applies, as with Scrapy's own meta keys.
-    (None, "SettingBot"),
+    *((one, "MetaBot") for one in ("MetaBot", ["Unknown", "MetaBot"], ("MetaBot", "SettingBot"))),
+    *((one, "MetaBot") for one in ("Unknown,MetaBot", FULL.format("MetaBot"))),
+    (None, "SettingBot"),  # the next in the row applies, as with Scrapy's own meta keys
 ]
 
 
@@ -118,55 +112,44 @@ def test_the_first_that_is_there_takes_precedence() -> None:
     assert [one.getMessage() for one in records if one.levelname == "WARNING"] == []
 
 
-async def test_each_request_goes_by_its_own(sites: Sites) -> None:
+@pytest.mark.parametrize("spider", [ListSpider, AttributeSpider])
+async def test_each_request_goes_by_its_own(sites: Sites, spider: type[ListSpider]) -> None:
     """To one site, one robots.txt: the cached entry serves all agents. A spider's attribute comes first."""
-    site = sites.add(robots=RULES)
+    site, header = sites.add(robots=RULES), {"User-Agent": "HeaderBot/1.0"}
     requests = [
         Request(site.url("/MetaBot#1"), meta={"rep_user_agent": "MetaBot"}),
-        Request(site.url("/MetaBot#2"), headers={"User-Agent": "HeaderBot/1.0"}),
+        Request(site.url("/MetaBot#2"), headers=header),
         Request(site.url("/MetaBot#3")),
-        Request(site.url("/HeaderBot#4"), headers={"User-Agent": "HeaderBot/1.0"}),
+        Request(site.url("/HeaderBot"), headers=header),
+        Request(site.url("/AttributeBot")),
     ]
-    for spider, urls, more in (
-        (ListSpider, {requests[0].url: "MetaBot", requests[3].url: "HeaderBot"}, []),
-        (AttributeSpider, {requests[0].url: "MetaBot", site.url("/AttributeBot"): "AttributeBot"},
-         [Request(site.url("/AttributeBot"))]),
-    ):  # fmt: skip
-        site.requests.clear()
-        result = await crawl(spider, USER_AGENT_ONLY, requests=[*requests, *more])
-        agents = {url: error.decision.agent for url, error in result.failures.items()}  # type: ignore[attr-defined]
-        assert agents == urls
-        assert site.count("/robots.txt") == 1
-        result.assert_clean()
+    result = await crawl(spider, USER_AGENT_ONLY, requests=requests)
+    agents = {url: error.decision.agent for url, error in result.failures.items()}  # type: ignore[attr-defined]
+    other = "AttributeBot" if spider is AttributeSpider else "HeaderBot"
+    assert agents == {requests[0].url: "MetaBot", site.url(f"/{other}"): other}
+    assert site.count("/robots.txt") == 1
+    result.assert_clean()
 
 
-NO_TOKEN = [
-    ({"USER_AGENT": ""}, None, None),
-    # A browser's: nothing in it is a crawler's own name.
-    ({"USER_AGENT": "Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101"}, None, None),
-    ({"ROBOTSTXT_USER_AGENT": "*"}, None, None),
-    ({}, {"User-Agent": "Mozilla/5.0"}, None),
-    ({}, {"User-Agent": b"\xff\xfe\x00"}, None),
-    ({}, None, {"rep_user_agent": "*"}),
-    ({}, None, {"rep_user_agent": ""}),
-    ({}, None, {"rep_user_agent": []}),
-    ({}, None, {"rep_user_agent": 12345}),
-    # Not the token "False" of its string.
-    ({}, None, {"rep_user_agent": False}),
-    ({}, None, {"rep_user_agent": ["*", ""]}),
-    ({}, None, {"rep_user_agent": "\ud800"}),
+# A browser's: nothing in it is a crawler's own name. False is not the token of its string.
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101"
+NO_NAMES = ("*", "", [], 12345, False, ["*", ""], "\ud800")
+NO_TOKEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    *(({"USER_AGENT": value}, {}) for value in ("", FIREFOX)),
+    ({"ROBOTSTXT_USER_AGENT": "*"}, {}),
+    *(({}, {"headers": {"User-Agent": value}}) for value in ("Mozilla/5.0", b"\xff\xfe\x00")),
+    *(({}, {"meta": {"rep_user_agent": value}}) for value in NO_NAMES),
 ]
 
 
 def test_no_token_can_be_told() -> None:
     """`*` applies, with one warning (DESIGN.md), however many requests are sent so."""
     with every_row() as row:
-        for settings, headers, meta in NO_TOKEN:
-            with row((settings, headers, meta)), captured_log() as records:
+        for settings, how in NO_TOKEN:
+            with row((settings, how)), captured_log() as records:
                 agents = agents_of({"USER_AGENT": "SomeBot", **settings})
                 for _ in range(3):
-                    request = Request("http://a.example/", headers=headers, meta=meta)
-                    assert agents.chain_of(request) in ((), ("*",))
+                    assert agents.chain_of(Request("http://a.example/", **how)) in ((), ("*",))
                 [message] = [one.getMessage() for one in records if one.levelname == "WARNING"]
                 assert message.startswith("There is no product token in ")
                 assert message.endswith("Set REP_USER_AGENT to yours.")

@@ -4,10 +4,13 @@ others only by what the storage keeps; and one fetch for a whole fleet: another 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
+from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,53 +23,15 @@ from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import Entry
 from scrapy_rep.storages.client import Claim
 from tests.helpers.behaviours import RULES, RULES_BYTES, after, answer, in_turn, redirect
-from tests.helpers.crawling import (
-    DAY,
-    DOWN,
-    NO,
-    OK,
-    SLOW,
-    Clock,
-    CrawlResult,
-    Step,
-    StepSpider,
-    crawl,
-)
-from tests.helpers.held import DEFER, NEVER, Record, assert_clean, later, origin_of
+from tests.helpers.crawling import DAY, DOWN, NO, OK, crawl
+from tests.helpers.held import NEVER, Record, assert_clean, later, origin_of
 from tests.helpers.recorded import Discovered
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import FolderStorage, in_a_file, open_, rules
-
-
-@pytest.fixture
-def clock(in_time: None, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """What is held would ask once more what is known, which counts again: so nothing is held."""
-    return Clock().install(monkeypatch)
-
-
-async def run(
-    clock: Clock, *steps: Step, settings: dict[str, Any] | None = None, **kwargs: Any
-) -> tuple[list[str], CrawlResult]:
-    """What became of the requests among *steps*, and of the crawl."""
-    result = await crawl(StepSpider, settings, steps=list(steps), clock=clock, **kwargs)
-    result.assert_clean()
-    assert isinstance(result.spider, StepSpider)
-    return result.spider.outcomes, result
-
-
-class Asked:
-    """A step: notes how often robots.txt was asked for so far."""
-
-    def __init__(self, site: Site) -> None:
-        self.site, self.counts = site, list[int]()
-
-    def __call__(self) -> None:
-        self.counts.append(self.site.count("/robots.txt"))
-
+from tests.origins.conftest import Runs
 
 # Of the headers tests/protocol/test_freshness.py has all there is. The answer's header, seconds by default,
 # seconds with settings.
@@ -82,7 +47,7 @@ FRESH: list[tuple[str, str, int, int]] = [
 
 @pytest.mark.parametrize("settings", [{}, CHOSEN], ids=["default", "chosen"])
 async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
-    sites: Sites, clock: Clock, stored: dict[str, Any], settings: dict[str, Any]
+    sites: Sites, runs: Runs, settings: dict[str, Any]
 ) -> None:
     """An answer that there is no file is one too; after a failure, Retry-After is a lower bound, within the
     ceiling."""
@@ -90,144 +55,102 @@ async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
     for status, (name, value, default, chosen) in itertools.product((200, 404), FRESH):
         site = sites.add(robots=answer(RULES, status, [(name, value), ("Age", "0")]))
         table.append((status, value, chosen if settings else default, site))
-    date = formatdate(clock.now + 500, usegmt=True)
+    date = formatdate(runs.clock.now + 500, usegmt=True)
     rows = [("500", 500), (date, 500), ("9999", 800), ("10", 75)]
     for status, (value, seconds) in itertools.product((429, 503), rows):
         site = sites.add(robots=answer("busy", status, [("Retry-After", value)]))
         table.append((status, value, seconds, site))
-    await run(clock, *(row[-1].url("/x") for row in table), settings=SLOW | stored | settings)
+    await runs.next(*(row[-1].url("/x") for row in table), **settings)
     with every_row() as checking:
         for status, value, seconds, site in table:
             with checking((status, value)):
-                entry, more = kept(site, stored), 25 if value == "10" else 0
+                entry, more = runs.kept(site), 25 if value == "10" else 0
                 until = entry.fresh_until if status in (200, 404) else entry.next_attempt_at
-                assert seconds <= until - clock.now <= seconds + more
+                assert seconds <= until - runs.clock.now <= seconds + more
 
 
 @pytest.mark.parametrize("status", [200, 404])
-async def test_what_is_fresh_is_not_asked_for_again(
-    sites: Sites, clock: Clock, status: int
-) -> None:
-    site = sites.add(robots=answer(RULES, status))
-    asked, page = Asked(site), site.url("/private")
-    outcomes, result = await run(
-        clock, page, asked, DAY - 1, page, asked, 2, page, asked, DAY - 1, page, asked
-    )
+async def test_what_is_fresh_is_not_asked_for_again(sites: Sites, runs: Runs, status: int) -> None:
+    site, asked = sites.add(robots=answer(RULES, status)), list[int]()
+    steps = [site.url("/private"), lambda: asked.append(site.robots_fetches)]
+    outcomes = await runs.next(*steps, DAY - 1, *steps, 2, *steps, DAY - 1, *steps)
     assert outcomes == [NO if status == 200 else OK] * 4
-    assert asked.counts == [1, 1, 2, 2]
-    stats = [result.stat(f"rep/cache/{name}") for name in ("miss", "hit", "refresh", "stale")]
-    assert stats == [1, 4, 1, 0]
+    assert asked == [1, 1, 2, 2]
+    names = ("miss", "hit", "refresh", "stale")
+    assert [runs.result.stat(f"rep/cache/{name}") for name in names] == [1, 4, 1, 0]
 
 
-async def test_a_missing_file_is_no_copy(sites: Sites, clock: Clock) -> None:
+async def test_a_missing_file_is_no_copy(sites: Sites, runs: Runs) -> None:
     """Who had no robots.txt yesterday and answers 503 today has trouble: wait. An answer ends the row
     of failures: the next one has a short back-off."""
-    site = sites.add(robots=in_turn(503, 503, 404, 503, 503))
-    asked, page = Asked(site), site.url("/x")
-    outcomes, result = await run(
-        clock,
-        *[page, 101, page, 201, page, asked],
-        *[DAY + 1, page, asked, 74, page, asked, 27, page, asked],
-        settings=SLOW,
-    )
+    site, asked = sites.add(robots=in_turn(503, 503, 404, 503, 503)), list[int]()
+    page, look = site.url("/x"), lambda: asked.append(site.robots_fetches)
+    first = [page, 101, page, 201, page, look]
+    outcomes = await runs.next(*first, DAY + 1, page, look, 74, page, look, 27, page, look)
     assert outcomes == [DOWN, DOWN, OK, DOWN, DOWN, DOWN]
-    assert asked.counts == [3, 4, 4, 5]
-    attempts = [error.attempts for _, error in result.spider.errors]  # type: ignore[attr-defined]
+    assert asked == [3, 4, 4, 5]
+    attempts = [error.attempts for _, error in runs.result.spider.errors]  # type: ignore[attr-defined]
     assert attempts == [1, 2, 1, 1, 2]
 
 
 async def test_after_30_days_unreachable_only_a_copy_still_forbids(
-    sites: Sites, clock: Clock
+    sites: Sites, runs: Runs
 ) -> None:
     """The first site fails a day after its answer, the second from the start."""
     copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
-    both = [copied.url("/private"), copied.url("/x"), never.url("/private"), never.url("/x")]
+    every = [copied.url("/private"), copied.url("/x"), never.url("/private"), never.url("/x")]
     week = 7 * DAY  # time in which nobody asks is no evidence
     later = [*[week] * 4, 2 * DAY - 1000, 2000, 300 * DAY]
-    outcomes, _ = await run(
-        clock, *both[:2], DAY, *both, *(step for time in later for step in (time, *both)),
-        settings=SLOW,
-    )  # fmt: skip
-    assert outcomes == [NO, OK, *[NO, OK, DOWN, DOWN] * 6, *[NO, OK, OK, OK] * 2]
+    steps = [*every[:2], DAY, *every, *(step for time in later for step in (time, *every))]
+    assert await runs.next(*steps) == [NO, OK, *[NO, OK, DOWN, DOWN] * 6, *[NO, OK, OK, OK] * 2]
 
 
 NEWER = "User-agent: *\nDisallow: /x\n"
 
 
-@pytest.fixture
-def stored(tmp_path: Path) -> dict[str, Any]:
-    """Settings. That the storages keep the same is for tests/storages."""
-    return in_a_file(tmp_path)
+# Seconds since the crawl before, what becomes of /private and /x, and how often robots.txt was asked for by then.
+COPY: dict[str, tuple[int, list[str], int]] = {
+    "the first": (0, [NO, OK], 1),
+    "fresh to its last second": (DAY - 1, [NO, OK], 1),
+    "stale, and fetched again": (2, [OK, NO], 2),
+    "unreachable: the copy goes on being applied": (DAY + 1, [OK, NO], 3),
+    "the back-off, from crawl to crawl": (74, [OK, NO], 3),
+    "it is over": (27, [OK, NO], 4),
+    "it doubles": (149, [OK, NO], 4),
+    "more than 30 days: the last copy applies": (31 * DAY, [OK, NO], 5),
+}
 
 
-class Crawls:
-    """Crawls of two pages of a site, one after the other."""
-
-    def __init__(self, site: Site, clock: Clock, settings: dict[str, Any]) -> None:
-        self.site, self.clock, self.settings = site, clock, {**SLOW, **settings}
-        self.result: CrawlResult | None = None
-
-    async def next(self, seconds: float = 0) -> tuple[list[str], int]:
-        """So much later: what became of /private and /x, and how often robots.txt was asked for
-        until then."""
-        self.clock.now += seconds
-        steps = [self.site.url("/private"), self.site.url("/x")]
-        self.result = await crawl(StepSpider, self.settings, steps=steps, clock=self.clock)
-        assert_clean(self.result)
-        assert isinstance(self.result.spider, StepSpider)
-        return self.result.spider.outcomes, self.site.count("/robots.txt")
-
-
-async def test_the_last_copy_is_applied_while_the_site_is_down(
-    sites: Sites, clock: Clock, stored: dict[str, Any]
-) -> None:
+async def test_the_last_copy_is_applied_while_the_site_is_down(sites: Sites, runs: Runs) -> None:
     site = sites.add(robots=in_turn(RULES, NEWER, 503))
-    run = Crawls(site, clock, stored)
-    assert await run.next() == ([NO, OK], 1)
-    assert await run.next(DAY - 1) == ([NO, OK], 1), "fresh to its last second"
-    assert await run.next(2) == ([OK, NO], 2), "stale, and fetched again"
-    # Unreachable: the copy goes on being applied, and the clock runs on from crawl to crawl.
-    assert await run.next(DAY + 1) == ([OK, NO], 3)
-    assert run.result is not None
-    assert run.result.log.count("so an older copy applies") == 1
-    names = ("rep/cache/stale", "rep/unreachable/dropped")
-    assert [run.result.stat(name) for name in names] == [2, 0]
-    assert await run.next(74) == ([OK, NO], 3)
-    assert await run.next(27) == ([OK, NO], 4)
-    assert await run.next(149) == ([OK, NO], 4), "it doubles"
-    assert await run.next(31 * DAY) == ([OK, NO], 5), "more than 30 days: the last copy applies"
+    for name, (seconds, *wanted) in COPY.items():
+        assert [*await runs.both(site, seconds)] == wanted, name
     site.set("/robots.txt", RULES)
-    assert await run.next(801) == ([NO, OK], 6)
+    assert await runs.both(site, 801) == ([NO, OK], 6)
 
 
 # What is recalled
 
 
-def kept(site: Site, stored: dict[str, Any]) -> Entry:
-    storage = open_(stored)
-    entry = storage.load(origin_of(site))
-    storage.close()
-    assert entry is not None
-    return entry
-
-
-async def test_what_is_kept(sites: Sites, clock: Clock, stored: dict[str, Any]) -> None:
+async def test_what_is_kept_of_an_answer_and_of_a_failure_beside_it(
+    sites: Sites, runs: Runs
+) -> None:
     other = sites.add(pages={"/final": answer(RULES)})
-    site = sites.add(robots=redirect("/hop"))
+    site, clock = sites.add(robots=redirect("/hop")), runs.clock
     site.set("/hop", redirect(other.url("/final")))
-    await Crawls(site, clock, stored).next()
     copy = {"url": other.url("/final"), "hops": 2, "status": 200, "outcome": Outcome.RULES,
             "body": RULES_BYTES, "fetched_at": clock.now, "fresh_until": clock.now + DAY}  # fmt: skip
     good = {"updated_at": clock.now, "unreachable_since": None, "attempts": 0, "error": None}
-    entry = kept(site, stored)
+    await runs.both(site)
+    entry = runs.kept(site)
     assert entry.check(origin_of(site)) is entry
     assert {name: getattr(entry, name) for name in (*copy, *good)} == {**copy, **good}
 
     site.set("/robots.txt", 503)
-    await Crawls(site, clock, stored).next(DAY + 1)
+    await runs.both(site, DAY + 1)
     down = {"updated_at": clock.now, "unreachable_since": clock.now, "attempts": 1, "dead_attempts": 0,
             "error": "HTTP 503", "sha256": entry.sha256}  # fmt: skip
-    failed = kept(site, stored)
+    failed = runs.kept(site)
     assert {name: getattr(failed, name) for name in (*copy, *down)} == {**copy, **down}
     assert 75 <= failed.next_attempt_at - clock.now <= 100
 
@@ -254,52 +177,42 @@ async def test_what_is_recalled_works_like_a_fetch(
         handlers = {**record.handlers, **discovered.handlers}
         if signal is not None:
             handlers[signal] = robots_parsed
-        result = await crawl(
-            [site.url("/x"), site.url("/private")], settings, signal_handlers=handlers
-        )
+        pages = [site.url("/x"), site.url("/private")]
+        result = await crawl(pages, settings, signal_handlers=handlers)
         assert_clean(result)
-        assert result.status(site.url("/x")) == 200
-        assert [type(one).__name__ for one in result.failures.values()] == [NO]
-        assert result.stat("rep/cache/recalled") == number
+        assert result.status(pages[0]) == 200
+        assert result.disallowed(pages[1])
+        names = ("cache/recalled", "sitemaps/found")
+        assert [result.stat(f"rep/{name}") for name in names] == [number, 1]
         assert result.stat("robotstxt/request_count") == len(record.resolved) == 1 - number
         assert discovered.urls == [sitemap]
-        assert result.stat("rep/sitemaps/found") == 1
         assert site.count("/sitemap.xml") == number + 1
     assert parsed == ([False] * 2 if signal else [])
-    assert site.count("/robots.txt") == 1
+    assert site.robots_fetches == 1
 
 
-async def test_what_nobody_asked_for_in_90_days(
-    sites: Sites, clock: Clock, stored: dict[str, Any]
-) -> None:
+async def test_what_nobody_asked_for_in_90_days(sites: Sites, runs: Runs) -> None:
     old, new = sites.add(robots=RULES), sites.add(robots=404)
-    await Crawls(old, clock, stored).next()
-    sha256 = kept(old, stored).sha256
-    assert sha256 is not None
-    await Crawls(new, clock, stored).next(89 * DAY)
-    assert kept(old, stored).body == RULES_BYTES
-    await Crawls(new, clock, stored).next(2 * DAY)
-    storage = open_(stored)
-    assert storage.load(origin_of(old)) is None
-    assert storage.body(sha256) is None
-    assert storage.load(origin_of(new)) is not None
+    await runs.both(old)
+    entry = runs.kept(old)
+    await runs.both(new, 89 * DAY)
+    assert runs.kept(old) == entry
+    await runs.both(new, 2 * DAY)
+    assert runs.kept(old) is None
+    assert runs.kept(new) is not None
+    storage = open_(runs.settings)
+    assert storage.body(entry.sha256) is None
     storage.close()
 
 
 @pytest.mark.parametrize("site_has", [RULES, 503], ids=["rules", "unreachable"])
-async def test_somebody_whose_clock_is_years_ahead(
-    sites: Sites, clock: Clock, stored: dict[str, Any], site_has: Any
-) -> None:
+async def test_somebody_whose_clock_is_years_ahead(sites: Sites, runs: Runs, site_has: Any) -> None:
     """What it keeps is not believed for longer than it could be true here."""
     site = sites.add(robots=site_has)
-    run = Crawls(site, clock, stored)
-    (_, count) = await run.next(3650 * DAY)
-    assert count == 1
-    clock.now -= 3650 * DAY
-    (outcomes, count) = await run.next()
-    assert count == 2
-    assert outcomes == ([NO, OK] if site_has == RULES else [DOWN, DOWN])
-    assert (await run.next(1))[1] == 2, "what is kept now is of today"
+    assert (await runs.both(site, 3650 * DAY))[1] == 1
+    wanted = [NO, OK] if site_has == RULES else [DOWN, DOWN]
+    assert await runs.both(site, -3650 * DAY) == (wanted, 2)
+    assert await runs.both(site, 1) == (wanted, 2), "what is kept now is of today"
 
 
 # Leases
@@ -309,51 +222,54 @@ LEASE = 60.0
 
 
 class Other:
-    """Another process with the same storage; it has the lease of *site*, if it isn't ours already."""
+    """Another process with the same storage, and a site that it may have the lease of."""
 
-    def __init__(self, stored: dict[str, Any], site: Site) -> None:
-        self.storage, self.origin = open_(stored), origin_of(site)
+    def __init__(self, settings: dict[str, Any], site: Site) -> None:
+        self.settings, self.site, self.storage = settings, site, open_(settings)
 
     def lease(self, seconds: float = LEASE) -> bool:
-        return self.storage.lease(self.origin, "other", seconds)
+        return self.storage.lease(origin_of(self.site), "other", seconds)
 
     def answers(self) -> None:
-        self.storage.save(rules(self.origin, at=time.time()))
-        self.storage.release(self.origin, "other")
+        self.storage.save(rules(origin_of(self.site), at=time.time()))
+        self.storage.release(origin_of(self.site), "other")
+
+    async def crawl_beside(self, record: Record, **settings: Any) -> list[int]:
+        """Crawl by the answer of either: how often robots.txt was asked for, and recalled."""
+        pages = [self.site.url("/private"), self.site.url("/x")]
+        result = await record.crawl(pages, **self.settings, **settings)
+        assert_clean(result)
+        assert result.responses == {pages[1]: 200}
+        assert list(result.failures) == [pages[0]]
+        return [self.site.robots_fetches, result.stat("rep/cache/recalled")]
+
+
+@pytest.fixture
+def other(sites: Sites, tmp_path: Path) -> Iterator[Other]:
+    found = Other(in_a_file(tmp_path), sites.add(robots=503))
+    yield found
+    found.storage.close()
 
 
 @pytest.mark.loop
 @pytest.mark.parametrize("grace", [0.05, 30.0], ids=["held", "in place"])
-async def test_another_process_asks(sites: Sites, stored: dict[str, Any], grace: float) -> None:
+async def test_another_process_asks(other: Other, grace: float) -> None:
     """Its answer is used as soon as it is there."""
-    site, record = sites.add(robots=404), Record()
-    other = Other(stored, site)
     assert other.lease()
-    handlers = record.handlers
+    record = Record()
     if grace < 1:
         record.on_deferred = lambda _, count: later(0.1, other.answers) if count == 2 else None
     else:
-        handlers[scrapy_signals.spider_opened] = lambda: later(0.2, other.answers)
-    urls = [site.url("/private"), site.url("/x")]
-    settings = {**stored, **DEFER, "REP_DEFER_GRACE": grace}
-    result = await crawl(urls, settings, signal_handlers=handlers)
-    assert_clean(result)
-    other.storage.close()
-    assert result.responses == {urls[1]: 200}
-    assert list(result.failures) == [urls[0]]
-    assert site.count("/robots.txt") == 0
-    assert sorted(record.released) == (sorted(urls) if grace < 1 else [])
-    assert result.stat("rep/cache/recalled") == 1
+        record.handlers[scrapy_signals.spider_opened] = lambda: later(0.2, other.answers)
+    assert await other.crawl_beside(record, REP_DEFER_GRACE=grace) == [0, 1]
+    assert len(record.released) == (2 if grace < 1 else 0)
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["answers", "dies"])
-async def test_another_process_has_the_next_tick(
-    sites: Sites, stored: dict[str, Any], dies: bool
-) -> None:
-    """An unreachable site is asked by one process a tick: the second waits for what the
-    first hears, and asks itself if that is nothing."""
-    site, record = sites.add(robots=503), Record()
-    other = Other(stored, site)
+async def test_another_process_has_the_next_tick(other: Other, dies: bool) -> None:
+    """An unreachable site is asked by one process a tick: the second waits for what the first hears, and asks
+    itself if that is nothing. It looks up what is kept once, not again and again."""
+    record = Record()
 
     def take_the_lease() -> None:
         if len(record.resolved) > 1:
@@ -362,50 +278,36 @@ async def test_another_process_has_the_next_tick(
         while not other.lease(0.3 if dies else LEASE):
             assert time.monotonic() < until
             time.sleep(0.001)  # what was heard is being written down, in a thread
-        site.set("/robots.txt", RULES)
+        other.site.set("/robots.txt", RULES)
         if not dies:
             later(0.3, other.answers)
 
     record.on_resolved = take_the_lease
-    urls = [site.url("/private"), site.url("/x")]
-    result = await record.crawl(urls, **stored)
-    assert_clean(result)
-    other.storage.close()
-    assert result.responses == {urls[1]: 200}
-    assert list(result.failures) == [urls[0]]
-    assert site.count("/robots.txt") == (2 if dies else 1)
-    # Once: it waits, and does not look up the same again and again.
-    assert result.stat("rep/cache/recalled") == (0 if dies else 1)
+    assert await other.crawl_beside(record) == ([2, 0] if dies else [1, 1])
 
 
-async def test_a_process_that_stops_leaves_no_lease(sites: Sites, stored: dict[str, Any]) -> None:
+async def test_a_process_that_stops_leaves_no_lease(other: Other) -> None:
     """Ctrl-C in the middle of a fetch: the next process asks at once."""
-    site = sites.add(robots=after(NEVER, RULES))
+    other.site.set("/robots.txt", after(NEVER, RULES))
     record = Record(on_deferred=lambda *_: record.close())
-    result = await record.crawl(site.url("/x"), **stored)
+    result = await record.crawl(other.site.url("/x"), **other.settings)
     assert result.reason == "enough"
-    other = Other(stored, site)
     assert other.lease()
-    other.storage.close()
 
 
-async def test_a_fetch_that_the_project_prevents_gives_its_lease_back() -> None:
+@pytest.mark.parametrize("error", [NotSupported("no handler"), asyncio.CancelledError()], ids=repr)
+async def test_a_fetch_without_an_answer_gives_its_lease_back(error: BaseException) -> None:
+    """Prevented by the project, or broken off."""
     given_back: list[str] = []
 
-    class Nothing:
-        """A storage without entries, and a fetcher whose project has no handler."""
+    async def claim(*_: Any) -> Claim:
+        return Claim(None, granted=True)
 
-        async def claim(self, origin: str, is_enough: Any) -> Claim:
-            return Claim(None, granted=True)
+    async def fetch(*_: Any) -> None:
+        raise error
 
-        async def fetch(self, origin: Any, like: Any) -> None:
-            raise NotSupported("no handler")
-
-        def give_back(self, origin: str) -> None:
-            given_back.append(origin)
-
-    nothing: Any = Nothing()
-    cache = RobotsCache(RepSettings(), OriginTable(9, 9), nothing, time.time, nothing)
-    with pytest.raises(NotSupported):
+    some: Any = SimpleNamespace(claim=claim, fetch=fetch, give_back=given_back.append)
+    cache = RobotsCache(RepSettings(), OriginTable(9, 9), some, time.time, some)
+    with pytest.raises(type(error)):
         await cache.ask(Flight(Origin("http", "a.example", 80), None))
     assert given_back == ["http://a.example"]

@@ -38,26 +38,16 @@ def asking(seconds: float, agent: str = "*") -> str:
     return f"User-agent: {agent}\nDisallow: /private\nCrawl-delay: {seconds}\n"
 
 
-def gaps(*sites: Site, path: str | None = None) -> list[float]:
+def gaps(*sites: Site, path: str = "") -> list[float]:
     """Seconds between any two requests for pages."""
-    times = sorted(
-        hit.time
-        for site in sites
-        for hit in site.requests
-        if hit.path != "/robots.txt" and path in (None, hit.path)
-    )
+    hits = [hit for site in sites for hit in site.requests if hit.path != "/robots.txt"]
+    times = sorted(hit.time for hit in hits if not path or hit.path == path)
     return [late - early for early, late in pairwise(times)]
 
 
 def assert_paced(site: Site, seconds: float, requests: int) -> None:
     assert len(gaps(site)) == requests - 1
     assert min(gaps(site)) >= seconds
-
-
-def assert_unpaced(site: Site, requests: int, delay: float = DELAY) -> None:
-    """Two of them come together, on a slow machine too."""
-    assert len(gaps(site)) == requests - 1
-    assert min(gaps(site)) < delay
 
 
 class Following(ListSpider):
@@ -68,7 +58,7 @@ class Following(ListSpider):
         meta = response.meta
         assert self.crawler.engine is not None
         for url in meta.pop("direct", ()):  # as media pipelines do
-            await self.crawler.engine.download_async(Request(url))
+            await self.crawler.engine.download_async(Request(response.url + url))
         if then := meta.pop("then", ()):
             yield following(self, *then)
         if link := meta.pop("inherits", None):
@@ -86,40 +76,53 @@ Case = Generator[list[Any], CrawlResult, None]
 """Yields requests, and looks at the result when all are done."""
 
 
-def only_who_asks_for_it_is_slowed(sites: Sites) -> Case:
-    slow, fast = sites.add(robots=asking(DELAY)), sites.add(robots=asking(0))
-    other = sites.add(robots=asking(DELAY, "otherbot"))
-    result = yield [*urls(slow, 3), *urls(fast, 6), *urls(other, 6)]
-    assert_paced(slow, DELAY, 3)
-    assert_unpaced(fast, 6)
-    assert_unpaced(other, 6)
-    line = (
-        f"INFO Waiting {DELAY:g} s between requests to {origin_of(slow)}: crawl-delay in line 3 of"
+RATE = "User-agent: *\nRequest-rate: 4/1 0600-0845\nVisit-time: 0600-0845\nDisallow: /x\n"
+FREE = {"dont_obey_robotstxt": True}
+# What robots.txt says (in turn), how many pages are requested with this meta, how many requests that makes, and the least
+# seconds between two of them (0: two come together).
+ROWS: dict[str, tuple[list[Any], int, dict[str, Any], int, float]] = {
+    "who asks for it": ([asking(DELAY)], 3, {}, 3, DELAY),
+    "who asks for no delay": ([asking(0)], 6, {}, 6, 0),
+    "who asks another agent": ([asking(DELAY, "otherbot")], 6, {}, 6, 0),
+    "who is not obeyed": ([asking(100)], 6, FREE, 6, 0),
+    "no longer than the setting": ([asking(100)], 2, {}, 2, LONG),
+    "a rate is a delay": ([RATE], 3, {}, 3, 0.25),
+    "what was held": ([503, 503, asking(DELAY)], 4, {}, 4, DELAY),
+    "direct downloads": ([asking(DELAY)], 2, {"direct": ["/1", "/2"]}, 6, DELAY),
+    # What takes longer than the delay is a site in need: the delay begins at the end of a page.
+    "slow pages": ([asking(DELAY)], 2, {"slow": True}, 2, 2 * DELAY),
+}
+
+
+def each_row(sites: Sites) -> Case:
+    table, requests = dict[str, Site](), []
+    for name, (robots, count, meta, _, _) in ROWS.items():
+        site = table[name] = sites.add(robots=in_turn(*robots))
+        if "slow" in meta:
+            site.pages |= dict.fromkeys(("/page0", "/page1"), after(DELAY, "slow"))
+        requests += [Request(url, meta=dict(meta)) for url in urls(site, count)]
+    result = yield requests
+    for name, (_, _, _, count, seconds) in ROWS.items():
+        assert len(gaps(table[name])) == count - 1, name
+        least = min(gaps(table[name]))
+        assert least >= seconds if seconds else least < DELAY, name
+    assert table["what was held"].robots_fetches == 3
+    says = "Waiting {} s between requests to {}: {} of its robots.txt{}\n"
+    asked, limited, rate = (
+        origin_of(table[name])
+        for name in ("who asks for it", "no longer than the setting", "a rate is a delay")
     )
-    assert f"{line} its robots.txt\n" in result.log
-
-
-def no_longer_than_the_setting(sites: Sites) -> Case:
-    site = sites.add(robots=asking(100))
-    result = yield urls(site, 2)
-    assert_paced(site, LONG, 2)
-    assert "asks for 100 s, more than REP_CRAWL_DELAY allows" in result.log
-    assert result.stat("rep/crawl_delay/limited") == 1
-
-
-def a_rate_is_a_delay_and_visit_times_are_told(sites: Sites) -> Case:
-    site = sites.add(
-        robots="User-agent: *\nRequest-rate: 4/1 0600-0845\nVisit-time: 0600-0845\nDisallow: /x\n"
-    )
-    result = yield urls(site, 3)
-    assert_paced(site, 0.25, 3)
+    more = " asks for 100 s, more than REP_CRAWL_DELAY allows"
     for line in (
-        f"Waiting 0.25 s between requests to {origin_of(site)}: request-rate in line 2 of",
+        says.format(f"{DELAY:g}", asked, "crawl-delay in line 3", ""),
+        says.format(f"{LONG:g}", limited, "crawl-delay in line 3", more),
+        says.format(0.25, rate, "request-rate in line 2", ""),
         "asks for visits only at 0600-0845 UTC (line 3); visit-time is not obeyed",
         "\nvisit-time of 1 origin, not obeyed",
     ):
         assert line in result.log
-    assert result.stat("rep/visit_time/origins") == 1
+    stats = ("rep/crawl_delay/limited", "rep/visit_time/origins")
+    assert [result.stat(name) for name in stats] == [1, 1]
 
 
 def redirects_and_retries_wait_their_turn(sites: Sites) -> Case:
@@ -140,27 +143,6 @@ def failed_requests_count_too(sites: Sites) -> Case:
     assert sum(gaps(site)) >= 1.5 * delay
 
 
-def the_delay_begins_at_the_end_of_a_page(sites: Sites) -> Case:
-    """A page that takes longer than the delay is a site in need."""
-    slow = after(DELAY, "slow")
-    site = sites.add(robots=asking(DELAY), pages={"/page0": slow, "/page1": slow})
-    yield urls(site, 2)
-    assert_paced(site, 2 * DELAY, 2)
-
-
-def what_was_held_keeps_the_delay(sites: Sites) -> Case:
-    site = sites.add(robots=in_turn(503, 503, asking(DELAY)))
-    yield urls(site, 4)
-    assert site.robots_fetches == 3
-    assert_paced(site, DELAY, 4)
-
-
-def direct_downloads_keep_the_delay(sites: Sites) -> Case:
-    site = sites.add(robots=asking(DELAY))
-    yield [Request(url, meta={"direct": [f"{url}-0", f"{url}-1"]}) for url in urls(site, 2)]
-    assert_paced(site, DELAY, 6)
-
-
 def changing(*bodies: str) -> Any:
     return in_turn(*(answer(body, headers=[("Cache-Control", "max-age=0")]) for body in bodies))
 
@@ -170,11 +152,8 @@ def robots_txt_does_not_wait_for_pages(sites: Sites) -> Case:
     yield [following(None, *urls(site, 3))]
     assert_paced(site, LONG, 3)
     # After a page robots.txt at once, and the next page when its time has come.
-    waits = [
-        late.time - early.time
-        for early, late in pairwise(site.requests)
-        if early.path != "/robots.txt" == late.path
-    ]
+    hits = [(early, late) for early, late in pairwise(site.requests) if early.path != late.path]
+    waits = [late.time - early.time for early, late in hits if late.path == "/robots.txt"]
     assert len(waits) == 2
     assert min(waits) < LONG
 
@@ -193,13 +172,11 @@ def another_agent_is_not_slowed(sites: Sites) -> Case:
     some, requests = [], []
     for slow, quick in (("testbot", "quickbot"), ("slowbot", "testbot")):
         site = sites.add(robots=asking(DELAY, slow) + asking(0, quick))
-        wanted = [
-            Request(site.url(path), meta={"rep_user_agent": agent} if agent != "testbot" else {})
-            for path, agent, count in (("/slow", slow, 3), ("/quick", quick, 6))
-            for _ in range(count)
-        ]
         some.append(site)
-        requests += wanted if slow == "testbot" else wanted[::-1]
+        names = [("/slow", slow)] * 3 + [("/quick", quick)] * 6
+        for path, name in names if slow == "testbot" else names[::-1]:
+            meta = {} if name == "testbot" else {"rep_user_agent": name}
+            requests.append(Request(site.url(path), meta=meta))
     yield requests
     for site in some:
         assert min(gaps(site, path="/slow")) >= DELAY
@@ -224,36 +201,20 @@ def the_slowest_counts_where_origins_share_a_slot(sites: Sites) -> Case:
 def links_that_inherit_meta_leave_the_others_slot(sites: Sites) -> Case:
     """``meta=response.meta`` carries the slot that Scrapy noted down for another host."""
     slow, start = sites.add(robots=asking(DELAY)), sites.add(robots=asking(0))
-    wanted = [
-        Request(url, meta={"inherits": slow.url(f"/link{number}")})
-        for number, url in enumerate(urls(start, 2))
-    ]
-    yield [*wanted, *urls(slow, 2)]
+    links = zip(urls(start, 2), urls(slow, 2, "/link"), strict=True)
+    yield [*(Request(url, meta={"inherits": link}) for url, link in links), *urls(slow, 2)]
     assert_paced(slow, DELAY, 4)
 
 
-def what_does_not_obey_slows_nothing(sites: Sites) -> Case:
-    site = sites.add(robots=asking(100))
-    wanted = [Request(url, meta={"dont_obey_robotstxt": True}) for url in urls(site, 6)]
-    yield [*wanted, "data:,nothing"]
-    assert_unpaced(site, 6, LONG)
-
-
 CASES = [
-    only_who_asks_for_it_is_slowed,
-    no_longer_than_the_setting,
-    a_rate_is_a_delay_and_visit_times_are_told,
+    each_row,
     redirects_and_retries_wait_their_turn,
     failed_requests_count_too,
-    the_delay_begins_at_the_end_of_a_page,
-    what_was_held_keeps_the_delay,
-    direct_downloads_keep_the_delay,
     robots_txt_does_not_wait_for_pages,
     a_site_that_changes_its_mind_is_followed,
     another_agent_is_not_slowed,
     the_slowest_counts_where_origins_share_a_slot,
     links_that_inherit_meta_leave_the_others_slot,
-    what_does_not_obey_slows_nothing,
 ]
 
 
@@ -290,6 +251,13 @@ async def test_delays_are_ignored_unless_asked_for(sites: Sites, dry_run: bool) 
     assert result.stat("rep/crawl_delay/origins") == dry_run
 
 
+AUTOTHROTTLE = {
+    "AUTOTHROTTLE_ENABLED": True,
+    "AUTOTHROTTLE_START_DELAY": 0.01,
+    "AUTOTHROTTLE_MAX_DELAY": 0.05,  # less than the site asks for, however slow the machine is
+}
+
+
 @pytest.mark.parametrize(
     ("own", "seconds"),
     [
@@ -297,30 +265,17 @@ async def test_delays_are_ignored_unless_asked_for(sites: Sites, dry_run: bool) 
         ({"DOWNLOAD_DELAY": 2 * DELAY, "RANDOMIZE_DOWNLOAD_DELAY": False}, 2 * DELAY),
         ({"DOWNLOAD_DELAY": 1.2 * DELAY}, 1.2 * DELAY),  # that could be 0.6 of the site's
         ({"DOWNLOAD_DELAY": 4 * DELAY}, 2 * DELAY),  # half of it is more: chance stays
+        (AUTOTHROTTLE, DELAY),
     ],
 )
 @pytest.mark.scrapy_api
 @pytest.mark.filterwarnings("ignore:.*RANDOMIZE_DOWNLOAD_DELAY")
-async def test_the_projects_longer_delay_stays(
-    sites: Sites, own: dict[str, Any], seconds: float
-) -> None:
-    site = sites.add(robots=asking(DELAY))
-    result = await crawl(urls(site, 2), {**ON, **own})
-    assert_paced(site, seconds, 2)
-    assert "crawl-delay" not in result.log
-
-
-@pytest.mark.scrapy_api
-async def test_autothrottle_never_goes_below_the_delay(sites: Sites) -> None:
-    autothrottle = {
-        "AUTOTHROTTLE_ENABLED": True,
-        "AUTOTHROTTLE_START_DELAY": 0.01,
-        "AUTOTHROTTLE_MAX_DELAY": 0.05,  # less than the site asks for, however slow the machine is
-    }
-    slow, fast = sites.add(robots=asking(DELAY)), sites.add(robots=asking(0))
-    await crawl([*urls(slow, 4), *urls(fast, 6)], {**ON, **autothrottle})
-    assert_paced(slow, DELAY, 4)
-    assert_unpaced(fast, 6)
+async def test_the_longer_delay_counts(sites: Sites, own: dict[str, Any], seconds: float) -> None:
+    """The project's own or the site's."""
+    site, count = sites.add(robots=asking(DELAY)), 4 if own is AUTOTHROTTLE else 2
+    result = await crawl(urls(site, count), {**ON, **own})
+    assert_paced(site, seconds, count)
+    assert ("crawl-delay" in result.log) is (own is AUTOTHROTTLE)
 
 
 async def test_log_stays_short_and_summary_and_report_show_the_delays(
@@ -361,28 +316,22 @@ async def test_a_large_file_is_read_once_and_in_a_thread(
     assert min(first, second) >= DELAY
 
 
-RATES = {
-    "1/10": 10.0,
-    "1/10 0600-0845": 10.0,
-    "1 / 10s  0600 - 0845": 10.0,
-    "4/1": 0.25,
-    "1/2m": 120.0,
-    "60/1H": 60.0,
-    "0/10": None,
-    "1/0": 0.0,
-    "1/-5": None,
-    "10": None,
-    "1/10 6:00-8:45": None,
-    "1/10 0600": None,
-    "1/10" + " " * 9999 + "x": None,
-    "1/" + "9" * 400: None,
-    "\u0661/10": None,
+RATES: dict[float | None, list[str]] = {
+    10.0: ["1/10", "1/10 0600-0845", "1 / 10s  0600 - 0845"],
+    0.25: ["4/1"],
+    120.0: ["1/2m"],
+    60.0: ["60/1H"],
+    0.0: ["1/0"],
+    None: [
+        *("0/10", "1/-5", "10", "1/10 6:00-8:45", "1/10 0600", "\u0661/10"),
+        *("1/10" + " " * 9999 + "x", "1/" + "9" * 400),
+    ],
 }
 
 
 def test_rates_are_read_and_others_have_no_effect() -> None:
     with every_row() as checking:
-        for value, seconds in RATES.items():
+        for seconds, value in ((one, value) for one in RATES for value in RATES[one]):
             with checking(value[:20]):
                 body = f"User-agent: *\nRequest-rate: {value} # so\n".encode()
                 robots = RobotsTxt.parse(body)

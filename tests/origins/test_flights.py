@@ -7,10 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scrapy import Request
+from scrapy import signals as scrapy_signals
+from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.test import get_crawler
 from twisted.internet.defer import CancelledError, Deferred
 
+from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import (
     CrawlEnding,
     Flight,
@@ -218,3 +223,22 @@ async def test_a_fetch_that_is_broken_off_is_told(error: BaseException) -> None:
     with pytest.raises(type(error)):
         await origins.ask(Flight(origin("a"), None))
     assert told == [CancelledError]
+
+
+async def test_an_answer_to_a_cancelled_fetch_frees_its_slot_only_once() -> None:
+    """Scrapy goes on with a download that is no longer awaited."""
+    crawler: Any = get_crawler()
+    sent: list[Request] = []
+
+    async def download(request: Request) -> Response:
+        sent.append(request)
+        raise CancelledError
+
+    downloader = SimpleNamespace(total_concurrency=16)
+    crawler.engine = SimpleNamespace(downloader=downloader, download_async=download, _slot=None)
+    with pytest.raises(CancelledError):
+        await Fetcher(context_of(crawler)).fetch(Origin.from_url("http://a.example"))
+    response = Response(sent[0].url)
+    told = scrapy_signals.response_downloaded
+    crawler.signals.send_catch_log(told, request=sent[0], response=response, spider=None)
+    assert downloader.total_concurrency == 16

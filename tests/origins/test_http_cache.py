@@ -20,12 +20,8 @@ from tests.helpers.storing import in_a_file
 # What Scrapy does without us.
 STOCK: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
 # An unreachable site is neither asked twice nor given up while a test runs, and a slow one is waited for.
-HOLD: dict[str, Any] = {
-    **DEFER,
-    "REP_RETRY_DELAY": NEVER,
-    "REP_RETRY_MAX_DELAY": NEVER,
-    "REP_DEFER_GRACE": NEVER,
-}
+NEVER_AGAIN = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DEFER_GRACE")
+HOLD: dict[str, Any] = {**DEFER, **dict.fromkeys(NEVER_AGAIN, NEVER)}
 OFFLINE: dict[str, Any] = {"HTTPCACHE_IGNORE_MISSING": True}
 
 
@@ -80,18 +76,22 @@ async def test_recorded_pages_are_replayed_without_a_robots_txt(
     again.assert_clean()
 
 
-async def test_a_site_that_answers_is_obeyed_today(sites: Sites, cache: dict[str, Any]) -> None:
-    site = sites.add(robots=RULES)
-    await crawl(site.url("/later"), cache)
-    site.set("/robots.txt", "User-agent: *\nDisallow: /later\n")
-    result = await crawl(site.url("/later"), cache)
-    assert result.disallowed(site.url("/later"))
-    assert site.count("/robots.txt") == 2
-
-
-async def test_ignore_missing_asks_no_site_for_anything(
-    sites: Sites, cache: dict[str, Any]
+@pytest.mark.parametrize("replayed", [False, True])
+async def test_a_site_that_answers_is_obeyed_today(
+    sites: Sites, cache: dict[str, Any], tmp_path: Path, replayed: bool
 ) -> None:
+    """By others that share a storage, too: what was replayed is not stored as if it were today's."""
+    site, shared = sites.add(robots=RULES), in_a_file(tmp_path)
+    await crawl(site.url("/later"), cache)
+    if replayed:
+        await crawl(site.url("/later"), {**cache, **OFFLINE, **shared})
+    site.set("/robots.txt", "User-agent: *\nDisallow: /later\n")
+    result = await crawl(site.url("/later"), shared if replayed else cache)
+    assert result.disallowed(site.url("/later"))
+    assert site.robots_fetches == 2
+
+
+async def test_ignore_missing_asks_no_site(sites: Sites, cache: dict[str, Any]) -> None:
     """A failure that was recorded keeps nothing waiting."""
     site, other, down = sites.add(robots=RULES), sites.add(), sites.add(robots=503)
     urls = [site.url(path) for path in ("/a", "/private", "/new")]
@@ -110,32 +110,19 @@ async def test_ignore_missing_asks_no_site_for_anything(
     result.assert_clean()
 
 
-async def test_what_was_replayed_is_not_stored_for_others(
-    sites: Sites, cache: dict[str, Any], tmp_path: Path
-) -> None:
-    """An old copy would be taken for today's."""
-    shared = in_a_file(tmp_path)
-    site = sites.add(robots=RULES)
-    await crawl(site.url("/a"), cache)
-    await crawl(site.url("/a"), {**cache, **OFFLINE, **shared})
-    site.set("/robots.txt", "User-agent: *\nDisallow: /a\n")
-    result = await crawl(site.url("/a"), shared)
-    assert result.disallowed(site.url("/a"))
-
-
-async def test_ignore_missing_without_the_middleware_asks_the_site(
+async def test_without_the_middleware_the_site_is_asked(
     sites: Sites, cache: dict[str, Any]
 ) -> None:
     site = sites.add(robots=RULES)
-    off = {"DOWNLOADER_MIDDLEWARES": {HttpCacheMiddleware: None}}
-    result = await crawl([site.url("/a"), site.url("/private")], {**cache, **OFFLINE, **off})
+    off = {**OFFLINE, "DOWNLOADER_MIDDLEWARES": {HttpCacheMiddleware: None}}
+    result = await crawl([site.url("/a"), site.url("/private")], {**cache, **off})
     assert result.responses == {site.url("/a"): 200}
     assert result.disallowed(site.url("/private"))
     result.assert_clean()
 
 
 class BrokenStorage(FilesystemCacheStorage):
-    """Every entry is damaged, and the disk is full."""
+    """Every entry is damaged, and the disk is full, of robots.txt files."""
 
     def retrieve_response(self, spider: Any, request: Request) -> Any:
         if request.url.endswith("robots.txt"):

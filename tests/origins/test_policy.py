@@ -25,21 +25,14 @@ from tests.helpers.rows import every_row
 from tests.helpers.storing import rules
 
 NOW = 1000.0
-FREE, FULL, GREEDY = Room.FREE, Room.FULL, Room.GREEDY
-ROOMS = (FREE, FULL, GREEDY)
+FREE, FULL, GREEDY = ROOMS = (Room.FREE, Room.FULL, Room.GREEDY)
 CHOICES = ("defer", "drop", "allow")
 NO_ROOM = Drop("too many of its requests are held", for_room=True)
 FAILED = Drop("HTTP 503", 2)
 NOT_HELD = FAILED._replace(for_room=True)
 ENTRY = Entry("http://a.example", updated_at=NOW, fetched_at=NOW, outcome=Outcome.MISSING)
-UNREACHABLE = Entry(
-    "http://a.example",
-    updated_at=NOW,
-    unreachable_since=NOW,
-    attempts=2,
-    error="HTTP 503",
-    next_attempt_at=NOW + 5,
-)
+FAILURE = {"unreachable_since": NOW, "attempts": 2, "error": "HTTP 503", "next_attempt_at": NOW + 5}
+UNREACHABLE = Entry("http://a.example", updated_at=NOW, **FAILURE)  # type: ignore[arg-type]
 
 
 def known(entry: Entry, standing: Standing) -> OriginState:
@@ -97,8 +90,21 @@ async def test_an_origin_that_fails_while_its_rules_are_read(
         cache._take(state.origin, replace(UNREACHABLE, next_attempt_at=time.time() + 60))
 
     monkeypatch.setattr(cache, "read", read)
+    monkeypatch.setattr(cache, "takes_long", lambda state, chain: True)
     with pytest.raises(RobotsUnreachable):
         await middleware.process_request(Request(f"{origin}/x"))
+
+
+async def test_agents_by_the_dozen() -> None:
+    """For each, only its group is looked for: the sitemaps neither take time nor count as memory again."""
+    middleware: Any = RepMiddleware.from_crawler(get_crawler(settings_dict=run_settings()))
+    origin, body = "http://a.example", b"User-agent: *\nDisallow: /x\nSitemap: /" + b"s" * 2000
+    state = middleware.origins.cache._take(
+        Origin.from_text(origin), rules(origin, body, at=time.time())
+    )
+    for name in "abcdefghijkl":
+        await middleware.process_request(Request(f"{origin}/", meta={"rep_user_agent": name}))
+    assert state.robots.size < 2 * 2000
 
 
 def test_the_advice_for_each_request() -> None:

@@ -83,30 +83,24 @@ class Model:
 
     def __init__(self, max_origins: int) -> None:
         self.max = max_origins
-        self.used: OrderedDict[int, Entry] = OrderedDict()
-        self.pinned: dict[int, Entry] = {}
+        self.entries: OrderedDict[int, Entry] = OrderedDict()
+        self.pinned: set[int] = set()
 
-    def use(self, number: int) -> Entry | None:
-        if number in self.used:
-            self.used.move_to_end(number)
-        return self.pinned.get(number) or self.used.get(number)
-
-    def put(self, number: int, entry: Entry) -> None:
-        if number in self.pinned:
-            self.pinned[number] = entry
-            return
-        self.used[number] = entry
-        self.used.move_to_end(number)
-        if len(self.used) > self.max:
-            self.used.popitem(last=False)
-
-    def pin(self, number: int) -> None:
-        if number in self.used:
-            self.pinned[number] = self.used.pop(number)
+    def use(self, number: int, entry: Entry | None = None) -> Entry | None:
+        """:param entry: if given, replaces what is there"""
+        if entry is not None:
+            self.entries[number] = entry
+        if number in self.entries:
+            self.entries.move_to_end(number)
+        free = [one for one in self.entries if one not in self.pinned]
+        if len(free) > self.max:
+            del self.entries[free[0]]
+        return self.entries.get(number)
 
     def unpin(self, number: int) -> None:
         if number in self.pinned:
-            self.put(number, self.pinned.pop(number))
+            self.pinned.discard(number)
+            self.use(number)
 
 
 WHAT = ["put"] * 5 + ["use"] * 3 + ["read", "pin", "unpin"]
@@ -131,16 +125,16 @@ def test_exactly_the_least_recently_used_leave(
     """Or the large ones, if bytes are short."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PARSED", parsed)
-        world, model, pinned = World(max_origins, max_bytes), Model(max_origins), set[int]()
+        world, model = World(max_origins, max_bytes), Model(max_origins)
+        pinned = model.pinned
         for version, (step, number, size) in enumerate(done):
             entry = of(number, version, size)
             if step == "put":
                 assert world.cache._take(origin(number), entry).entry == entry
-                model.put(number, entry)
+                model.use(number, entry)
             elif step == "unpin":
                 world.table.unpin(origin(number))
                 model.unpin(number)
-                pinned.discard(number)
             else:
                 found, expected = world.use(number), model.use(number)
                 assert max_bytes < ENOUGH or (found and found.entry) == expected
@@ -150,10 +144,9 @@ def test_exactly_the_least_recently_used_leave(
                     world.table.weigh(found)
                 elif step == "pin" and found is not None:
                     world.table.pin(origin(number))
-                    model.pin(number)
                     pinned.add(number)
             known, table = world.in_memory(), world.table
-            assert max_bytes < ENOUGH or known == {*model.used, *model.pinned}
+            assert max_bytes < ENOUGH or known == {*model.entries}
             assert pinned <= known
             if number in known - pinned and step not in ("pin", "unpin"):
                 assert str(origin(number)) in table._parsed, "the last one is at hand"

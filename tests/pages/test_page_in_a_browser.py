@@ -40,10 +40,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     page.write_text(PAGE, "utf-8")
     browser = Browser(folder / "profile")
     try:
-        browser.open(page)
+        browser.driver.get(page.as_uri())
         yield browser
     finally:
-        browser.close()
+        browser.driver.quit()
 
 
 def decoded(body: bytes, encoding: str) -> str:

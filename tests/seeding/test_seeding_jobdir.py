@@ -61,6 +61,25 @@ def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_a_kill_loses_no_page_that_is_held_in_memory(sites: Sites, tmp_path: Path) -> None:
+    """The hold's file can't be opened, so the sitemaps' has to keep them."""
+    obstacle = tmp_path / "job" / HELD
+    obstacle.mkdir(parents=True)
+    site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503)
+    wanted = [other.url(f"/{number}") for number in range(10, 35)]
+    site.set("/map.xml", urlset(wanted))
+    settings = {"REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any", "JOBDIR": tmp_path / "job"}
+    settings |= {"REP_DEFER_GRACE": 0}  # held one by one
+    starts = [site.url("/start")]
+    Crawl(tmp_path, starts, settings, ends="SIGKILL refused 5", seeded="yes").join()
+    assert left(tmp_path) == len(wanted)
+    other.set("/robots.txt", RULES)
+    obstacle.rmdir()
+    assert Crawl(tmp_path, starts, settings, seeded="yes").join().reason == "finished"
+    assert sorted(map(other.url, other.pages_asked)) == wanted
+
+
+@pytest.mark.process
 @pytest.mark.scrapy_api
 def test_kills_and_stops_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> None:
     """While the index is on its way, while sitemaps are, and while pages are. Each run begins with pages
@@ -100,6 +119,17 @@ async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
         obstacle.rmdir()
     await crawl(SeededSpider, settings, requests=[])
     assert sorted(map(other.url, other.pages_asked)) == wanted
+
+
+async def test_pages_given_up_in_memory_are_for_the_next_run(sites: Sites, tmp_path: Path) -> None:
+    """As are those that the hold has on disk: its file can't be opened here, so the sitemaps' keeps them."""
+    (tmp_path / "job" / HELD).mkdir(parents=True)
+    site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503)
+    site.set("/map.xml", urlset([other.url(f"/{number}") for number in range(5)]))
+    settings = {**DEFER, "REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
+    settings |= {"REP_DEFER_MAX_WAIT": 0.2, "JOBDIR": str(tmp_path / "job")}
+    result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
+    assert result.stat("rep/given_up") == left(tmp_path) == 5
 
 
 async def test_without_jobdir_nothing_is_left(sites: Sites) -> None:

@@ -11,33 +11,29 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice, pairwise
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from scrapy.utils.asyncio import run_in_thread
 
 import scrapy_rep
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import clean, counted, date, duration, text_of
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.changes import changed_lines
 from scrapy_rep.reporting.record import CONFIGURATION, OUTCOMES
-from scrapy_rep.reporting.report.data import Change
+from scrapy_rep.reporting.report.data import Change, OriginRow, RuleOrigin
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.state import OriginTable
-    from scrapy_rep.reporting.report.data import OriginRow, RuleOrigin
 
 logger = get_logger(__name__)
 

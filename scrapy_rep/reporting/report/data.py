@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy_rep.engine.text import date
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
 

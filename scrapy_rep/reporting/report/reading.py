@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from scrapy_rep.engine.log import BoundedSet
 from scrapy_rep.reporting.record import (
@@ -39,9 +40,6 @@ from scrapy_rep.reporting.report.data import (
     Timeline,
 )
 from scrapy_rep.reporting.summary import PAGE_VERDICTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _MAX_LINE = 1 << 22
 _MAX_TEXT = 2000

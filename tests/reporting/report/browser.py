@@ -50,8 +50,8 @@ class Browser:
         self.driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
         self.driver.set_script_timeout(150)  # the layout of 10,000 rows is part of a script
 
-    def open(self, path: Path) -> None:
-        self.driver.get(path.as_uri())
+    def tell(self, command: str, **about: Any) -> Any:
+        return self.driver.execute_cdp_cmd(command, about)
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What a JavaScript expression is."""
@@ -59,9 +59,6 @@ class Browser:
 
     def one(self, selector: str) -> Any:
         return self.driver.find_element("css selector", selector)
-
-    def text(self, selector: str) -> str:
-        return str(self.one(selector).text)
 
     def column(self, table: str, number: int) -> list[str]:
         """The cells of a column that are on display, from the top."""
@@ -72,41 +69,36 @@ class Browser:
         assert isinstance(found, list)
         return found
 
-    def prefer(self, scheme: str) -> None:
+    def prefer(self, scheme: str, media: str = "") -> None:
         """Light or dark."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.tell("Emulation.setEmulatedMedia", features=features, media=media)
 
     def width(self, pixels: int) -> None:
         """Of the window. 0: as it was."""
         if pixels:
             size = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": pixels < 500}
-            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            self.tell("Emulation.setDeviceMetricsOverride", **size)
         else:
-            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+            self.tell("Emulation.clearDeviceMetricsOverride")
 
     def scripts(self, *, run: bool) -> None:
         """Whether the page's scripts run from now on."""
-        off = {"value": not run}
-        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", off)
-
-    def downloads_to(self, folder: Path) -> None:
-        where = {"behavior": "allow", "downloadPath": str(folder)}
-        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+        self.tell("Emulation.setScriptExecutionDisabled", value=not run)
 
     def printed(self) -> list[str]:
         """The text of each page of the print."""
         pdfium = pytest.importorskip("pypdfium2", reason="needs pypdfium2")
-        data = self.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]
-        with pdfium.PdfDocument(base64.b64decode(data)) as document:
+        data = base64.b64decode(self.tell("Page.printToPDF")["data"])
+        with pdfium.PdfDocument(data) as document:
             return [" ".join(page.get_textpage().get_text_bounded().split()) for page in document]
 
     def violations(self) -> Any:
         """What axe-core finds wrong, with an example of each."""
         from axe_playwright_python.base import AXE_FILE_PATH
 
-        script = {"expression": Path(AXE_FILE_PATH).read_text("utf-8")}
-        self.driver.execute_cdp_cmd("Runtime.evaluate", script)  # the page's policy is for others
+        script = Path(AXE_FILE_PATH).read_text("utf-8")
+        self.tell("Runtime.evaluate", expression=script)  # the page's policy is for others
         return self.driver.execute_async_script(_AXE)
 
     def complaints(self) -> list[str]:
@@ -124,6 +116,3 @@ class Browser:
             elif about.get("blockedReason") == "csp":
                 blocked.add(about["requestId"])
         return [url for key, url in urls.items() if key not in blocked]
-
-    def close(self) -> None:
-        self.driver.quit()

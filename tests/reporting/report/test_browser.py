@@ -37,7 +37,7 @@ ORIGINS = "#origins-table"
 def the_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     one = Browser(tmp_path_factory.mktemp("profile"))
     yield one
-    one.close()
+    one.driver.quit()
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def show(browser: Browser, tmp_path: Path) -> Callable[..., Path]:
         data = data_of(*what) if isinstance(what, list) else many(what, **more)
         path = tmp_path / "robots.html"
         path.write_bytes(render(data).replace(b"</body>", inserted + b"</body>"))
-        browser.open(path)
+        browser.driver.get(path.as_uri())
         # On a busy machine it is said to be there before its end is.
         WebDriverWait(browser.driver, 60).until(
             lambda driver: driver.find_elements("tag name", "footer")
@@ -188,7 +188,7 @@ def test_each_column_has_its_filter(browser: Browser, show: Show) -> None:
     assert len(only(7, "> x")) == 9  # is no condition
     assert only(2, "missing") == {"missing"}
     browser.one(f"{ORIGINS} .filters input").send_keys("site5")
-    assert browser.text("#origins output") == "11 of 61 rows"
+    assert browser.one("#origins output").text == "11 of 61 rows"
 
 
 def test_what_needs_a_look_leads_to_the_rows(browser: Browser, show: Show) -> None:
@@ -251,7 +251,7 @@ def test_very_many_origins_are_shown_on_request(browser: Browser, show: Show) ->
 def test_tables_are_saved_as_csv_and_json(browser: Browser, show: Show, tmp_path: Path) -> None:
     """What the filters leave, with numbers as numbers; nothing that a spreadsheet would run."""
     evil = answer("rules", 1, "=cmd()", status=200, reason='say "a, b"', about={"bytes": 1234})
-    browser.downloads_to(tmp_path)
+    browser.tell("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     show([*many_lines(20)[:-1], evil, ended(80)])
     browser.run(f"document.querySelector('{ORIGINS}').tHead.scrollIntoView()")
 
@@ -294,17 +294,13 @@ def test_a_print_has_all_rows_and_a_head_on_each_page(browser: Browser, show: Sh
     assert len(of_origins) > 1
     assert all(heads in page for page in of_origins)
     assert not any("CSV" in page for page in pages)
-    media = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.prefer("dark", "print")
     assert browser.run("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 @pytest.mark.parametrize("seconds", [30, 299, 200_000])
-def test_bars_and_ticks_are_on_one_axis(
-    browser: Browser, show: Show, tmp_path: Path, seconds: int
-) -> None:
+def test_bars_and_ticks_are_on_one_axis(browser: Browser, show: Show, seconds: int) -> None:
     """A bar that begins at a tick's time begins below that tick."""
     ticks = data_of(started(), ended(seconds)).crawl.axis.ticks
     at = ticks[2].at - NOW
@@ -319,11 +315,11 @@ def test_bars_and_ticks_are_on_one_axis(
     assert abs(tick - bar) < 1.5
 
 
-def test_the_policy_blocks_what_got_through(browser: Browser, show: Show, tmp_path: Path) -> None:
+def test_the_policy_blocks_what_got_through(browser: Browser, show: Show) -> None:
     """Nothing does; if it did, it could load and run nothing."""
     show(30, rule=HOSTILE, url=HOSTILE, error=HOSTILE, origin=HOSTILE)
     assert browser.driver.title != "gone"
-    assert HOSTILE in browser.text(".rule code")
+    assert HOSTILE in browser.one(".rule code").text
     assert browser.complaints() == []
     path = show(3, b"<script>document.title='gone'</script><img src='http://127.0.0.1:9/x'>")
     assert browser.driver.title != "gone"

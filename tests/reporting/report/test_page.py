@@ -27,8 +27,9 @@ RULES = "User-agent: *\nDisallow: /private\nDisallow: /search\nSitemap: /map.xml
 def parse(source: Path | bytes) -> Any:
     """The page, well formed."""
     text = source if isinstance(source, bytes) else source.read_bytes()
-    page = html.document_fromstring(text.decode("utf-8"))
-    assert len(etree.HTMLParser().error_log) == 0
+    parser = html.HTMLParser()
+    page = html.document_fromstring(text.decode("utf-8"), parser=parser)
+    assert {one.type_name for one in parser.error_log} <= {"HTML_UNKNOWN_TAG"}
     return page
 
 
@@ -121,26 +122,21 @@ def test_what_needs_a_look_comes_first() -> None:
         assert page.cssselect(link.get("href")), link.get("href")
 
 
+AT = "2027-01-15 08:00:00 to 2027-01-15 08:0"
+SAYS: list[tuple[list[bytes], str, str]] = [
+    ([started(), answer("rules", 1, A), ended(2)], "#look p", "Nothing does"),
+    ([], ".banner", "The record is empty."),
+    ([started(), ended(2)], "#requests p", "No robots.txt was requested."),
+    ([started(dry_run=True), ended(2)], ".banner", "This was a dry run"),
+    ([started(), ended(2)], "header p", f"{AT}0:02 UTC, 2.0 s"),
+    ([started(), ended(185)], "header p", f"{AT}3:05 UTC, 3 min"),
+    ([started()], "header p", f"{AT}0:00 UTC, 0.0 s, no end"),
+    ([started(), ended(2, kept=3)], ".numbers", "allowed0 forbidden0 held0 kept for the next run3"),
+]
+
+
 def test_what_the_page_says_of_a_crawl() -> None:
-    from_to = "2027-01-15 08:00:00 to 2027-01-15 08:00:0"
-    for record, selector, words in (
-        ([started(), answer("rules", 1, A), ended(2)], "#look p", "Nothing does"),
-        ([], ".banner", "The record is empty."),
-        ([started(), ended(2)], "#requests p", "No robots.txt was requested."),
-        ([started(dry_run=True), ended(2)], ".banner", "This was a dry run"),
-        ([started(), ended(2)], "header p", f"{from_to}2 UTC, 2.0 s"),
-        (
-            [started(), ended(185)],
-            "header p",
-            "2027-01-15 08:00:00 to 2027-01-15 08:03:05 UTC, 3 min",
-        ),
-        ([started()], "header p", f"{from_to}0 UTC, 0.0 s, no end"),
-        (
-            [started(), ended(2, kept=3)],
-            ".numbers",
-            "allowed0 forbidden0 held0 kept for the next run3",
-        ),
-    ):
+    for record, selector, words in SAYS:
         assert texts(parse(render(data_of(*record))), selector)[0].startswith(words)
 
 
