@@ -202,7 +202,7 @@ _RULE_LENGTH = 500
 
 _NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
 
-# Rows that are looked at in one go: half of 50,000 would take a third of a second.
+# One in this many rows is looked at in one go: half of 50,000 would take a third of a second.
 _AT_A_TIME = 100
 
 RowT = TypeVar("RowT")

@@ -74,7 +74,7 @@ class OriginRow:
     size: int | None = None
     delay: float | None = None
     sha256: str | None = None
-    """The last file that counted."""
+    """Of the last file that counted."""
     fetches: int = 0
     sitemaps: int = 0
     requests: Counter[str] = field(default_factory=Counter)
