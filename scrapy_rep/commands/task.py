@@ -1,4 +1,4 @@
-"""What all actions of ``scrapy robots`` share: what is asked, where answers go, and the exit status."""
+"""What the actions of ``scrapy robots`` share: questions, where answers go, the exit status."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ REASON = "rep_settings_error"
 
 # Seconds between checks whether the engine runs.
 _START_SECONDS = 0.01
-# Someone waits there, so nothing is held and no sitemaps are crawled. `scrapy robots` crawls nothing at all.
+# Someone waits there: nothing is held, no sitemaps are crawled. `scrapy robots` crawls nothing.
 _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 
 

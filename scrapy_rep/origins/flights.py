@@ -175,7 +175,7 @@ class Flights:
         return self._flights.get(origin)
 
     def to(self, origin: Origin, request: Request | None = None, *, again: bool = False) -> Flight:
-        """Return the flight to *origin*; begin one, for *request*, if there is none. *again*: it is a retry."""
+        """Return the flight to *origin*, or begin one for *request* (*again*: a retry)."""
         flight = self._flights.get(origin)
         if flight is None:
             flight = Flight(origin, request)

@@ -124,7 +124,7 @@ class SaidRow:
 
 @dataclass(slots=True)
 class Change:
-    """What differs between two robots.txt files of an origin: in the crawl, or since the one before."""
+    """What differs between an origin's robots.txt files: in the crawl, or since the one before."""
 
     origin: str
     added: list[str] = field(default_factory=list)
