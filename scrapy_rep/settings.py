@@ -125,7 +125,7 @@ def _overrides(value: Any) -> dict[str, str | None] | None:
 
 
 def _switch(on: str | bool | None, *choices: str) -> Callable[[Any], str | bool]:
-    """Return the check of a setting: False or one of *choices*. True means *on*, or is wrong."""
+    """Return a setting's check: False or one of *choices*. True means *on*; if None, it is wrong."""
 
     def check(value: Any) -> str | bool:
         if value in choices:
