@@ -77,9 +77,7 @@ class Page(NamedTuple):
     url: str
     entry: dict[str, Any]
     sitemap: str
-    again: (
-        bool  # whether it went to the scheduler in an earlier run, which ended before it was done
-    )
+    again: bool  # whether an earlier run handed it to the scheduler, and ended too soon
 
 
 class SitemapRow(NamedTuple):
