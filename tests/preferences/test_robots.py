@@ -97,9 +97,8 @@ def test_groups_that_name_a_crawler_are_merged_and_never_mixed() -> None:
 
 
 def test_signals_before_all_groups_are_everybodys() -> None:
-    body = "Content-Signal: search=no\nuser: x\nContent-Usage: search=n\n" + USAGE.format(
-        "Content-Signal: ai-train=no"
-    )
+    group = USAGE.format("Content-Signal: ai-train=no")
+    body = f"Content-Signal: search=no\nuser: x\nContent-Usage: search=n\n{group}"
     assert said(body) == [{"search": "n"}, {"train-ai": "n"}]
     assert said("Content-Signal: search=no\n") == [{"search": "n"}]
 
@@ -141,33 +140,24 @@ def test_lines_beyond_the_limit_are_not_looked_at() -> None:
     assert ask(body, f"/{MAX_LINES}x") == ask(body, "/25x")
     signals = read_robots(b"Content-Signal: search=no\n" * 2_000, None).signals
     assert len(signals) == MAX_LINES
-
-
-def test_long_preferences_are_read_up_to_a_limit() -> None:
-    """Fifty lines of a thousand bytes."""
+    # Fifty lines of a thousand bytes.
     line = "Content-Usage: search=n" + ", a=(b c);d" * 90
     found = read_robots(USAGE.format("\n".join([line] * 60)).encode(), "*").rules
     assert [one.says for _, one in found] == [{"search": "n"}] * 50 + [{}] * 10
+    # Of many that match, what is new is kept.
+    no, yes, train = (f"Content-Usage: {what}\n" for what in ("search=n", "search=y", "train-ai=n"))
+    kept = [one.line for one in ask(USAGE.format(yes * 30 + (no + train) * 2))]
+    assert kept == [*kept[:20], 32, 33]
 
 
-def test_of_many_lines_what_is_new_is_kept() -> None:
-    lines = (
-        "Content-Usage: search=y\n" * 30
-        + "Content-Usage: search=n\nContent-Usage: train-ai=n\n" * 2
-    )
-    found = ask(USAGE.format(lines))
-    assert len(found) == 22
-    assert [one.line for one in found[-2:]] == [32, 33]
-
-
-@pytest.mark.parametrize("agents", [1, _MAX_READ - 1], ids=["one-group", "many-groups"])
-def test_lines_for_other_agents_are_limited_too(agents: int) -> None:
+def test_lines_for_other_agents_are_limited_too() -> None:
     """Reading them takes time, too."""
     line = "Content-Usage: search=n\n"
-    others = f"User-agent: b\n{line * ((_MAX_READ - 1) // agents)}" * agents
-    last, beyond = (f"{others}{line * more}User-agent: a\n{line}" for more in (0, 1))
-    assert read_robots(last.encode(), "a").rules
-    assert not read_robots(beyond.encode(), "a").rules
+    for agents in (1, _MAX_READ - 1):
+        others = f"User-agent: b\n{line * ((_MAX_READ - 1) // agents)}" * agents
+        last, beyond = (f"{others}{line * more}User-agent: a\n{line}" for more in (0, 1))
+        assert read_robots(last.encode(), "a").rules
+        assert not read_robots(beyond.encode(), "a").rules
 
 
 # Lint
@@ -246,4 +236,4 @@ def test_one_word_where_the_parser_is_not_installed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "http_sf", None)
     findings = lint(f"{GROUP}Content-Usage: a\nContent-Usage: b\nContent-Signal: x=y\n")
     assert [(one.line, one.code) for one in findings] == [(3, "not-checked"), (5, "unknown-use")]
-    assert findings[0].message == ("Content-Usage is not checked: pip install 'scrapy-rep[usage]'")
+    assert findings[0].message == "Content-Usage is not checked: pip install 'scrapy-rep[usage]'"

@@ -58,32 +58,30 @@ def test_preferences_as_the_vocabulary_has_them() -> None:
         assert preferences(b"train-ai=n, " + value) == {}
 
 
+# draft-ietf-aipref-attach-05, "Processing Content-Usage Rules".
+SPLIT = {
+    "train-ai=n": ("", "train-ai=n"),
+    "/ train-ai=n": ("/", "train-ai=n"),
+    "/a\t \ttrain-ai=n": ("/a", "train-ai=n"),
+    "/a*b$ train-ai=n, search=y": ("/a*b$", "train-ai=n, search=y"),
+    "/a": ("/a", ""),
+    "": ("", ""),
+}
+
+
 def test_a_path_ends_at_a_blank_or_tab() -> None:
-    """draft-ietf-aipref-attach-05, "Processing Content-Usage Rules"."""
-    rules = {
-        "train-ai=n": ("", "train-ai=n"),
-        "/ train-ai=n": ("/", "train-ai=n"),
-        "/a\t \ttrain-ai=n": ("/a", "train-ai=n"),
-        "/a*b$ train-ai=n, search=y": ("/a*b$", "train-ai=n, search=y"),
-        "/a": ("/a", ""),
-        "": ("", ""),
-    }
-    assert {value: split_rule(value) for value in rules} == rules
+    assert {value: split_rule(value) for value in SPLIT} == SPLIT
 
 
-def test_headers_are_one_dictionary_cut_into_pieces() -> None:
-    assert header_statements([]) == []
+def test_headers_are_one_dictionary_cut_into_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     [one] = header_statements([b"train-ai=n, search=y", b"search=n"])
     assert one.says == {"train-ai": "n", "search": "n"}
     assert str(one) == "header Content-Usage: train-ai=n, search=y, search=n"
-    [one] = header_statements([b"train-ai=n", b"Search=n"])
-    assert one.says == {}
-    [one] = header_statements([b"\xff" * 100_000])
-    assert one.says == {}
-    assert len(one.text) == 1_000
-
-
-def test_the_parser_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for values in ([b"train-ai=n", b"Search=n"], [b"\xff" * 100_000]):
+        [one] = header_statements(values)
+        assert one.says == {}
+        assert len(one.text) <= 1_000
+    # The parser is asked for by name.
     monkeypatch.setitem(sys.modules, "http_sf", None)
     assert header_statements([]) == []
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'scrapy-rep\[usage\]'"):
@@ -117,17 +115,6 @@ def told(found: Reservation | None) -> tuple[dict[str, str], str | None] | None:
 NO = {"tdm": "n"}
 
 
-def test_headers_that_reserve_mining() -> None:
-    policies = [b"https://a.example/p"]
-    found = [
-        told(from_headers(values, policies))
-        for values in ([b" 1 "], [b"0"], [b"0", b"1"], [b"true"], [b"1, 1"], [b""], [])
-    ]
-    reserved = (NO, "https://a.example/p")
-    assert found == [reserved, ({}, None), reserved, None, None, None, None]
-    assert told(from_headers([b"1"], [])) == (NO, None)
-
-
 METAS: dict[str, Any] = {
     "<meta content=https://a.example/p name=TDM-Policy><META NAME='tdm-reservation' content=1>": (
         NO, "https://a.example/p"
@@ -138,7 +125,15 @@ METAS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_metas_that_reserve_mining() -> None:
+def test_headers_and_metas_that_reserve_mining() -> None:
+    policies = [b"https://a.example/p"]
+    found = [
+        told(from_headers(values, policies))
+        for values in ([b" 1 "], [b"0"], [b"0", b"1"], [b"true"], [b"1, 1"], [b""], [])
+    ]
+    reserved = (NO, "https://a.example/p")
+    assert found == [reserved, ({}, None), reserved, None, None, None, None]
+    assert told(from_headers([b"1"], [])) == (NO, None)
     assert {html: told(from_html(html.encode(), "utf-8")) for html in METAS} == METAS
 
 
@@ -156,32 +151,21 @@ LOCATIONS = [
 ]
 
 
+FOUND: dict[str, Any] = {
+    "/a/x": (NO, "https://a.example/p"),
+    "/a/free/x": ({}, None),
+    "/x.png": (NO, None),
+    "/%C3%A4": (NO, None),
+    **dict.fromkeys(["/x.png?y", "/odd", "/"]),
+}
+
+
 def test_the_first_location_of_a_file_counts() -> None:
     body = json.dumps(LOCATIONS).encode()
-    found = {
-        "/a/x": (NO, "https://a.example/p"),
-        "/a/free/x": ({}, None),
-        "/x.png": (NO, None),
-        "/x.png?y": None,
-        "/odd": None,
-        "/%C3%A4": (NO, None),
-        "/": None,
-    }
     for file in (TdmFile(body), TdmFile(b"\xef\xbb\xbf" + body)):
-        assert {path: told(file.about(path)) for path in found} == found
-
-
-def test_files_of_no_use_say_nothing() -> None:
-    for body in (
-        b"",
-        b"{}",
-        b"1",
-        b"[" * 100_000,
-        b"\xff",
-        b"[1e999999]",
-        b"[" + b"1" * 10_000 + b"]",
-    ):
-        assert TdmFile(body).about("/") is None
+        assert {path: told(file.about(path)) for path in FOUND} == FOUND
+    useless = (b"", b"{}", b"1", b"[" * 100_000, b"\xff", b"[1e999999]", b"[%b]" % (b"1" * 10_000))
+    assert [TdmFile(body).about("/") for body in useless] == [None] * len(useless)
 
 
 RSL = 'type="application/rsl+xml"'

@@ -98,16 +98,12 @@ async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
 
 
 async def test_policy_tokens_that_the_user_names(sites: Sites) -> None:
-    robots = ROBOTS.replace("Content-", "X-")
-    site = sites.add(robots=robots)
+    site = sites.add(robots=ROBOTS.replace("Content-", "X-"))
     tokens = {"Google-Extended": ["train-ai", "ai-input"], "CCBot": "train-ai", "NoBot": "search"}
     pages = await usages(site, "/secret", "/x", REP_USAGE_TOKENS=tokens)
-    found = pages["/secret"]
-    assert (said(found), said(pages["/x"])) == (
-        {"train-ai": "n", "ai-input": "n"},
-        {"train-ai": "y"},
-    )
-    assert [str(one) for one in found.statements] == [
+    verdicts = [said(one) for one in pages.values()]
+    assert verdicts == [{"train-ai": "n", "ai-input": "n"}, {"train-ai": "y"}]
+    assert [str(one) for one in pages["/secret"].statements] == [
         "robots.txt for Google-Extended, line 11: Disallow: /secret",
         "robots.txt for CCBot, line 14: Allow: /",
     ]
@@ -147,11 +143,8 @@ PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
 async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
     site = sites.add(pages={path: row[0] for path, row in PAGES.items()})
     found = await usages(site, *PAGES)
-    assert {path: said(one) for path, one in found.items()} == {
-        path: row[1] for path, row in PAGES.items()
-    }
-    statements = {path: [*map(str, one.statements)] for path, one in found.items()}
-    assert statements == {path: row[2] for path, row in PAGES.items()}
+    rows = {path: (said(one), [*map(str, one.statements)]) for path, one in found.items()}
+    assert rows == {path: row[1:] for path, row in PAGES.items()}
     assert found["/tdm"].tdm_policy == "https://a.example/p"
     assert found["/link"].licenses == ("l",)
     assert found["/link"].robots_sha256 is None
@@ -245,10 +238,9 @@ async def test_a_silent_server_delays_the_first_pages_alone(sites: Sites) -> Non
     site, other = sites.add(pages={PATH: silence()}), sites.add()
     # Without a reactor there is one connection for each, and the silent server has one.
     concurrency = 1 if is_reactor_installed() else 4
-    times = {"REP_DOWNLOAD_TIMEOUT": 0.5, "CONCURRENT_REQUESTS": concurrency}
-    settings = {"REP_TDMREP": True, **times}
-    urls = [site.url("/1"), other.url("/1"), site.url("/2")]
-    assert [found["tdm"] for found in await asked(settings, *urls)] == [None] * 3
+    settings = {"REP_DOWNLOAD_TIMEOUT": 0.5, "CONCURRENT_REQUESTS": concurrency, "REP_TDMREP": True}
+    found = await asked(settings, site.url("/1"), other.url("/1"), site.url("/2"))
+    assert [usage["tdm"] for usage in found] == [None] * 3
     assert site.count(PATH) == 1
 
 
@@ -268,17 +260,15 @@ async def test_pages_that_wait_are_few(sites: Sites) -> None:
     assert 0 < len(meanwhile) <= 5
 
 
-async def test_the_file_is_shared_through_the_storage(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots="User-agent: *\nDisallow: /x", pages={PATH: FILE})
-    settings = {"REP_TDMREP": True, **in_a_file(tmp_path)}
-    found = [(await asked(settings, site.url("/")))[0]["tdm"] for _ in range(2)]
-    assert (found, site.robots_fetches, site.count(PATH)) == (["n", "n"], 1, 1)
-
-
-async def test_beside_the_http_cache(sites: Sites, tmp_path: Path) -> None:
-    """It keeps pages; what a replay has no copy of is as if there was none."""
-    site = sites.add(pages={PATH: FILE})
-    settings = {"REP_TDMREP": True, "HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    replay = {**settings, "HTTPCACHE_IGNORE_MISSING": True}
-    found = [(await asked(one, site.url("/")))[0]["tdm"] for one in (settings, replay)]
-    assert (found, site.count(PATH)) == (["n", None], 1)
+async def test_the_file_is_shared_through_the_storage_or_the_http_cache(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """The HTTP cache keeps pages; what a replay has no copy of is as if there was none."""
+    stored = {"REP_TDMREP": True, **in_a_file(tmp_path)}
+    cached = {"REP_TDMREP": True, "HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    replay = {**cached, "HTTPCACHE_IGNORE_MISSING": True}
+    for settings, expected in (((stored, stored), "n"), ((cached, replay), None)):
+        site = sites.add(robots="User-agent: *\nDisallow: /x", pages={PATH: FILE})
+        found = [(await asked(one, site.url("/")))[0]["tdm"] for one in settings]
+        assert (found, site.count(PATH)) == (["n", expected], 1)
+        assert site.robots_fetches == 1 or expected is None

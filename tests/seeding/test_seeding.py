@@ -7,9 +7,9 @@ import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.protocol import Origin
-from tests.helpers.behaviours import answer, redirect
+from tests.helpers.behaviours import answer
 from tests.helpers.crawling import Clock, StepSpider, crawl
-from tests.helpers.log import warnings
+from tests.helpers.log import lines, warnings
 from tests.helpers.recorded import Discovered
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
@@ -21,19 +21,18 @@ DAY = 86400
 
 
 @pytest.mark.scrapy_api
-@pytest.mark.parametrize("on", [True, None])
-async def test_found_in_any_case_and_requested_if_it_is_on(sites: Sites, on: bool | None) -> None:
-    site = sites.add()
+@pytest.mark.parametrize("on", [True, False])
+async def test_found_in_any_case_and_requested_if_it_is_on(sites: Sites, on: bool) -> None:
+    site, discovered = sites.add(), Discovered()
     urls = [site.url("/b.xml?x=1"), site.url("/a.xml")]
     site.set("/robots.txt", listing(*urls))
-    discovered = Discovered()
-    result = await crawl(site.url("/page"), ON if on else None, signal_handlers=discovered.handlers)
-    assert sorted(site.pages_asked) == ["/page"] if not on else ["/a.xml", "/b.xml?x=1", "/page"]
+    settings = ON if on else None
+    result = await crawl(site.url("/page"), settings, signal_handlers=discovered.handlers)
+    assert sorted(site.pages_asked) == [*(["/a.xml", "/b.xml?x=1"] if on else []), "/page"]
     assert discovered.urls == urls  # in the file's order
-    for one in discovered.all:
-        assert one["origin"] == Origin.from_url(site.url())
-        assert one["spider"] is result.spider
-        assert {*one} - {"signal", "sender"} == {"origin", "url", "spider"}
+    expected = {"origin": Origin.from_url(site.url()), "spider": result.spider}
+    for url, one in zip(urls, discovered.all, strict=True):
+        assert {key: one[key] for key in {*one} - {"signal", "sender"}} == {**expected, "url": url}
     assert result.stat("rep/sitemaps/found") == 2
     result.assert_clean()
 
@@ -89,25 +88,19 @@ async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
 
 
 async def test_as_many_as_a_site_may_submit_are_taken(sites: Sites) -> None:
-    site, discovered = sites.add(), Discovered()
-    urls = [site.url(f"/{number}.xml") for number in range(600)]
-    site.set("/robots.txt", listing(*urls[:1], *urls))
-    result = await crawl(site.url("/page"), signal_handlers=discovered.handlers)
-    assert discovered.urls == urls[:500]
-    [message] = warnings(result)
-    assert message.endswith("lists 600 sitemaps; those after the first 500 are ignored")
-
-
-async def test_they_belong_to_no_group_of_rules(sites: Sites) -> None:
-    """But to a robots.txt: not to the page that says that there is none."""
+    """They belong to no group of rules, but to a robots.txt: not to the page that says that there is
+    none."""
     gone, closed, discovered = sites.add(), sites.add(), Discovered()
     gone.set("/robots.txt", answer(listing(gone.url("/map.xml")), 404))
+    urls = [closed.url(f"/{number}.xml") for number in range(600)]
     rules = "User-agent: *\nDisallow: /\n"
-    closed.set("/robots.txt", rules + listing(closed.url("/map.xml")))
+    closed.set("/robots.txt", rules + listing(*urls[:1], *urls))
     starts = [gone.url("/page"), closed.url("/page")]
     result = await crawl(starts, signal_handlers=discovered.handlers)
     assert isinstance(result.failure(closed.url("/page")), RobotsDisallowed)
-    assert discovered.urls == [closed.url("/map.xml")]
+    assert discovered.urls == urls[:500]
+    [message] = lines(result, " lists ", level="WARNING")
+    assert message.endswith("lists 600 sitemaps; those after the first 500 are ignored")
 
 
 # The value of a `sitemap` line ({} is the site's host and port), the path that is meant, and what a warning
@@ -137,11 +130,3 @@ async def test_what_a_sitemap_line_says(sites: Sites) -> None:
                 said = [one for one in warnings(result, without=UNREAD) if of_site in one]
                 lists = f"{of_site}lists a sitemap with {kind} URL: {value[:200]}"
                 assert said == ([lists] if kind else [])
-
-
-async def test_relative_to_where_the_file_is(sites: Sites) -> None:
-    there, discovered = sites.add(pages={"/files/rules": listing("map.xml")}), Discovered()
-    site = sites.add(robots=redirect(there.url("/files/rules")))
-    await crawl(site.url("/page"), signal_handlers=discovered.handlers)
-    assert discovered.urls == [there.url("/files/map.xml")]
-    assert discovered.all[0]["origin"] == Origin.from_url(site.url())

@@ -156,13 +156,12 @@ BAD_FILTERS: dict[str, tuple[Any, int, int]] = {
 
 
 def test_filters_that_are_wrong_leave_entries_out() -> None:
-    with every_row() as row:
-        for name, (function, kept, failed) in BAD_FILTERS.items():
-            with row(name):
-                options = SpiderOptions(spider(sitemap_filter=staticmethod(function))())
-                some = [{"loc": "1"}, {"loc": "2"}]
-                left, errors = options.filtered(some, "urlset", log=True)
-                assert (len(left), errors) == (kept, failed)
+    left = {}
+    for name, (function, *_) in BAD_FILTERS.items():
+        options = SpiderOptions(spider(sitemap_filter=staticmethod(function))())
+        some, errors = options.filtered([{"loc": "1"}, {"loc": "2"}], "urlset", log=True)
+        left[name] = (function, len(some), errors)
+    assert left == BAD_FILTERS
 
 
 async def test_pages_older_than_the_date_are_left_out(sites: Sites) -> None:
@@ -354,16 +353,13 @@ async def test_spiders_that_have_callbacks_of_their_own(sites: Sites) -> None:
     assert pages(await seeded(site, spider=RuleSpider)) == [site.url("/linked")]
 
 
+NO_MODE, METHOD = "rep_sitemaps is ", " must be a method."
 RULES, FOLLOW = (f"sitemap_{name} must be a list of " for name in ("rules", "follow"))
 NO_MODE, METHOD = "rep_sitemaps is ", " must be a method."
 WRONG: list[tuple[str, Any, str]] = [
-    ("sitemap_rules", [("", "nothing")], RULES),
-    ("sitemap_rules", [("(", "parse")], RULES),
-    ("sitemap_rules", ["/x"], RULES),
-    ("sitemap_follow", ["("], FOLLOW),
-    ("sitemap_follow", "/news", FOLLOW),
-    ("sitemap_filter", "x", METHOD),
-    ("sitemap_request", 1, METHOD),
+    *(("sitemap_rules", [rule], RULES) for rule in (("", "nothing"), ("(", "parse"), "/x")),
+    *(("sitemap_follow", value, FOLLOW) for value in (["("], "/news")),
+    *(("sitemap_filter", "x", METHOD), ("sitemap_request", 1, METHOD)),
     *(
         ("rep_sitemaps", value, NO_MODE)
         for value in (["/map.xml"], ["ftp:x"], ["http://a.test", 3])
@@ -376,10 +372,9 @@ async def test_wrong_attributes_end_the_crawl_at_its_start(
     sites: Sites, name: str, value: Any
 ) -> None:
     """One sentence at the start, and nothing is fetched."""
-    site = seeding(sites)
-    settings = {"REP_SITEMAPS": True}
+    site = sites.add()
     kind = spider(**{name: value})
-    result = await crawl(kind, settings, requests=[site.url("/start")])
+    result = await crawl(kind, {"REP_SITEMAPS": True}, requests=[site.url("/start")])
     assert result.reason == "rep_settings_error"
     assert site.requests == []
     [error] = lines(result, level="ERROR")

@@ -11,11 +11,10 @@ import pytest
 
 from scrapy_rep.engine.text import PageURLs
 from tests.helpers.behaviours import answer, gzip_bomb, redirect, reset
-from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Hit, Sites
-from tests.helpers.sitemaps import SeededSpider, index, lists, pages, seeded, urlset
+from tests.helpers.sitemaps import index, lists, pages, seeded, urlset
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +116,13 @@ def test_locs_are_encoded_or_invalid() -> None:
                 urls.resolve(value)
         else:
             assert urls.resolve(value) == (url, "/".join(url.split("/")[:3]))
+    # Hosts that are slow to encode are few: a sitemap of 50,000 of them took 39 s.
+    urls = PageURLs()
+    for number in range(500):
+        with pytest.raises(ValueError):
+            urls.resolve(f"http://{'é.' * 80}{number}/")
+    with pytest.raises(ValueError, match="too many hosts that aren't ASCII"):
+        urls.encode("http://bücher.example/")  # of an index
 
 
 async def test_a_gzip_bomb_is_read_up_to_the_limit(sites: Sites) -> None:
@@ -133,28 +139,24 @@ async def test_a_gzip_bomb_is_read_up_to_the_limit(sites: Sites) -> None:
     assert result.stat("rep/sitemaps/fetched") == 3
 
 
-async def test_an_index_that_lists_itself_and_its_parent(sites: Sites) -> None:
-    site = lists(sites.add(), "/index.xml", "/child.xml")
-    site.set("/index.xml", index([site.url("/index.xml"), site.url("/child.xml")]))
-    # And one more twice.
-    children = ("/index.xml", "/child.xml", "/m", "/m")
-    site.set("/child.xml", index([site.url(path) for path in children]))
-    site.set("/m", urlset([site.url("/page")]))
-    result = await seeded(site)
-    assert pages(result) == [site.url("/page")]
-    assert [site.count(path) for path in ("/index.xml", "/child.xml", "/m")] == [1, 1, 1]
-    assert result.stat("rep/sitemaps/rejected/known") == 5
-
-
-async def test_indexes_nested_without_end(sites: Sites) -> None:
-    site = lists(sites.add(), "/index?1")
+async def test_indexes_without_end(sites: Sites) -> None:
+    """One is nested deeper and deeper; another lists itself and its parent."""
+    site, loop = lists(sites.add(), "/index?1"), lists(sites.add(), "/index.xml", "/child.xml")
 
     async def next_level(hit: Hit, connection: Any) -> None:
         level = int(hit.target.partition("?")[2])
         await answer(index([site.url(f"/index?{level + 1}")]))(hit, connection)
 
     site.set("/index", next_level)
-    result = await seeded(site)
+    loop.set("/index.xml", index([loop.url("/index.xml"), loop.url("/child.xml")]))
+    # And one more twice.
+    children = ("/index.xml", "/child.xml", "/m", "/m")
+    loop.set("/child.xml", index([loop.url(path) for path in children]))
+    loop.set("/m", urlset([loop.url("/page")]))
+    result = await seeded(site, loop)
+    assert pages(result) == [loop.url("/page")]
+    assert [loop.count(path) for path in ("/index.xml", "/child.xml", "/m")] == [1, 1, 1]
+    assert result.stat("rep/sitemaps/rejected/known") == 5
     assert site.count("/index") == 5
     assert result.stat("rep/sitemaps/rejected/depth") == 1
     [message] = lines(result, "?5 (sitemapindex)", level=None)
@@ -163,24 +165,7 @@ async def test_indexes_nested_without_end(sites: Sites) -> None:
     assert result.stat("rep/sitemaps/fetched") == 12
 
 
-async def test_an_index_of_very_many_indexes(sites: Sites) -> None:
-    """As many as REP_SITEMAP_MAX_FILES says, then no more."""
-    site = lists(sites.add(), "/root")
-    many = [site.url(f"/index?{n}") for n in range(2_000)]
-
-    async def leaf(hit: Hit, connection: Any) -> None:
-        listed = [site.url(f"/map?{hit.target.partition('?')[2]}"), *many[:5]]
-        await answer(index(listed))(hit, connection)
-
-    site.set("/root", index(many))
-    site.set("/index", leaf)
-    site.set("/map", urlset([site.url("/page")]))
-    result = await seeded(site, REP_SITEMAP_MAX_FILES=40)
-    assert site.count("/index") + site.count("/map") == 39
-    assert result.stat("rep/sitemaps/rejected/limit") >= 2_000 - 39
-
-
-async def test_limits_of_urls(sites: Sites) -> None:
+async def test_limits_of_urls_and_files(sites: Sites) -> None:
     """Each in a crawl of its own: pages taken, and what says why not more."""
     site = lists(sites.add(), "/a.xml", "/b.xml")
     for name in ("a", "b"):
@@ -195,23 +180,14 @@ async def test_limits_of_urls(sites: Sites) -> None:
     assert len(pages(result)) == 9
     assert len(lines(result, "has reached REP_SITEMAP_MAX_FILES", level="WARNING")) == 1
 
+    async def leaf(hit: Hit, connection: Any) -> None:
+        listed = [site.url(f"/map?{hit.target.partition('?')[2]}"), *many[:5]]
+        await answer(index(listed))(hit, connection)
 
-async def test_the_spiders_own_request_for_a_sitemap_is_its_own(sites: Sites) -> None:
-    """So it is asked for once more, to be read."""
-    site = lists(sites.add(), "/map.xml")
-    site.set("/map.xml", urlset([site.url("/page")]))
-    starts = [site.url("/start"), site.url("/map.xml")]
-    result = await crawl(SeededSpider, {"REP_SITEMAPS": True}, requests=starts)
-    assert pages(result) == [site.url("/map.xml"), site.url("/page")]
-    assert site.count("/map.xml") == 2
-    result.assert_clean()
-
-
-def test_hosts_that_are_slow_to_encode_are_few() -> None:
-    """A sitemap of 50,000 of them took 39 s."""
-    urls = PageURLs()
-    for number in range(500):
-        with pytest.raises(ValueError):
-            urls.resolve(f"http://{'é.' * 80}{number}/")
-    with pytest.raises(ValueError, match="too many hosts that aren't ASCII"):
-        urls.encode("http://bücher.example/")  # of an index
+    many = [site.url(f"/index?{n}") for n in range(2_000)]
+    lists(site, "/root").set("/root", index(many))
+    site.set("/index", leaf)
+    site.set("/map", urlset([site.url("/page")]))
+    result = await seeded(site, REP_SITEMAP_MAX_FILES=40)
+    assert site.count("/index") + site.count("/map") == 39
+    assert result.stat("rep/sitemaps/rejected/limit") >= 2_000 - 39

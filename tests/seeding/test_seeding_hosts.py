@@ -11,7 +11,6 @@ from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import host_of
 from tests.helpers.behaviours import in_turn, redirect, silence
-from tests.helpers.crawling import CrawlResult
 from tests.helpers.held import NEVER
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
@@ -128,34 +127,30 @@ async def test_one_that_answers_late(sites: Sites) -> None:
     assert result.spider.responses[-1].url == late.url("/page")
 
 
-async def given_up(site: Site, other: str, **settings: Any) -> CrawlResult:
-    own = one_of(site, other)
+@pytest.mark.loop
+@pytest.mark.parametrize("other", ["silent", "503", "drop", "allow", "refused"])
+@pytest.mark.usefixtures("in_time")
+async def test_one_that_never_answers(
+    sites: Sites, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not keep the crawl open for longer than REP_DEFER_MAX_WAIT. Where the policy is not to
+    wait, it isn't waited for, nor is a host that doesn't exist."""
+    settings: dict[str, Any] = dict(DEFER)
+    if other in ("silent", "503"):
+        # The engine is told that the crawl may be over, it need not look every 5 s.
+        monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
+        # However long the next attempt at it is away.
+        delays = {"REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY": 600, "REP_DEFER_MAX_WAIT": 0.3}
+        settings |= delays
+    elif other != "refused":
+        settings["REP_UNREACHABLE"] = other
+    robots = silence() if other == "silent" else 503
+    dead = sites.refused() if other == "refused" else sites.add(robots=robots).url("")
+    site = sites.add()
+    own = one_of(site, dead)
     result = await seeded(site, **settings)
     assert pages(result) == own
     assert result.stat("rep/sitemaps/rejected/unproven") == 1
-    return result
-
-
-@pytest.mark.loop
-@pytest.mark.parametrize("robots", [silence(), 503], ids=["silent", "503"])
-@pytest.mark.usefixtures("in_time")
-async def test_one_that_never_answers(
-    sites: Sites, robots: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It does not keep the crawl open for longer than REP_DEFER_MAX_WAIT."""
-    # The engine is told that the crawl may be over, it need not look every 5 s.
-    monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
-    dead = sites.add(robots=robots)
-    # However long the next attempt at it is away.
-    late = {"REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY": 600, "REP_DEFER_MAX_WAIT": 0.3}
-    await given_up(sites.add(), dead.url(""), **{**DEFER, **late})
-
-
-@pytest.mark.parametrize("policy", ["drop", "allow", "defer"])
-async def test_one_that_is_not_waited_for(sites: Sites, policy: str) -> None:
-    """Nor is a host that doesn't exist, whatever the policy."""
-    other = sites.refused() if policy == "defer" else sites.add(robots=503).url("")
-    await given_up(sites.add(), other, **{**DEFER, "REP_UNREACHABLE": policy})
 
 
 async def test_very_many_hosts(sites: Sites) -> None:

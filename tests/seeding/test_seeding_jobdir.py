@@ -45,30 +45,19 @@ def left(folder: Path) -> int:
 @pytest.mark.process
 @needs_reactorless
 def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path) -> None:
-    """Ctrl-C on each kind of reactor: nothing is lost, nothing is fetched twice."""
+    """Ctrl-C on each kind of reactor: nothing is lost, nothing is fetched twice. A run after the end finds
+    all of it done: the dupe filter and the spool know it."""
     listed, runs = Listed(sites), []
     for moment, reactor in (("page 1", "asyncio"), ("page 30", "select"), ("page 20", "none")):
         runs.append(listed.start(tmp_path, f"SIGINT {moment}", reactor).join())
         assert runs[-1].reason == "shutdown"
-    runs.append(listed.start(tmp_path).join())
-    assert runs[-1].reason == "finished"
-    assert left(tmp_path) == 0
+    for _ in range(2):
+        runs.append(listed.start(tmp_path).join())
+        assert runs[-1].reason == "finished"
+        assert left(tmp_path) == 0
+        assert runs[-1].stats["rep/sitemaps/waiting"] == "0"
     listed.check(runs)
-    assert listed.site.count("/index.xml") == 1
-    assert runs[-1].stats["rep/sitemaps/waiting"] == "0"
-
-
-@pytest.mark.process
-def test_kills_lose_no_page_that_sitemaps_list(sites: Sites, tmp_path: Path) -> None:
-    """While the index is on its way, while sitemaps are, and while pages are."""
-    listed = Listed(sites)
-    moments = ["downloaded 2", "reached 4", "left 90"]
-    runs = [listed.start(tmp_path, f"SIGKILL {moment}").join() for moment in moments]
-    assert all(run.reason is None for run in runs)
-    runs.append(listed.start(tmp_path).join())
-    assert runs[-1].reason == "finished"
-    listed.check(runs)
-    assert left(tmp_path) == 0
+    assert [listed.site.count(path) for path in ("/index.xml", "/0.xml")] == [1, 1]
 
 
 @pytest.mark.process
@@ -92,26 +81,15 @@ def test_a_kill_loses_no_page_that_is_held_in_memory(sites: Sites, tmp_path: Pat
 
 @pytest.mark.process
 @pytest.mark.scrapy_api
-def test_a_kill_and_a_stop_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> None:
-    """Each run begins with pages that wait for robots.txt, of which most are held: the answer comes long
-    after REP_DEFER_GRACE."""
+def test_kills_and_stops_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> None:
+    """While the index is on its way, while sitemaps are, and while pages are. Each run begins with pages
+    that wait for robots.txt, of which most are held: the answer comes long after REP_DEFER_GRACE."""
     listed = Listed(sites, robots_seconds=0.2)
-    ends = ("SIGINT page 1", "SIGKILL page 40", "SIGINT page 40", "")
-    runs = [listed.start(tmp_path, end).join() for end in ends]
-    assert [run.reason for run in runs] == ["shutdown", None, "shutdown", "finished"]
+    ends = ["SIGKILL downloaded 2", "SIGKILL reached 4", "SIGINT page 1", "SIGKILL left 90"]
+    runs = [listed.start(tmp_path, end).join() for end in [*ends, "SIGINT page 40", ""]]
+    assert [run.reason for run in runs] == [None, None, "shutdown", None, "shutdown", "finished"]
     listed.check(runs)
-
-
-async def test_what_was_done_is_not_done_again(sites: Sites, tmp_path: Path) -> None:
-    """A second crawl with the JOBDIR of one that ended: the dupe filter and the spool know all."""
-    listed = Listed(sites, 0, count=10)
-    settings = {**Listed.SETTINGS, "JOBDIR": str(tmp_path / "job")}
-    for _ in range(2):
-        result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
-        result.assert_clean()
-    assert set(listed.asked) == set(listed.wanted)
-    assert listed.asked.total() == len(listed.wanted)
-    assert listed.site.count("/0.xml") == 1
+    assert left(tmp_path) == 0
 
 
 @pytest.mark.parametrize("where", ["held", "at the gate", "handed back"])

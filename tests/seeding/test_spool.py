@@ -115,29 +115,25 @@ WRONG = {
 async def test_wrong_rows_are_deleted(tmp_path: Path) -> None:
     """With a line that counts them; the others are as ever."""
     with every_row() as row:
-        for number, (query, expected) in enumerate(WRONG.items()):
+        for number, (query, (wrong, pages, unproven)) in enumerate(WRONG.items()):
             with row(query):
                 folder = tmp_path / str(number)
                 folder.mkdir()
-                await check_wrong(folder, query, *expected)
-
-
-async def check_wrong(folder: Path, query: str, wrong: int, pages: int, unproven: int) -> None:
-    spool = await opened(folder)
-    site = add(spool)
-    rows = [(site, 1, f"{A}/{n}", '{"lastmod": "2026"}') for n in range(3)]
-    spool.add_pages(A, list(rows), list(rows))
-    spool.close()
-    change(folder / FILE_NAME, query)
-    with captured_log() as records:
-        spool = await opened(folder)
-    said = [line.partition(" from ")[0] for line in warnings(records)]
-    assert said == ([f"Deleted {wrong} row{'s' * (wrong > 1)}"] if wrong else [])
-    assert (spool.waiting, spool.unproven) == (pages, unproven)
-    assert spool.next_site() == (site if pages else None)
-    if pages:
-        assert len(spool.take(site, 10)) == pages
-    assert spool.waiting == 0
-    assert spool.sitemaps.counts(A)[0] in (0, 1)
-    assert len(spool.unproven_of(A, 10)) == unproven
-    spool.close()
+                spool = await opened(folder)
+                site = add(spool)
+                rows = [(site, 1, f"{A}/{n}", '{"lastmod": "2026"}') for n in range(3)]
+                spool.add_pages(A, list(rows), list(rows))
+                spool.close()
+                change(folder / FILE_NAME, query)
+                with captured_log() as records:
+                    spool = await opened(folder)
+                said = [line.partition(" from ")[0] for line in warnings(records)]
+                assert said == ([f"Deleted {wrong} row{'s' * (wrong > 1)}"] if wrong else [])
+                assert (spool.waiting, spool.unproven) == (pages, unproven)
+                assert spool.next_site() == (site if pages else None)
+                if pages:
+                    assert len(spool.take(site, 10)) == pages
+                assert spool.waiting == 0
+                assert spool.sitemaps.counts(A)[0] in (0, 1)
+                assert len(spool.unproven_of(A, 10)) == unproven
+                spool.close()

@@ -1,5 +1,5 @@
 """Crawls with a storage that can't be used, or not all the time: one warning says so, the crawl goes on,
-decisions stay right. Files of SqliteStorage, disks, Redis servers, classes of the user's."""
+decisions stay right. Files of SqliteStorage, disks, Redis servers."""
 
 from __future__ import annotations
 

@@ -124,14 +124,6 @@ def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage, p
 # A file that is broken, or not ours
 
 
-def damaged(path: Path, how: str) -> None:
-    """One of ours, which was that."""
-    storage = SqliteStorage(path)
-    enlarge(storage)
-    storage.close()
-    DAMAGES[how](path)
-
-
 BROKEN: dict[str, Callable[[Path], object]] = {
     "text": lambda path: path.write_text("User-agent: *\n" * 100),
     "short": lambda path: path.write_bytes(b"short"),
@@ -146,8 +138,11 @@ BROKEN: dict[str, Callable[[Path], object]] = {
     "another program's, marked": lambda path: script(
         path, "PRAGMA application_id = 42", "CREATE TABLE theirs (x)"
     ),
-    "damaged within": lambda path: damaged(path, "all pages overwritten"),
-    "header damaged": lambda path: damaged(path, "header overwritten"),
+    # Ours, until this happened to them.
+    **{
+        how: lambda path, how=how: (enlarge(SqliteStorage(path)).close(), DAMAGES[how](path))
+        for how in ("all pages overwritten", "header overwritten")
+    },
 }
 
 
