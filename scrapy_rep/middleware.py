@@ -137,8 +137,7 @@ class RepMiddleware:
         return False
 
     def held(self) -> list[dict[str, Any]]:
-        """Return what is held of each origin now, with the fields of ``scrapy robots --held
-        --json``: for consoles."""
+        """Return what is held of each origin, as ``scrapy robots --held --json`` shows it."""
         return self._deferral.listing()
 
     async def may_fetch(self, url: str) -> bool:

@@ -123,8 +123,7 @@ def refusal(
     page: bool = True,
     links: bool = True,
 ) -> tuple[str, str] | None:
-    """Return verdict and reason if *request* should not be followed: by the *page*'s rules, or by
-    the ``rel`` of its *links*."""
+    """Return verdict and reason against *request*, by *page* rules or the ``rel`` of *links*."""
     if page and (rule := page_rules(response, chain).saying("nofollow", "none")):
         return "nofollow", f"{rule.where}: {rule}, of {response.url}"
     if links and is_html(response) and _without_fragment(request.url) in _marked_links(response):

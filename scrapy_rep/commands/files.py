@@ -1,5 +1,5 @@
-"""Whole files, given or of sites, as they are now: ``scrapy robots --lint URL|FILE…``, likely mistakes in
-them; ``--compare OLD NEW [URL…]``, the verdicts that change from one to the other."""
+"""Whole files, given or of origins, as they are now: ``scrapy robots --lint URL|FILE…``, likely
+mistakes in them; ``--compare OLD NEW [URL…]``, the verdicts that change from one to the other."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ _COLOURS = {ERROR: RED, WARNING: YELLOW, NOTE: DIM}
 
 
 def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -> None:
-    """Call *use* with each file, and with the robots.txt of each site; complain of those that can't be
-    read."""
+    """Call *use* with each file, or each URL's robots.txt; complain about unreadable ones."""
     origins: dict[Origin, None] = {}
 
     async def job(lookup: Lookup) -> None:

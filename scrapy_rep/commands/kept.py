@@ -1,6 +1,7 @@
-"""What crawls have left: ``scrapy robots --cache [HOST|URL|SHA256 …]`` lists, shows and drops what the
-project's storage keeps (REP.md section 5); ``--held JOBDIR`` lists what a crawl holds, running or stopped,
-and changes nothing there; ``--report FILE…`` prints the report of crawls, from their records."""
+"""What crawls have left: ``scrapy robots --cache [HOST|URL|SHA256 …]`` lists, shows and drops what
+the project's storage keeps (REP.md section 5); ``--held JOBDIR`` lists what a crawl holds, running
+or stopped, and changes nothing there; ``--report FILE…`` prints the report of crawls, from their
+records."""
 
 from __future__ import annotations
 
@@ -92,7 +93,6 @@ class _Cache:
         return False
 
     def one(self, origin: str) -> bool:
-        """Show or drop the entry of *origin*."""
         try:
             entry = self._storage.load(origin)
             entry = None if entry is None else entry.check(origin)
@@ -108,7 +108,6 @@ class _Cache:
         return entry is not None
 
     def many(self, hosts: Sequence[str]) -> bool:
-        """List or drop the entries of some hosts, or of all."""
         names = [host.lower() for host in hosts]
         unreadable: list[object] = []
         listed, to_drop = 0, []
@@ -214,8 +213,8 @@ def _answer(entry: Entry) -> str:
 
 # -- held ------------------------------------------------------------------------------------
 
-# Seconds since the first was held, as long as crawls with this JOBDIR ran. What a newer or damaged file has
-# in place of numbers is left out.
+# Seconds since the first was held, counting only the time that crawls with this JOBDIR ran. What a
+# newer or damaged file has in place of numbers is left out.
 _HELD = """
 SELECT origin, count(*), max(max(since), (SELECT coalesce(max(ran), 0) FROM clock)) - min(since)
 FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY origin ORDER BY 2 DESC
@@ -231,7 +230,7 @@ def held(task: Task) -> None:
     found: list[tuple[str, int, float]] = []
     try:
         if path.exists():
-            # A file that a crawl has open, or that it was killed with, has a WAL beside it. Without one,
+            # A file that a crawl has open, or was killed with, has a WAL beside it. Without one,
             # nothing may be created: the next run would take it for the trace of a kill.
             mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
             with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as db:

@@ -1,8 +1,6 @@
-"""Fetches for commands, through Scrapy's engine: a crawl that crawls nothing.
-
-The project's settings, proxies, handlers, delays, downloader middlewares and robots.txt cache
-apply. What belongs to crawls of pages is left out.
-"""
+"""Fetches for commands, through Scrapy's engine: a crawl that crawls nothing. The project's
+settings, proxies, handlers, delays, downloader middlewares and robots.txt cache apply. What belongs
+to crawls of pages is left out."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
 # How many origins are asked at once.
 _AHEAD = 256
 
-# Seconds without a word before a line says what the command waits for, where no progress line can be shown.
+# Seconds of silence before a line says what the command waits for, where no progress line can be shown.
 _SILENT = 10.0
 
 # Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
@@ -143,10 +141,8 @@ async def ahead(
 async def follow(
     lookup: Lookup, request: Request, get: Callable[[Request], Awaitable[Response]]
 ) -> Response:
-    """Return the response that redirects of *request* lead to, or raise ``CommandError``.
-
-    :param get: fetches one URL, if its own robots.txt lets it
-    """
+    """Return the response that redirects of *request* lead to, or raise ``CommandError``. *get*
+    fetches one URL, if its own robots.txt allows it."""
     visited: list[str] = []
     while request.url not in visited and len(visited) <= MAX_HOPS:
         visited.append(request.url)
@@ -171,7 +167,7 @@ class Lookup:
     """What robots.txt files say, each fetched once; and downloads that obey them."""
 
     def __init__(self, crawler: Crawler) -> None:
-        """:param crawler: its engine must be running"""
+        """*crawler*'s engine must be running."""
         self._crawler = crawler
         self.settings = settings = RepSettings.from_settings(crawler.settings)
         self.agents = Agents(crawler, settings)
@@ -183,7 +179,7 @@ class Lookup:
         self._cache = RobotsCache(settings, table, self._fetcher, time.time, storage)
         self._cache.choices = Choices.of(settings)
         self.sources = context, table, self._cache
-        """What these files come from, for those who ask them about more than their rules."""
+        """What these files come from, for those who need more than their rules."""
         self.flights = Flights(crawler, self._ask)
         """When these end, those who wait for an answer get ``CrawlEnding``."""
         self._files: dict[Origin, RobotsFile] = {}
@@ -219,11 +215,9 @@ class Lookup:
         return self._files[origin]
 
     async def now(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin* as it is now, past the cache: its owner may have just
-        changed it. It is named like a file, and its body may be longer than what counts.
-
-        :raises CommandError: if it is unreachable
-        """
+        """Return the robots.txt of *origin* as it is now, past the cache, since its owner may have
+        just changed it; ``CommandError`` if it is unreachable. It is named like a file, and its
+        body may be longer than what counts."""
         try:
             answer = await self._fetcher.fetch(origin)
         except CONFIGURATION_ERRORS as error:
@@ -260,8 +254,7 @@ class Lookup:
         return response
 
     async def refuses(self, target: Origin, by: Origin) -> str:
-        """Why not to request anything from *target*, since it was *by* that named it; "" if there is
-        no reason."""
+        """Return why not to request anything from *target*, which *by* named; "" for no reason."""
         why = await self._fetcher.targets.refusal(target, by)
         if why is Refusal.PRIVATE:
             return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"

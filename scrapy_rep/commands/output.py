@@ -1,5 +1,5 @@
-"""What ``scrapy robots`` prints, and how it ends: an exit status, and one line for each error, without a
-traceback. A line is as long as what it says: terminals wrap it, and ``grep`` finds it whole."""
+"""What ``scrapy robots`` prints, and how it ends: an exit status, and one line for each error,
+without a traceback. Lines aren't wrapped: terminals do that, and ``grep`` finds them whole."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def complain(message: object) -> None:
 
 
 def _give_up(stream: TextIO) -> None:
-    """Discard what *stream* still holds, and gets from now on: it would fail again when Python ends, with
-    an exit status of its own."""
+    """Discard what *stream* still holds, and gets from now on: it would fail again when Python
+    ends, with an exit status of its own."""
     with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -80,9 +80,7 @@ class _Complainer(logging.Handler):
 
 def set_up_logging(settings: Settings, *, configured: bool) -> None:
     """Print our own warnings to standard error if the log is off, as it is by default.
-
-    :param configured: whether Scrapy has set logging up already
-    """
+    *configured*: whether Scrapy has set logging up already."""
     if not configured:
         configure_logging(settings)
     if not settings.getbool("LOG_ENABLED"):
@@ -94,7 +92,7 @@ def _takes_escapes(stream: TextIO | None) -> bool:
 
 
 class Progress:
-    """A line on standard error, if that is a terminal: what goes on."""
+    """A line on standard error that says what goes on, if that is a terminal."""
 
     def __init__(self) -> None:
         self.on = _takes_escapes(sys.stderr)
@@ -124,11 +122,9 @@ class Progress:
 
 
 class Output:
-    """Standard output, coloured on a terminal unless ``NO_COLOR`` is set. One of the two is printed: what is
-    for people, or what is for programs (``--json``).
-
-    What prints raises :class:`Ending` if nobody reads any more, or if the disk is full.
-    """
+    """Standard output, coloured on a terminal unless ``NO_COLOR`` is set. Prints either what is for
+    people or what is for programs (``--json``). Raises :class:`Ending` if nobody reads any more, or
+    the disk is full."""
 
     def __init__(self, *, json: bool = False) -> None:
         self._json = json
@@ -141,7 +137,7 @@ class Output:
         self._blocks = 0
 
     def paint(self, text: str, *colours: str) -> str:
-        """Return *text*, cleaned, in these colours, if the terminal has colours."""
+        """Return *text*, cleaned, in these colours if the terminal has colours."""
         text, codes = clean(text), ";".join(filter(None, colours))
         return f"\x1b[{codes}m{text}\x1b[0m" if self._coloured and text and codes else text
 
@@ -156,8 +152,8 @@ class Output:
         self.line("  ".join(texts).rstrip())
 
     def block(self, title: Iterable[Cell], rows: Sequence[tuple[str, ...]]) -> None:
-        """Print a row with others below: labels, texts, and maybe their colours. An empty line is before
-        all blocks but the first. For people."""
+        """Print, for people, a row with others below it: labels, texts, and maybe their colours. An
+        empty line precedes all blocks but the first."""
         if self._blocks:
             self.line()
         self._blocks += 1
@@ -176,7 +172,6 @@ class Output:
             self._try(self._stream.write, json.dumps(data) + "\n")
 
     def csv(self, cells: Iterable[object]) -> None:
-        """Print a row (RFC 4180)."""
         texts = [clean(cell) if isinstance(cell, str) else cell for cell in cells]
         self._try(csv.writer(self._stream, lineterminator="\n").writerow, texts)
 

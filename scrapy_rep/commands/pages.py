@@ -1,5 +1,6 @@
-"""Pages, fetched if robots.txt allows it: ``scrapy robots --page URL``, what they say about themselves
-(REP.md section 10); ``--usage URL``, how they may be used, and who says so (section 11)."""
+"""Pages, fetched if robots.txt allows it: ``scrapy robots --page URL``, what they say about
+themselves (REP.md section 10); ``--usage URL``, how they may be used, and who says so (section
+11)."""
 
 from __future__ import annotations
 
@@ -43,8 +44,7 @@ _FILE = "file:"
 async def _fetched(
     task: Task, lookup: Lookup, asked: Iterable[tuple[str, Request, Origin]]
 ) -> AsyncIterator[tuple[str, Chain, Request, Page]]:
-    """Yield each URL for each agent (robots.txt may keep one of them out), with its request and the
-    page that redirects lead to."""
+    """Yield each URL for each agent that robots.txt lets in, its request, and the final page."""
     for url, request, _ in asked:
         pages: Pages = {}
         for chain in task.agents(lookup):
@@ -58,7 +58,7 @@ async def _fetched(
 
 
 async def _get(lookup: Lookup, chain: Chain, pages: Pages, request: Request) -> Response:
-    """:param pages: those fetched for another agent"""
+    """*pages*: those fetched for another agent."""
     await lookup.check(request, chain)
     if request.url not in pages:
         pages[request.url] = await lookup.download(request)
@@ -119,7 +119,6 @@ def page(task: Task) -> None:
 
 
 def _show(task: Task, url: str, chain: Chain, page: Page) -> None:
-    """Print what *page* says to a crawler."""
     rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
     meaning = {
         **{name: getattr(rules, name) for name in _NAMES},
@@ -142,7 +141,7 @@ def _show(task: Task, url: str, chain: Chain, page: Page) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A date as text, the rest as it is."""
+    """Return a date as text, other values as they are."""
     return iso(value.timestamp()) if hasattr(value, "timestamp") else value
 
 

@@ -1,8 +1,8 @@
 """The command ``scrapy robots``: its options, and the modules that carry them out.
 
 Scrapy imports this module for every ``scrapy`` command, so it imports nothing that Scrapy has not
-imported by then. Each action is a function of its name in a module that is imported when needed. It gets
-a :class:`~scrapy_rep.commands.task.Task`, and may raise ``UsageError`` or ``Ending``.
+imported by then. Each action is a function of its name in a module imported when needed. It gets a
+:class:`~scrapy_rep.commands.task.Task`, and may raise ``UsageError`` or ``Ending``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-# Actions: the module of each, and the options that have an effect on it, besides --json and --spider. Each
-# is an option, too, except the first: what is done without any of these.
+# Actions: the module of each, and the options that have an effect on it, besides --json and
+# --spider. Each is an option, too, except the first: what is done without any of these.
 _ACTIONS = {
     "decide": ("verdicts", ("agent", "agents_of_file", "file", "explain", "show", "csv")),
     "compare": ("files", ("agent", "agents_of_file")),
@@ -35,8 +35,6 @@ _FORMS = ("json", "csv", "explain", "show")
 
 
 class RobotsCommand(ScrapyCommand):
-    """``scrapy robots``"""
-
     settings: Settings  # Scrapy sets it
 
     # Data on standard output; the log only if asked for.

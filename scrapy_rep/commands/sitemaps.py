@@ -1,5 +1,5 @@
-"""``scrapy robots --sitemaps URL``: the sitemaps that an origin's robots.txt lists, as a tree (REP.md
-section 9), and how many of their URLs robots.txt forbids."""
+"""``scrapy robots --sitemaps URL``: the sitemaps that an origin's robots.txt lists, as a tree
+(REP.md section 9), and how many of their URLs robots.txt forbids."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 # Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
 _MAX_ORIGINS = 100
 
-# Beginnings of URLs whose rules are remembered: an origin has many spellings.
+# URL prefixes whose rules are remembered: an origin has many spellings.
 _MAX_PREFIXES = 10_000
 
-# What is counted of a sitemap: URLs; those of them that robots.txt forbids, and those of hosts whose
-# robots.txt is unreachable, or that aren't contacted. Not among the URLs: entries without an absolute
-# http(s) URL, and those whose URL is damaged.
+# What is counted of a sitemap: URLs; those of them that robots.txt forbids, and those of hosts
+# whose robots.txt is unreachable, or that aren't contacted. Not among the URLs: entries without an
+# absolute http(s) URL, and those whose URL is damaged.
 _COUNTED = ("urls", "forbidden", "unjudged", "invalid", "broken")
 
 # How many of the rules that forbid something are named.
@@ -50,8 +50,6 @@ _AHEAD = 4
 
 
 class Forbidding(NamedTuple):
-    """A rule that forbids something."""
-
     robots_url: str
     line: int
     rule: str
@@ -59,8 +57,6 @@ class Forbidding(NamedTuple):
 
 @dataclass(slots=True)
 class Sitemap:
-    """A sitemap, and what was found in it."""
-
     url: str
     listed_in: str
     """The URL of the robots.txt or of the index that lists it."""
@@ -97,8 +93,6 @@ def sitemaps(task: Task) -> None:
 
 
 class _Site:
-    """The sitemaps of one origin."""
-
     def __init__(self, task: Task, lookup: Lookup, origin: Origin) -> None:
         self._task = task
         self._lookup = lookup
@@ -146,10 +140,8 @@ class _Site:
         self._task.output.row(f"{urls:>10}", (f"{count:>10}", colour), text, *note)
 
     async def _each(self, urls: Sequence[str], listed_in: str, last: tuple[bool, ...]) -> None:
-        """Read sitemaps one after the other, each with those that it lists.
-
-        :param last: for each level of the tree, whether it ends there
-        """
+        """Read sitemaps one after the other, each with those that it lists. *last*: whether the
+        tree ends, for each of its levels."""
         statuses = self._task.statuses
         some = (Sitemap(url, listed_in, len(last) + 1) for url in urls)
         left = len(urls)
@@ -222,7 +214,6 @@ class _Site:
         return await self._lookup.get(origin)
 
     async def _read(self, one: Sitemap, body: bytes) -> None:
-        """Count what is in it."""
         settings = self._lookup.settings
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
@@ -288,7 +279,7 @@ class _Site:
         return None
 
     def _print(self, one: Sitemap, last: tuple[bool, ...]) -> None:
-        """:param last: for each level of the tree, whether it ends there"""
+        """*last*: whether the tree ends, for each of its levels."""
         tally = one.tally
         rules = one.by_rule.most_common(_RULES)
         self._task.output.json(

@@ -39,7 +39,7 @@ STDIN = "-"
 
 # Characters of a URL.
 _MAX_LINE = 65_536
-# Bytes of a line that are read at once, and skipped before it counts as endless.
+# Bytes of a line that are read at once; and skipped before it counts as endless.
 _MAX_READ, _MAX_SKIPPED = 4 * _MAX_LINE + 16, 64 * 1024 * 1024
 
 # What people write for a URL: www.example.com/x, localhost:8000, //example.com.
@@ -49,14 +49,10 @@ _HOST = re.compile(
 
 
 class Task:
-    """One run of the command."""
-
     def __init__(
         self, command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
     ) -> None:
-        """:raises SettingsError: for a wrong setting
-        :raises UsageError: for a wrong ``--agent``
-        """
+        """Raises ``SettingsError`` for a wrong setting, ``UsageError`` for a wrong ``--agent``."""
         self._command = command
         self.settings = command.settings
         self.rep = RepSettings.from_settings(command.settings)
@@ -69,7 +65,7 @@ class Task:
         """What was found: the gravest is the exit status."""
 
     def agents(self, lookup: Lookup | None = None) -> list[Chain]:
-        """Return the crawlers that are named; if there is none, the one that the project's crawls go by."""
+        """Return the crawlers that are named; if none is, the one that the project's crawls go by."""
         if self.named:
             return self.named
         agents = lookup.agents if lookup else Agents(Crawler(Spider, self.settings), self.rep)
@@ -85,8 +81,8 @@ class Task:
             self.statuses.add(error.status)
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the crawl
-        can't start or is stopped before *job* has ended."""
+        """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the
+        crawl can't start or is stopped before *job* has ended."""
         process = self._command.crawler_process
         assert process is not None
         crawler = process.create_crawler(RobotsSpider)
@@ -109,8 +105,9 @@ class Task:
             raise problem
 
     def urls(self) -> Iterator[tuple[str, str]]:
-        """Yield each URL and where it stands (``""``: on the command line), or raise ``UsageError``.
-        Reads standard input, one URL a line, for ``-``, and for no arguments unless it is a terminal."""
+        """Yield each URL and where it stands (``""``: on the command line), or raise
+        ``UsageError``. Reads standard input, one URL a line, for ``-``, and for no arguments unless
+        it is a terminal."""
         found = False
         stdin = [] if sys.stdin is None or sys.stdin.isatty() else [STDIN]
         for argument in self.arguments or stdin:
@@ -125,8 +122,7 @@ class Task:
             raise UsageError("no URL given")
 
     def requests(self) -> list[tuple[str, Request, Origin]]:
-        """Return each URL as given, its request and its origin, or raise ``UsageError``. Complains about
-        what is not a URL."""
+        """Return each URL as given, its request and its origin; ``UsageError`` without any."""
         found = []
         for url, where in self.urls():
             with self.going_on(where):
@@ -135,8 +131,8 @@ class Task:
 
     @contextmanager
     def storage(self) -> Iterator[Storage | None]:
-        """Open the project's cache; None if nothing is left of it after a crawl. Whatever it raises (no
-        server, no permission, a file of a newer version) becomes ``CommandError``."""
+        """Open the project's cache; None if nothing is left of it after a crawl. Whatever it raises
+        (no server, no permission, a file of a newer version) becomes ``CommandError``."""
         storage = make_storage(Crawler(Spider, self.settings), self.rep)
         try:
             # A subclass may keep its entries.
@@ -198,8 +194,8 @@ def read_file(name: str, limit: int) -> bytes:
 
 
 def _lines() -> Iterator[tuple[str, str]]:
-    """Yield the lines of standard input that aren't empty, each cut after a little too much, and where
-    they stand. Raises ``UsageError`` for a line without an end."""
+    """Yield the lines of standard input that aren't empty, each cut after a little too much, and
+    where they stand. Raises ``UsageError`` for a line without an end."""
     number = 0
     while sys.stdin is not None and (raw := sys.stdin.buffer.readline(_MAX_READ)):
         number += 1

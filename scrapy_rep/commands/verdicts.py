@@ -1,6 +1,6 @@
-"""``scrapy robots URL…``: which line allows or forbids it? Verdicts are a line each; for ``--explain``,
-blocks (:func:`block`), whose reasons come from inspection/explanation.py; CSV and JSON; for ``--show``,
-the file with its deciding lines."""
+"""``scrapy robots URL…``: which line allows or forbids it? Verdicts are a line each; for
+``--explain``, blocks (:func:`block`), whose reasons come from inspection/explanation.py; CSV and
+JSON; for ``--show``, the file with its deciding lines."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CSV_FIELDS = ("url", "agent", "verdict", "line", "rule", "group", "robots_url", 
 
 
 def agents_of(robots: Iterable[RobotsFile]) -> list[Chain]:
-    """Return the agents that files name, each once, and ``*``: those that the first ones name."""
+    """Return the agents that files name, each once, and ``*``; of too many, the first."""
     named = {token.lower(): token for one in robots for token in one.outline.tokens()}
     if len(named) > _MAX_AGENTS:
         complain(f"only the first {_MAX_AGENTS:,} of {len(named):,} agents are asked about")
@@ -62,7 +62,7 @@ def agents_of(robots: Iterable[RobotsFile]) -> list[Chain]:
 
 
 def path_as_given(url: str) -> str:
-    """Return what is compared of a URL that any text will do for: as it stands, as Google's matcher
+    """Return what is compared of a URL that may be any text: as it stands, as Google's matcher
     does. A path alone that isn't ASCII is encoded, as a browser or a crawl would do."""
     path = path_of(url)
     return comparable(path) if url[:1] == "/" and not url.isascii() else path
@@ -92,7 +92,6 @@ def _by_file(task: Task) -> None:
 
 
 def _by_sites(task: Task) -> None:
-    """Explain by the robots.txt of each URL's origin."""
     waiting = deque(
         (origin, url, request.url, path_in(request)) for url, request, origin in task.requests()
     )
@@ -123,20 +122,17 @@ def _by_sites(task: Task) -> None:
 
 @dataclass(slots=True)
 class _Shown:
-    """A robots.txt, and what its lines decided."""
-
     facts: str
     """Empty: nothing is said of it."""
     body: bytes
     decided: dict[int, tuple[bool, dict[str, None]]] = field(default_factory=dict)
-    """Of each line that decided: whether it allows, and the URLs in order."""
+    """For each line that decided: whether it allows, and the URLs in order."""
 
 
 class _Printer:
     """Prints verdicts as they come, and collects the exit statuses."""
 
     def __init__(self, task: Task, lookup: Lookup | None) -> None:
-        """:param lookup: if there is a crawl"""
         self._task = task
         self._options = options = task.options
         self._output = task.output
@@ -173,10 +169,7 @@ class _Printer:
                 self._line(one, columns)
 
     def _line(self, one: Explanation, columns: int) -> None:
-        """Print a verdict, and remember what is told at the end.
-
-        :param columns: for the agent
-        """
+        """Print a verdict, its agent in so many *columns*, and remember what is told at the end."""
         verdict = (one.verdict.ljust(WIDEST), COLOURS[one.verdict])
         who = [in_words(one.chain).ljust(columns)] if columns else []
         self._output.row(verdict, *who, one.url, (one.why, DIM))
@@ -286,7 +279,6 @@ def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
 
 
 def facts_line(robots: RobotsFile) -> str:
-    """Return the same in one line."""
     (_, line), *rows = facts_rows(robots)
     for label, text in rows:
         line += f": {label}{' ' if label == 'fetched' else ': '}{text}"

@@ -208,7 +208,6 @@ class _Slowed:
     least: float = 0.0  # the longest of these
 
     def want(self, origin: str, seconds: float) -> None:
-        """Set *origin*'s delay and update the slot."""
         wanted = self.wanted
         if wanted.get(origin, 0.0) == seconds:
             return
@@ -293,8 +292,7 @@ class DownloadSlots:
         return {META_KEY: own}
 
     def _downloaded(self, request: Request) -> None:
-        """Count the delay from the end of a response: connecting takes time, and would shorten it
-        for the server."""
+        """Count the delay from the end of a response: connecting must not shorten it."""
         slowed = self._slowed.get(request.meta.get(META_KEY, ""))
         if slowed is not None and slowed.least:
             slowed.slot.lastseen = _clock()

@@ -36,8 +36,7 @@ _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
 def in_shell(crawler: Crawler) -> bool:
-    """Whether this is ``scrapy shell``, which makes the engine before the spider. To be asked only
-    while middlewares are made."""
+    """Whether this is ``scrapy shell``. To be asked only while middlewares are made."""
     return crawler.spider is None
 
 

@@ -151,7 +151,6 @@ class Isolation:
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
-        """Run the body of the ``with`` statement as far as it goes."""
         try:
             yield
         except CancelledError:

@@ -117,8 +117,7 @@ class PageURLs:
         """For the sitemaps of an index, see :func:`resolve_sitemap`."""
 
     def resolve(self, value: Any) -> tuple[str, str]:
-        """Return the URL of a `loc` and its prefix (scheme, host and port); ``ValueError`` if it is
-        not an absolute http(s) URL."""
+        """Return URL and prefix of a `loc`; ``ValueError`` if it isn't an absolute http(s) URL."""
         if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
             raise ValueError
         if usual := _USUAL.fullmatch(value):

@@ -150,8 +150,6 @@ async def pause(seconds: float = 0) -> None:
 
 
 class Slices:
-    """Tells when to yield to the event loop: every 10 ms."""
-
     def __init__(self) -> None:
         self._until = time.perf_counter() + SLICE_SECONDS
 

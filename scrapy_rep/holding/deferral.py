@@ -44,14 +44,14 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.recorder import Recorder
 
-# Seconds, from the start of the fetch, after which a first answer takes long, or very long: a few of
-# the requests that wait for it keep others from coming, and then none.
+# Seconds from the start of the fetch after which a first answer takes long, or very long. Then only
+# a few of the requests that wait for it keep others from coming, and in the end none.
 _LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
 # Seconds until a look at what became of a fetch that was ended.
 _EXPIRY_SECONDS = 1.0
-# Seconds. Sums of times may differ in their last digits.
+# Seconds: sums of times may differ in their last digits.
 _ROUNDING = 0.001
-# At most this many are held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
+# The most held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
 _MOST_SHARED = 1000
 # Held URLs whose verdict is looked at when a robots.txt changes.
 _SOME = 20
@@ -100,7 +100,6 @@ class Deferral(ResolutionListener):
 
     @property
     def holding(self) -> bool:
-        """Whether any requests are at the gate."""
         return bool(self.held or self.releases)
 
     def _some_urls(self, origin: str) -> list[str]:
@@ -127,10 +126,7 @@ class Deferral(ResolutionListener):
     # Requests that stay
 
     def wait(self, origin: Origin, request: Request, since: float | None = None) -> None:
-        """Keep *request* until its robots.txt, of which nothing is known, has been fetched.
-
-        :param since: when it was first kept, if that was earlier
-        """
+        """Keep *request*, since *since* or now, until its robots.txt, still unknown, has been fetched."""
         asked_before = self._table.get(origin) is not None
         self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
         held_origin = self.held.wait(origin, request, since)
@@ -151,9 +147,9 @@ class Deferral(ResolutionListener):
             self._first_answer_is_late(held_origin)
 
     def hold(self, state: OriginState, request: Request, since: float | None = None) -> None:
-        """Hold *request* until its origin, which is unreachable, answers again."""
-        # Others of its origin may wait for the same answer: the deferral hasn't heard of it so far. They
-        # come first, and there may be no room for this one then.
+        """Hold *request* until its unreachable origin answers again."""
+        # Others of its origin may wait for the same answer, of which the deferral hasn't heard so
+        # far. They come first, and there may be no room for this one then.
         held_origin = self.held.wait(state.origin, request, since)
         held_origin.answered = True
         self._hold_waiting(held_origin, state)
@@ -164,8 +160,8 @@ class Deferral(ResolutionListener):
             self._give_up_hopeless(held_origin, state)
 
     def joins(self, name: str, request: Request, since: float | None) -> bool:
-        """Whether *request*, which may be fetched, stays all the same, behind others of its origin that
-        are about to leave. The order of the many would let it wait long: it goes on then."""
+        """Whether *request*, which may be fetched, stays behind others of its origin that are about
+        to leave. Behind very many it would wait long, so it goes on."""
         held_origin = self.held.get(name)
         if held_origin is None or not held_origin.ready or held_origin.count:
             return False
@@ -203,7 +199,7 @@ class Deferral(ResolutionListener):
         self._context.engine.wake()
 
     def _settle(self, held_origin: HeldOrigin) -> None:
-        """Hold requests that only waited so far, if there is room."""
+        """Hold requests that have only waited so far, if there is room."""
         for held in self.held.settle(held_origin):
             self._expect(held_origin.key, held.since)
 
@@ -243,7 +239,6 @@ class Deferral(ResolutionListener):
             self.releases.add(held_origin, (text_of(error), 0))
 
     def _recall(self, held_origin: HeldOrigin) -> None:
-        """Keep the requests that were to be released."""
         if held_origin.ready:
             held_origin.recall()
             self._expect_oldest(held_origin)
@@ -267,7 +262,7 @@ class Deferral(ResolutionListener):
             held_origin.unanswered = 0
 
     def is_due(self, held_origin: HeldOrigin) -> bool:
-        """Whether the origin's robots.txt has to be fetched again before requests leave. Then it is."""
+        """Whether robots.txt has to be fetched again before requests leave. Then it is."""
         if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         self._recall(held_origin)
@@ -275,7 +270,7 @@ class Deferral(ResolutionListener):
         return True
 
     def finished(self, held_origin: HeldOrigin) -> None:
-        """All have left that may: set the next deadline, or forget the origin."""
+        """All that may leave have left: set the next deadline, or forget the origin."""
         if held_origin.heap or held_origin.waiting:
             self._expect_oldest(held_origin)
         elif self.held.get(held_origin.key) is held_origin:
@@ -290,12 +285,12 @@ class Deferral(ResolutionListener):
 
     def _ask_again(self, held_origin: HeldOrigin) -> None:
         known = self._table.get(held_origin.origin)
-        # After a proxy's failure, by the way that another request goes.
+        # After a proxy's failure, through the proxy of another request.
         number = known.entry.proxy_attempts if known else 0
         self._flights.to(held_origin.origin, self.held.peek(held_origin, number), again=True)
 
     def _expect(self, key: str, since: float) -> None:
-        """Set the deadline of requests held *since* then, and schedule the log's reports."""
+        """Set the deadline of requests held since *since*, and schedule the log's reports."""
         self._deadlines.set(key, since + self._max_wait - self.held.now(), sooner=True)
         self._reports.set("report", _TELL_SECONDS, sooner=True)
 
@@ -333,11 +328,9 @@ class Deferral(ResolutionListener):
         within: float = 0.0,
         reason: str | None = None,
     ) -> None:
-        """Give up those whose time is over *within* so many seconds.
-
-        :param why: there is no robots.txt, and the number of attempts
-        :param reason: why they are given up, if not because of how long they were held
-        """
+        """Give up those whose time is over *within* so many seconds. *why*: why there is no
+        robots.txt, and the number of attempts. *reason*: why they are given up, if not for how long
+        they were held."""
         now, oldest = self.held.now(), held_origin.oldest()
         before = now + within - self._max_wait + _ROUNDING
         if oldest is not None and oldest <= before:

@@ -1,9 +1,8 @@
 """Held requests on disk, under JOBDIR, from the moment they are held.
 
 Scrapy's own disk queues write their index only on a clean shutdown, so a kill would lose requests
-(docs/DESIGN.md). The order is in memory too, so that a failing disk doesn't stop the queues.
-
-Requests are pickles, as in Scrapy's own queues: who can write to a JOBDIR can run code anyway.
+(docs/DESIGN.md). Their order is in memory too, so that a failing disk doesn't stop the crawl.
+Requests are pickles, as in Scrapy's queues: who can write to a JOBDIR can run code anyway.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ logger = get_logger(__name__)
 
 FILE_NAME = "rep-held.sqlite"
 
-# State of a row: HELD; GIVEN_UP in this run, kept for the next.
+# States of a row: HELD; GIVEN_UP in this run, kept for the next.
 HELD, GIVEN_UP = 0, 1
 
 SCHEMA = """
@@ -47,7 +46,7 @@ CREATE TABLE IF NOT EXISTS held (
 CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 """
-# Column of the request.
+# The column of the request.
 _REQUEST = 5
 
 # SQLite keeps anything in any column. Numbers are increased further, within its range.
@@ -67,13 +66,13 @@ SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 
 _READS = 60
 # Rows deleted at a time.
 _ROWS = 20
-# Beyond that, the file has this one in place of a priority: SQLite's integers end.
+# A priority beyond that is written as this one: SQLite's integers end.
 _MAX_PRIORITY = 1 << 62
 
 
 class DiskHold:
-    """Held requests in a SQLite file. A row stays until its request has been dealt with: a kill loses
-    none, and at worst one is fetched twice."""
+    """Held requests in a SQLite file. A row stays until its request has been dealt with: a kill
+    loses none, and at worst one is fetched twice."""
 
     def __init__(self, directory: str, spider: Spider) -> None:
         self._spider = spider
@@ -99,8 +98,7 @@ class DiskHold:
         self._gone: list[int] = []  # those of them that are garbage
 
     def open(self) -> bool:
-        """Open the file, and take over what an earlier run left. Return whether it can be used now.
-        Blocks."""
+        """Open the file, and take over what an earlier run left. Return whether it can be used now. Blocks."""
         if not self._looked:
             self._looked = True
             self._warn_of_kill()
@@ -128,10 +126,9 @@ class DiskHold:
         return True
 
     def _warn_of_kill(self) -> None:
-        """Warn about Scrapy's own queue if the last run did not close it. The queue stays in place: some
-        of it can often be read."""
-        # SQLite deletes the WAL file with its last connection, and a run closes the hold after the
-        # scheduler.
+        """Warn about Scrapy's own queue if the last run did not close it. The queue stays in place:
+        some of it can often be read."""
+        # SQLite deletes the WAL file with its last connection, and a run closes the hold after the scheduler.
         path = self._journal.path
         assert path is not None
         queue = path.parent / "requests.queue"
@@ -180,14 +177,11 @@ class DiskHold:
         return row
 
     def has(self, row: int) -> bool:
-        """Whether the file has *row*, which it can't write sometimes."""
+        """Whether the file has *row*: it can't always be written."""
         return self._journal.unwritten("held", row) is None
 
     def read(self, number: int, since: float, row: int) -> Held | None:
-        """Return the request of *row*, None if it can't be read.
-
-        :raises sqlite3.Error: if the file can't be read now
-        """
+        """Return the request of *row*; None if it can't be read; ``sqlite3.Error`` if the file can't be now."""
         try:
             request = self._load(row)
         except Exception as error:  # the spider's callback may be gone, say
@@ -203,7 +197,6 @@ class DiskHold:
         return Held(number, since, request, row, counts=True)
 
     def peek(self, row: int) -> Request | None:
-        """Return the request of *row* if it can be read."""
         with suppress(Exception):  # read() will say so
             return self._load(row)
         return None
@@ -218,8 +211,8 @@ class DiskHold:
         return loads(found[0][0], self._spider)
 
     def left(self, origin: str, held: Held) -> None:
-        """Note that *held* has left the gate. Its row is deleted when the request is garbage: its callback
-        has been called then."""
+        """Note that *held* has left the gate. Its row is deleted when the request is garbage: its
+        callback has been called then."""
         if held.number <= self.number:
             self.is_held_already(origin, held.request)  # a retry of it isn't
         if held.row is not None:
@@ -244,8 +237,8 @@ class DiskHold:
         self._journal.delete("held", *done)
 
     def is_held_already(self, origin: str, request: Request) -> bool:
-        """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded again.
-        For each that is held since then, one is recognised."""
+        """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded
+        again. Each held request is recognised once."""
         earlier = self._earlier.get(origin)
         if earlier is None or not earlier[fingerprint := self._fingerprint(request)]:
             return False
@@ -253,10 +246,10 @@ class DiskHold:
         return True
 
     def _fingerprint(self, request: Request) -> int:
-        """Return what tells *request* from others, 0 if nothing does."""
+        """Return what tells *request* from others; 0 if nothing does."""
         try:
             fingerprinter: Any = self._spider.crawler.request_fingerprinter
-            # A project's own need not be a hash: its first bytes may be those of any URL.
+            # A project's own fingerprint need not be a hash: any URLs may share its first bytes.
             short = blake2b(fingerprinter.fingerprint(request), digest_size=8).digest()
         except Exception:  # noqa: BLE001 (of a project's class)
             return 0
@@ -265,7 +258,6 @@ class DiskHold:
     # The file
 
     def skip(self, count: int, why: object) -> None:
-        """Leave *count* requests to the next run."""
         self._unreadable += count
         self._why_unreadable = self._why_unreadable or why
 
@@ -284,10 +276,7 @@ class DiskHold:
         self._unreadable, self._why_unreadable = 0, None
 
     async def upkeep(self, ran: float | None) -> None:
-        """Maintain the file. Called every second.
-
-        :param ran: seconds that the crawl has run, if they are to be recorded
-        """
+        """Maintain the file, every second. *ran*: seconds that the crawl has run, if to be recorded."""
         if ran is not None:
             self._journal.put("clock", (1, ran))
         await self._journal.flush()
@@ -299,16 +288,10 @@ class DiskHold:
 
 
 def dumps(request: Request, spider: Spider) -> bytes:
-    """Return *request* as bytes.
-
-    :raises Exception: from pickling a user's meta
-    """
+    """Return *request* as bytes. Raises whatever pickling a user's meta raises."""
     return pickle.dumps(request.to_dict(spider=spider), pickle.HIGHEST_PROTOCOL)
 
 
 def loads(data: bytes, spider: Spider) -> Request:
-    """Return the request in *data*.
-
-    :raises Exception: if it can't be read, or the spider no longer has its callback
-    """
+    """Return the request in *data*. Raises if it can't be read, or the spider no longer has its callback."""
     return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301 (see above)

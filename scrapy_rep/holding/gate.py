@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Requests that leave the scheduler in one step: Scrapy's own, and others, which ask a server for each.
+# Requests that leave the scheduler in one step: Scrapy's own; others, which ask a server for each.
 _STEP, _FOREIGN_STEP = 100, 16
-# Seconds until a scheduler that has only requests for which there is no room is asked again, if nothing else
-# makes the engine ask it.
+# Seconds until a scheduler that has only requests without room is asked again, unless something
+# else makes the engine ask it.
 _REST_SECONDS = 1.0
-# Origins that are looked at in one step, for one whose download slot isn't full.
+# Origins looked at in one step for one whose download slot isn't full.
 _LOOKS = 50
 # Seconds until an unreadable file is tried again.
 _RETRY_SECONDS = 1.0
@@ -64,8 +64,7 @@ class Gate:
         self._held = deferral.held
         self._releases = deferral.releases
         self.look: Callable[[Request], Coroutine[Any, Any, None] | None] | None = None
-        """Sees each request that leaves the scheduler. It may return a check, to be awaited before
-        anything is fetched for the request."""
+        """Sees each request from the scheduler. May return a check to await before any fetch."""
         self._let_out: WeakSet[Request] = WeakSet()
         self._checks = 0
         self._nothing_else = False  # whether there is no room for all that the scheduler has
@@ -95,12 +94,11 @@ class Gate:
             logger.info(message, values, extra=self._context.extra)
 
     def __contains__(self, request: Request) -> bool:
-        """Whether *request* came through here. Others are direct downloads (of a media pipeline, say):
-        nothing else tells the two apart."""
+        """Whether *request* came through here, unlike a media pipeline's direct downloads."""
         return request in self._let_out
 
     def next_request(self) -> Request | None:
-        """Return the next request that may go on to the middleware, None if there is none now."""
+        """Return the next request that may go on to the middleware; None if there is none now."""
         if self._deferral.closing:
             return None
         request = self._releases.next() if self._releases else None
@@ -134,8 +132,8 @@ class Gate:
 
     def has_pending_requests(self) -> bool:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
-        answer. A crawl that has done nothing but wait for ``REP_DEFER_IDLE`` seconds counts as idle:
-        its spider may have other work to fetch."""
+        answer. After ``REP_DEFER_IDLE`` seconds of only waiting it counts as idle: its spider may
+        have other work."""
         scheduled = self._has_pending() and not (self._nothing_else and self._held)
         if scheduled or self._releases or self._checks:
             self._idle_since = None
@@ -164,7 +162,7 @@ class Gate:
 
     def _is_kept(self, request: Request) -> bool:
         """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
-        # Fast path, as in the middleware: most requests are to origins that are known.
+        # Fast path, as in the middleware: most requests are to known origins.
         meta, url = request.meta, request.url
         state = self._by_prefix.get(url[: url.find("/", SCHEME) + 1])
         if (
@@ -239,7 +237,6 @@ class Releases:
         """What was decided about requests that have left, or are about to."""
 
     def __bool__(self) -> bool:
-        """Whether any requests may leave, now or soon."""
         return bool(self._turns or self._loose or self._resting)
 
     def add(
@@ -248,10 +245,8 @@ class Releases:
         given_up: tuple[str, int] | None = None,
         before: float = math.inf,
     ) -> None:
-        """Let requests of an origin leave: all that it has, and that came *before* then.
-
-        :param given_up: why, and after how many attempts, they are to fail; None to release them
-        """
+        """Let requests of an origin leave: all, or those that came *before* then. *given_up*: why,
+        and after how many attempts, they are to fail; None to release them."""
         if self._ended:
             return
         held_origin.let_leave(given_up, before)
@@ -278,7 +273,7 @@ class Releases:
         return loose
 
     def next(self) -> Request | None:
-        """Return the next request to leave, if there is one for which a download slot is free."""
+        """Return the next request to leave for which a download slot is free, if any."""
         if self._loose:
             return self._loose.popleft()
         looks, self._moved = _LOOKS, False
@@ -357,7 +352,6 @@ class Releases:
         announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
 
     def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
-        """Make *held* fail in the middleware."""
         origin, cause = held_origin.origin, self._held.failure(held_origin.origin)
         if not held.counts:
             if for_room := self._held.room_for(held_origin) <= 0:
@@ -374,11 +368,8 @@ class Releases:
         self.verdicts[held.request] = error
 
     def verdict(self, request: Request) -> Drop | None:
-        """Return what was decided at the gate about *request*, which the middleware has now.
-
-        :raises RobotsUnreachable: if it was given up
-        :raises Exception: if a check failed
-        """
+        """Return what was decided at the gate about *request*, which the middleware has now;
+        ``RobotsUnreachable`` if it was given up, and what a failed check raised."""
         if not self.verdicts or (verdict := self.verdicts.pop(request, None)) is None:
             return None
         if isinstance(verdict, Drop):

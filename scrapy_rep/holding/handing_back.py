@@ -1,10 +1,9 @@
-"""Where requests go that can't stay at the gate: none is lost silently. While the crawl runs, they are
-returned to a scheduler that isn't Scrapy's; at its end, to one that outlives the process; else their
-errbacks are called.
+"""Where requests go that can't stay at the gate: none is lost silently. During the crawl they are
+returned to a scheduler that isn't Scrapy's; at its end, to one that outlives the process; else
+their errbacks are called.
 
-They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
-without a signal, which was sent. What they were like before is in their meta, for the process that
-gets them next.
+They go in by the documented ``enqueue_request()``, past the dupe filter and without a signal: both
+have seen them. What they were like before is in their meta, for the process that gets them next.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ _LAST = -(1 << 20)
 
 
 def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
-    """Count and announce that *request*, which was held, will fail with *error*."""
     context.stats.inc_value("rep/given_up")
     told = {"reason": error.reason, "attempts": error.attempts, "held_for": error.held_for}
     announce(context, signals.request_given_up, request, error.origin, **told)
@@ -55,14 +53,14 @@ class HandingBack:
         self._context = context
         self._held = held
         self._times: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
-        """How often there was no room for each, before it came again: 2 for more often, too."""
+        """How often there was no room for each before it came again; 2: or more often."""
         self.waiting = 0  # about how many the scheduler has for which there was no room
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 
     def one(self, request: Request, since: float | None) -> bool:
-        """Hand back *request*, for which there is no room, behind all others of its priority. Return
-        whether the scheduler took it: Scrapy's own would return it at once."""
+        """Hand back *request*, for which there is no room, behind all others of its priority.
+        Return whether the scheduler took it: Scrapy's own would return it at once."""
         if self._held.disk is not None or not self._context.engine.scheduler_is_foreign:
             return False
         times = min(self._times.get(request, 0) + 1, 2)
@@ -77,11 +75,8 @@ class HandingBack:
         return self._times.get(request, 0) > 1
 
     def _hand_back(self, request: Request, since: float, priority: int, times: int = 0) -> bool:
-        """Give *request*, here since then, to the scheduler. Return whether that worked.
-
-        :param priority: until it comes again
-        :param times: how often there was no room for it
-        """
+        """Give *request*, here since *since*, to the scheduler, with *priority* until it comes
+        again. Return whether that worked. *times*: how often there was no room for it."""
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
@@ -118,11 +113,8 @@ class HandingBack:
     # The crawl's end
 
     async def empty(self, loose: list[Request]) -> None:
-        """Leave nothing that would end with the process: write it to disk, hand it back, or call its
-        errback.
-
-        :param loose: these were about to leave
-        """
+        """Leave nothing that would end with the process: write it to disk, hand it back, or call
+        its errback. *loose* requests were about to leave."""
         slices = Slices()
         settled: list[Deferred[None]] = []
         for held, held_origin in self._mortal(loose):

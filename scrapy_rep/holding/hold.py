@@ -1,8 +1,6 @@
-"""The requests at the gate, by origin: how many there may be, and where they are kept.
-
-Those that *wait* for a first answer are in memory. Those that are *held* are too or, with a JOBDIR, on disk
-(disk.py). Once there is an answer, or they are given up, they are *ready* to leave.
-"""
+"""The requests at the gate, by origin: how many there may be, and where they are kept. Those that
+*wait* for a first answer are in memory. Those that are *held* are too or, with a JOBDIR, on disk
+(disk.py). Once there is an answer, or they are given up, they are *ready* to leave."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ logger = get_logger(__name__)
 
 # Seconds for which an answer releases requests, however short it may be kept.
 _GOOD_SECONDS = 5.0
-# An origin may hold this many times the room that is left: there is always room for one more origin
+# An origin may hold this many times the room that is left, so there is always room for another one
 # ("dynamic thresholds", as in network switches).
 _SHARE = 10
 # Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
@@ -45,8 +43,6 @@ _WAITING, _WEIGHTY = 8, 4
 
 
 class Held(NamedTuple):
-    """A request at the gate."""
-
     number: int  # increases in the order in which requests came to the gate
     since: float  # when it came, in seconds of the crawl's running time
     request: Request
@@ -55,13 +51,12 @@ class Held(NamedTuple):
 
 
 Entry: TypeAlias = "tuple[int, int, float, Request | int | Held]"
-"""Negated priority, number, since, and the request, or its row on disk; :class:`Held` if it only waits,
-or has been read. A plain tuple of numbers is not tracked by the garbage collector, and a heap of these
-yields urgent requests first, then early ones."""
+"""Negated priority, number, since, and the request, or its row on disk; :class:`Held` if it only
+waits, or has been read. The garbage collector doesn't track plain tuples of numbers, and a heap of
+these yields urgent requests first, then early ones."""
 
 
 def entry_of(held: Held, what: Request | int | None = None) -> Entry:
-    """Return the entry of a heap for *held*."""
     return (-held.request.priority, held.number, held.since, held if what is None else what)
 
 
@@ -93,14 +88,10 @@ class HeldOrigin:
 
     @property
     def leaves(self) -> bool:
-        """Whether some may leave."""
         return bool(self.ready or self.failing)
 
     def oldest(self, *, everything: bool = False) -> float | None:
-        """Return the ``since`` of the request that has been here longest.
-
-        :param everything: look at those that may leave, too
-        """
+        """Return the earliest ``since``; with *everything*, also of those that may leave."""
         heaps = (self.heap, self.ready, self.failing) if everything else (self.heap,)
         times = [held.since for held in self.waiting]
         for heap in heaps:
@@ -114,7 +105,7 @@ class HeldOrigin:
         else:
             going, self.why = self.failing, why
         heap, self.heap = self.heap, []
-        if before == math.inf and not going:  # to order 100,000 again takes long
+        if before == math.inf and not going:  # ordering 100,000 again takes long
             going += heap
         else:
             for entry in heap:
@@ -175,18 +166,15 @@ class HeldOrigins:
         return len(self._origins)
 
     def all(self) -> list[HeldOrigin]:
-        """All of them."""
         return list(self._origins.values())
 
     def get(self, origin: Origin | str) -> HeldOrigin | None:
-        """Return *origin* if it has requests at the gate."""
         return self._origins.get(str(origin))
 
     # How many may be held, or wait
 
     @property
     def full(self) -> bool:
-        """Whether as many are held as may be."""
         return self._total >= self.most
 
     def room_for(self, held_origin: HeldOrigin | None) -> int:
@@ -197,11 +185,9 @@ class HeldOrigins:
         return min(room, -((count - _SHARE * room) // (_SHARE + 1)))
 
     def full_for(self, origin: Origin | str) -> bool:
-        """Whether *origin* must not hold more."""
         return self.room_for(self.get(origin)) <= 0
 
     def room(self, origin: Origin) -> Room:
-        """Return whether *origin* may hold more requests."""
         held_origin = self.get(origin)
         if self.room_for(held_origin) > 0:
             return Room.FREE
@@ -238,8 +224,8 @@ class HeldOrigins:
         return held_origin
 
     def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
-        """Hold, count and announce as many of the origin's waiting requests as there is room for, or
-        all. Return these."""
+        """Hold, count and announce as many of the origin's waiting requests as there is room for;
+        with *everything*, all. Return these."""
         room = len(held_origin.waiting) if everything else max(0, self.room_for(held_origin))
         found, held_origin.waiting = held_origin.waiting[:room], held_origin.waiting[room:]
         if not found:
@@ -258,9 +244,9 @@ class HeldOrigins:
         return found
 
     def changed(self, held_origin: HeldOrigin, *, unheld: int = 0, held: int = 0) -> None:
-        """Count requests that came, left or were held, and what waits for the origin's first answer: all
-        of its requests, a few if that takes long, none if it takes very long. One silent origin must
-        not stop the others."""
+        """Count requests that came, left or were held, and those that wait for the origin's first
+        answer: all, a few if that takes long, none if very long. One silent origin must not stop
+        the others."""
         held_origin.unheld += unheld
         self._unheld += unheld
         held_origin.count += held
@@ -279,10 +265,8 @@ class HeldOrigins:
             self._context.stats.max_value("rep/held/max", self._total)
 
     def first(self, held_origin: HeldOrigin, heap: list[Entry]) -> Held | None:
-        """Return the request of the origin's *heap* that is next to leave, if any is left.
-
-        :raises sqlite3.Error: if it can't be read now
-        """
+        """Return the request of the origin's *heap* that is next to leave, if any;
+        ``sqlite3.Error`` if it can't be read now."""
         while heap:
             held = self.read(heap[0])
             if held is not None:
@@ -293,10 +277,7 @@ class HeldOrigins:
         return None
 
     def read(self, entry: Entry) -> Held | None:
-        """Return the request of *entry*, None if it can't be read.
-
-        :raises sqlite3.Error: if the file can't be read now
-        """
+        """Return the request of *entry*; None if unreadable. May raise ``sqlite3.Error``."""
         _, number, since, what = entry
         if isinstance(what, int):
             assert self.disk is not None
@@ -304,7 +285,6 @@ class HeldOrigins:
         return what if isinstance(what, Held) else Held(number, since, what, counts=True)
 
     def left(self, held_origin: HeldOrigin, held: Held) -> None:
-        """A request has left the gate."""
         held_origin.longest = max(held_origin.longest, self.now() - held.since)
         if held.counts:
             self.log.told_idle = False
@@ -315,7 +295,6 @@ class HeldOrigins:
             self.changed(held_origin, unheld=-1)
 
     def take_waiting(self, held_origin: HeldOrigin) -> list[Held]:
-        """Remove and return the requests that wait."""
         found, held_origin.waiting = held_origin.waiting, []
         self.changed(held_origin, unheld=-len(found))
         return found
@@ -335,8 +314,8 @@ class HeldOrigins:
                 yield held
 
     def peek(self, held_origin: HeldOrigin, number: int = 0) -> Request | None:
-        """Return the most urgent held request, or another with this *number*, from 0 and round and
-        round; if there is none, one that waits."""
+        """Return the most urgent held request, or another by its *number*, counted round and round
+        from 0; if there is none, one that waits."""
         found, heap = None, held_origin.heap
         if heap:
             what = heap[number % len(heap)][3]
@@ -348,7 +327,6 @@ class HeldOrigins:
         return found or (waiting[0].request if waiting else None)
 
     def end(self, held_origin: HeldOrigin) -> None:
-        """Forget the origin: it has no requests here."""
         del self._origins[held_origin.key]
         if held_origin.given_up or held_origin.released:
             self.log.end(held_origin, kept=self.disk is not None)
@@ -366,8 +344,8 @@ class HeldOrigins:
         return error or "no answer yet", attempts
 
     async def move_to(self, disk: DiskHold) -> AsyncIterator[HeldOrigin]:
-        """Use *disk* from now on. Requests of an earlier run come before those held so far, which
-        stay in memory. Yield each origin of that run."""
+        """Use *disk* from now on. Yield each origin of an earlier run, whose requests come first.
+        Those held so far stay in memory."""
         self.disk = disk
         number, ran = disk.number, disk.ran
         self._number += number
@@ -408,8 +386,8 @@ class HeldOrigins:
 
 
 def lean(request: Request) -> Request:
-    """Return a copy of *request*: for each request object it has seen, Scrapy keeps a kilobyte (the
-    parsed URL, the fingerprint) as long as that object lives."""
+    """Return a copy of *request*: with each request object it has seen, Scrapy keeps a kilobyte
+    (the parsed URL, the fingerprint) in memory."""
     with suppress(Exception):  # of a user's class
         return copy(request)
     return request
@@ -418,7 +396,6 @@ def lean(request: Request) -> Request:
 def announce(
     context: CrawlContext, signal: object, request: Request, origin: Origin | None, **told: object
 ) -> None:
-    """Send one of our signals of held requests."""
     context.crawler.signals.send_catch_log(
         signal, request=request, origin=origin, spider=context.spider, **told
     )
@@ -427,11 +404,9 @@ def announce(
 def held_fields(
     origin: str, requests: int, seconds: float, entry: storages.Entry | None
 ) -> dict[str, Any]:
-    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an origin.
-
-    :param seconds: for which the request that came first has been held
-    :param entry: what is known of its robots.txt
-    """
+    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an
+    origin. *seconds*: for which its first request has been held. *entry*: what is known of its
+    robots.txt."""
     down = entry if entry is not None and entry.unreachable_since is not None else None
     return {
         "origin": origin,

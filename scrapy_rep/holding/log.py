@@ -36,8 +36,6 @@ _IDLE_SECONDS = 10.0
 
 
 class HoldLog:
-    """Logs what is held, and what becomes of it."""
-
     def __init__(self, context: CrawlContext, table: OriginTable) -> None:
         self._context = context
         self._table = table
@@ -47,8 +45,7 @@ class HoldLog:
         self._told_idle_at = -math.inf
 
     def held(self, one: HeldOrigin, why: str) -> None:
-        """Log once that requests are held because the answer is "slow", and once that robots.txt is
-        "unreachable"."""
+        """Log once that robots.txt is "slow" and requests held, once that it is "unreachable"."""
         if one.told not in (why, "unreachable"):
             one.told = why
             what = ": its robots.txt has not answered yet"
@@ -57,10 +54,7 @@ class HoldLog:
             self._tell(why, one, f"Holding requests to %(origin)s{what}")
 
     def end(self, one: HeldOrigin, *, kept: bool) -> None:
-        """Log what became of the requests.
-
-        :param kept: whether those given up are on disk for the next run
-        """
+        """Log what became of the requests. *kept*: those given up are on disk for the next run."""
         if one.given_up:
             reason, attempts = one.why
             self._tell(
@@ -86,7 +80,7 @@ class HoldLog:
         if not self._told_full:
             self._told_full = True
             message = (
-                "Too many requests are held (REP_DEFER_MAX_REQUESTS; one site may have about 91 %% of "
+                "Too many requests are held (REP_DEFER_MAX_REQUESTS; one origin may have about 91 %% of "
                 "them): dropping further ones, such as to %(origin)s. This is reported once."
             )
             logger.warning(message, {"origin": origin}, extra=self._context.extra)
@@ -94,12 +88,9 @@ class HoldLog:
     def state(
         self, origins: Collection[HeldOrigin], attempt: float, given_up: float, *, idle: bool
     ) -> None:
-        """Log what is held of which *origins*, and why.
-
-        :param attempt: seconds until a robots.txt is fetched again; infinity: now
-        :param given_up: seconds until the first requests are given up; infinity: now
-        :param idle: log that the crawl can only wait: once, until some requests are released
-        """
+        """Log what is held of which *origins*, and why. *attempt*, *given_up*: seconds until a
+        robots.txt is fetched again, and until the first requests are given up; infinity: now.
+        *idle*: log that the crawl can only wait, once, until some requests are released."""
         if idle:
             now = time.monotonic()
             if self.told_idle or now < self._told_idle_at + _IDLE_SECONDS:

@@ -1,8 +1,8 @@
 """Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock.
 
-Explanations and lint read an :class:`Outline` of a robots.txt: its groups, agents and rules, each with
-its line. Crawls use :class:`~scrapy_rep.protocol.RobotsTxt`, which is faster and keeps less. Both read
-lines by the same code.
+Explanations and lint read an :class:`Outline` of a robots.txt: its groups, agents and rules, each
+with its line. Crawls use :class:`~scrapy_rep.protocol.RobotsTxt`, which is faster and keeps less.
+Both read lines by the same code.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class RuleLine(NamedTuple):
     """As it is compared: percent-encoded."""
 
     def length_for(self, path: str) -> int | None:
-        """Return how many octets of this rule match *path*, None if it doesn't match: those of the
-        pattern, or of the directory that an ``index.htm`` stands for."""
+        """Return how many octets of this rule match *path* (those of the pattern, or of the
+        directory that an ``index.htm`` stands for); None if it doesn't match."""
         # A rule matches no path that begins otherwise than it does up to its first "*" (or the "$" at its
         # end), an index page aside. A file has thousands of rules: preparing each takes too long.
         start = self.pattern.partition("*")[0].rstrip("$")
@@ -117,8 +117,7 @@ STDIN = "standard input"
 
 
 def in_words(chain: Sequence[str]) -> str:
-    """Return the name of a crawler that goes by these tokens, most specific first:
-    ``GPTBot, as fallback for Googlebot``."""
+    """Return the name of a crawler that goes by these tokens: ``GPTBot, as fallback for Googlebot``."""
     return ", as fallback for ".join(reversed(chain)) or "an unknown crawler"
 
 
@@ -172,7 +171,6 @@ class Explanation:
 
     @property
     def allowed(self) -> bool:
-        """The verdict."""
         return self.decision.allowed
 
     @property
@@ -187,7 +185,6 @@ class Explanation:
 
     @property
     def verdict(self) -> str:
-        """The verdict in one word."""
         return "allowed" if self.allowed else "unreachable" if self.unreachable else "disallowed"
 
     @property
@@ -251,12 +248,10 @@ class RobotsFile:
 
     @cached_property
     def parsed(self) -> RobotsTxt:
-        """The rules."""
         return RobotsTxt.parse(self.body)
 
     @cached_property
     def outline(self) -> Outline:
-        """The groups and their lines."""
         return Outline.of(self.body)
 
     @cached_property

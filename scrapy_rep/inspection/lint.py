@@ -113,7 +113,6 @@ def quoted(text: str) -> str:
 
 
 def _file(body: bytes, kept: bytes, outline: Outline, complete: bool) -> Iterator[Finding]:
-    """Yield what there is to say about the file as a whole."""
     if body.startswith(_UTF16):
         yield Finding(1, "utf-16", "the file is UTF-16, but is read as UTF-8: save it as UTF-8")
     elif body[:1] == _BOM[:1]:
@@ -300,11 +299,9 @@ def _groups(outline: Outline) -> Iterator[Finding]:
 
 
 def _never_decide(outline: Outline) -> Iterator[Finding]:
-    """Yield rules that lose to another one whatever the URL.
-
-    Only what can be proven: the other one matches exactly the same paths, and wins. All groups
-    that name an agent are one, so a rule must lose for each of its agents.
-    """
+    """Yield rules that lose to another one whatever the URL. Only what can be proven: the other one
+    matches exactly the same paths, and wins. All groups that name an agent are one, so a rule must
+    lose for each of its agents."""
     if sum(len(group.agents) * len(group.rules) for group in outline.groups) > _MAX_PAIRS:
         return
     rules = [
@@ -344,15 +341,14 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
 
 
 def _same_paths(line: RuleLine) -> str | None:
-    """Return a key that rules share if they match the same paths; None for rules that match none,
-    or restrict nothing."""
+    """Return a key that rules for the same paths share; None if a rule does nothing."""
     if line.pattern[:1] not in ("/", "*"):
         return None
     pattern = re.sub(r"\*+", "*", line.pattern)
     return re.sub(r"\*\$?$", "", pattern) or "/"
 
 
-# Agents that are asked about; things that are named in a finding, and characters of a rule there.
+# Agents that are asked about; things named in a finding, and characters of a rule there.
 _ASKED, _NAMED, _SHOWN = 50, 3, 60
 
 # Pairs of a path and a rule with a wildcard: with more the file is hostile, and only its other

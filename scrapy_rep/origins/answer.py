@@ -29,7 +29,7 @@ _MAX_REASON = 250
 READ_BYTES = MAX_BYTES + 1
 
 OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
-"""Limit for HttpCompressionMiddleware, which decodes those of sitemaps, in one go."""
+"""Limit of HttpCompressionMiddleware, which decodes sitemaps in one go."""
 
 _GZIP = ("gzip", "x-gzip")
 
@@ -38,23 +38,21 @@ _LIBRARIES = {
     "br": ("brotli", "brotlicffi"),
     "zstd": ("compression.zstd", "backports.zstd"),
 }
-# As in RFC 9659, 8 MiB: a frame may ask for gigabytes.
+# 8 MiB, as in RFC 9659: a frame may ask for gigabytes.
 _ZSTD_WINDOW = 23
 
 _MAX_MEMBERS = 100
-"""Of a gzip file. An empty one costs as much as a kilobyte of rules."""
+"""Members of a gzip file. An empty one costs as much as a kilobyte of rules."""
 
 MAX_HEADER = 16 * 1024
 """Bytes of all headers of one name. Twisted lets a folded header be megabytes long."""
 
 MAX_ENCODINGS = 5
-"""Of one body. Each may unpack to much more than the one around it."""
+"""Encodings of one body. Each may unpack to much more than the one around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of one fetch."""
-
     outcome: Outcome
     url: str
     """After redirects."""
@@ -65,21 +63,20 @@ class Answer:
     body: bytes = b""
     error: Exception | None = None
     note: str = ""
-    """What is strange about it, in words for people."""
+    """What is strange about it, in words."""
     by: str = ""
-    """The setting that makes it what it is (REP.md section 13), in words for people."""
+    """The setting that makes it what it is (REP.md section 13), in words."""
     asked: bool = True
     """Whether anything was requested."""
 
     @property
     def reason(self) -> str:
-        """Why there are no rules, in words for people."""
+        """Why there are no rules, in words."""
         if self.error is not None:
             return text_of(self.error)[:_MAX_REASON]
         return f"HTTP {self.status}{', ' * bool(self.by)}{self.by}"
 
     def entry(self, origin: str, **times: Any) -> Entry:
-        """Return an answer that counts as an entry, with its *times*."""
         has_rules = self.outcome is Outcome.RULES
         packed, sha256 = pack_body(cut(self.body)) if has_rules else (b"", None)
         about: dict[str, Any] = {"outcome": self.outcome, "status": self.status}
@@ -89,16 +86,16 @@ class Answer:
 
 @dataclass(slots=True)
 class Transfer:
-    """One response while it arrives. Kept in the request's meta."""
+    """One response while it arrives, kept in the request's meta."""
 
     slots: int = 0
     """Download slots that were added for it."""
     received: int = 0
     """Bytes."""
     cut: bool = False
-    """Whether the transfer was stopped, since enough had arrived."""
+    """Whether the transfer was stopped because enough had arrived."""
     encodings: list[bytes] = field(default_factory=list)
-    """The headers that say how the body is encoded, once they are removed from the response."""
+    """The headers about the body's encoding, once they are removed from the response."""
 
 
 class NotCredible(ValueError):
@@ -108,8 +105,8 @@ class NotCredible(ValueError):
 def answer_of(
     response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
 ) -> Answer:
-    """Return what a response means: its status and headers count whatever its body is. Of an error page,
-    any part of the body will do."""
+    """Return what a response means. Its status and headers count whatever its body is; of an error
+    page, any part of the body will do."""
     status, note, problem = response.status, "", ""
     lost = "dataloss" in response.flags and not transfer.cut
     body, complete, encodings = response.body[:READ_BYTES], True, list[str]()
@@ -131,20 +128,18 @@ def answer_of(
 
 
 def accept_encoding() -> dict[str, str]:
-    """Return the header that a request for robots.txt needs: none if :func:`decode` undoes all that Scrapy
-    asks for, since download handlers may take our header for the project's. Older Scrapy can ask for zstd
-    because of a library that we don't use."""
+    """Return the header that a request for robots.txt needs: none if :func:`decode` undoes all that
+    Scrapy asks for, since download handlers may take our header for the project's. Older Scrapy can
+    ask for zstd because of a library that we don't use."""
     ours = {*_GZIP, "deflate"} | {name for name in _LIBRARIES if _library(name) is not None}
     known = ours.issuperset(one.decode() for one in ACCEPTED_ENCODINGS)
     return {} if known else {"Accept-Encoding": "gzip, deflate"}
 
 
 def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes, bool]:
-    """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether that is all that
-    counts. If it is *cut*, the missing end doesn't matter.
-
-    :raises ResponseDataLossError: if *body* isn't what *encodings* say
-    """
+    """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether that is all
+    that counts; ``ResponseDataLossError`` if they don't fit. If *body* is *cut*, a missing end
+    doesn't matter."""
     for encoding in reversed(encodings):
         try:
             body, complete = decode(body, encoding)
@@ -158,10 +153,8 @@ def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes
 
 
 def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
-    """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached.
-
-    :raises ResponseDataLossError: if *data* isn't what *encoding* says, or nothing here decodes that
-    """
+    """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached;
+    ``ResponseDataLossError`` if *data* isn't what *encoding* says, or nothing here decodes it."""
     if not data:
         return b"", True
     new, errors = _decoders(data, encoding)
@@ -209,8 +202,6 @@ def _library(encoding: str) -> Any:
 
 
 class _Brotli:
-    """Brotli's decoder, with the methods of zlib's."""
-
     unused_data = b""
 
     def __init__(self, new: Callable[[], Any]) -> None:
@@ -226,7 +217,7 @@ class _Brotli:
 
 
 def header_text(headers: Headers | None, name: str) -> str | None:
-    """Return the values of all headers with that name, joined by commas; None without one, or if that
+    """Return the values of all headers of that name, joined by commas; None without one, or if that
     is longer than :data:`MAX_HEADER`."""
     values = headers.getlist(name) if headers is not None else []
     if sum(map(len, values)) + len(values) > MAX_HEADER:
@@ -235,10 +226,8 @@ def header_text(headers: Headers | None, name: str) -> str | None:
 
 
 def content_encodings(headers: Headers) -> list[str]:
-    """Return the content encodings, lower case, in the order applied, without ``identity``.
-
-    :raises NotCredible: if the header is too long, or there are more than :data:`MAX_ENCODINGS`
-    """
+    """Return the content encodings, lower case, in the order applied, without ``identity``;
+    ``NotCredible`` beyond the limits."""
     text = header_text(headers, "Content-Encoding")
     if text is None and any(headers.getlist("Content-Encoding")):
         raise NotCredible(f"the Content-Encoding header is longer than {MAX_HEADER} bytes")

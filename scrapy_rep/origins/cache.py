@@ -1,5 +1,5 @@
-"""What is known of each origin, in memory and in a storage that may outlive the process; how an answer
-changes it; and how to wait for another process that is fetching (REP.md sections 4 and 5)."""
+"""What is known of each origin, in memory and in a storage that may outlive the process; how an
+answer changes it; how to wait for another process that is fetching (REP.md sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import StorageClient
 from scrapy_rep.storages.entry import MAX_TIME
 
-# How often to look for another process's answer: at first, and at last.
+# How often to look for another process's answer: at first, at last.
 _POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
 
 # Until a lost connection is tried again.
 _AT_ONCE_SECONDS = 0.5
 
-# The pause after a proxy's failure, and how often it doubles at first: the next proxy may work. If as
-# many as this have failed, probably none does.
+# The pause after a proxy's failure, and how often it doubles at first: the next proxy may work. If
+# this many have failed, probably none does.
 _PROXY_SECONDS, _PROXY_STEPS, _PROXIES = 1.0, 3, 8
 
 LARGE = 65_536
-"""Bytes. A larger robots.txt is parsed in a thread: it would block the event loop for too long."""
+"""Bytes. A larger robots.txt would block the event loop, so it is parsed in a thread."""
 
-# How often a page's answer is remembered, at most.
+# A page's answer is remembered at most this often.
 _PAGE_SECONDS = 3600.0
 
 _MAX_BROKEN = 10_000
@@ -70,8 +70,6 @@ _MAX_BROKEN = 10_000
 
 
 class RobotsCache:
-    """What is known of each origin and usable now."""
-
     def __init__(
         self,
         settings: RepSettings,
@@ -80,18 +78,18 @@ class RobotsCache:
         clock: Callable[[], float],
         storage: StorageClient | HttpCache | None = None,
     ) -> None:
-        """:param storage: outlives the process"""
+        """*storage* outlives the process."""
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
         self._storage = storage
         self._table = table
         self.choices: Choices | None = None
-        """What the project chooses beyond the protocol; None for nothing."""
+        """What the project chooses beyond the protocol; None: nothing."""
         # Parsing threads compete with the event loop: one at a time.
         self._reading = DeferredLock()
         self._read_seconds = 0.0
-        """Spent on parsing in the event loop since the last pause for it."""
+        """Time spent on parsing in the event loop since the last pause for it."""
         self._broken: dict[Origin, tuple[float, Exception]] = {}
         """Origins that the project prevents us from fetching: until when not to try, and why."""
         self._early: dict[str, float] = {}
@@ -116,15 +114,14 @@ class RobotsCache:
         return None if state.standing is Standing.ASK else state
 
     def failure(self, origin: Origin) -> Exception | None:
-        """Return what the last attempt to fetch *origin*'s robots.txt raised, without a
-        traceback, as far as that is known."""
+        """Return what the last attempt at *origin*'s robots.txt raised, as far as known, without traceback."""
         if origin in self._broken:
             return self._broken[origin][1]
         state = self._table.get(origin)
         return None if state is None else state.failure
 
     def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
-        """Whether :meth:`read` has to prepare the rules for *agent*, in a thread."""
+        """Whether :meth:`read` has to prepare the rules for *agent* in a thread."""
         robots = state.robots
         unread = robots and not robots.is_read(agent, self._settings.obey_global_group)
         return bool(unread) and len(state.entry.body) > LARGE
@@ -132,10 +129,7 @@ class RobotsCache:
     async def read(
         self, state: OriginState, agent: tuple[str, ...], body: bytes | None = None
     ) -> None:
-        """Prepare the rules for *agent*; those of a large file in a thread.
-
-        :param body: of the robots.txt, if the caller has it
-        """
+        """Prepare the rules for *agent*, of a large file in a thread. *body* is the robots.txt's, if known."""
         entry, robots, settings = state.entry, state.robots, self._settings
         if robots is None or robots.is_read(agent, settings.obey_global_group):
             return
@@ -171,12 +165,9 @@ class RobotsCache:
             self._early[str(origin)] = state.entry.updated_at
 
     async def ask(self, flight: Flight) -> tuple[OriginState, Answer | None]:
-        """Get the robots.txt of the flight's origin fetched, here or by another process, and update
-        what is known.
-
-        :returns: what is known now, and the answer; None if it came from the storage
-        :raises Exception: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`
-        """
+        """Get the robots.txt of the flight's origin fetched, here or by another process. Return
+        what is known now, and the answer; None if it came from the storage. Raises
+        :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`."""
         origin, storage, choices = flight.origin, self._storage, self.choices
         if choices is not None and (answer := choices.own_answer(origin)) is not None:
             return self._learn(origin, answer), answer
@@ -214,8 +205,8 @@ class RobotsCache:
     async def _recall(
         self, origin: Origin, storage: StorageClient | HttpCache
     ) -> OriginState | None:
-        """Return what *storage* has of *origin*, after another process's fetch if there is one; None
-        if the fetch is ours to make."""
+        """Return what *storage* has of *origin*, after another process's fetch if there is one;
+        None if the fetch is ours to make."""
         seconds = _POLL_SECONDS
         while True:
             claim = await storage.claim(str(origin), self._is_usable)
@@ -237,7 +228,7 @@ class RobotsCache:
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
     async def _fetch(self, flight: Flight) -> Answer:
-        """Fetch robots.txt: twice if the connection is lost that has worked so far."""
+        """Fetch robots.txt: twice if a connection is lost that has worked so far."""
         origin, known = flight.origin, self._table.get(flight.origin)
         flight.fetching, flight.fetches = True, 1
         flight.asked_at, flight.before = self._clock(), known.entry if known else None
@@ -259,7 +250,7 @@ class RobotsCache:
             flight.fetching = False
 
     def page_answered(self, origin: Origin) -> None:
-        """A page of *origin* has answered. If robots.txt doesn't, remember that for a later run, too."""
+        """Note that a page of *origin* answered. If robots.txt doesn't, later runs need to know, too."""
         state, now = self._table.get(origin), self._clock()
         if state is None or state.entry.unreachable_since is None or now >= state.usable_until:
             return
@@ -269,7 +260,6 @@ class RobotsCache:
                 self._storage.publish(state.entry)
 
     def _learn(self, origin: Origin, answer: Answer) -> OriginState:
-        """Update what is known by *answer*."""
         settings, now = self._settings, min(max(self._clock(), 0.0), MAX_TIME)
         if answer.outcome is Outcome.UNREACHABLE:
             previous = self._table.get(origin)
@@ -291,7 +281,6 @@ class RobotsCache:
         return self._take(origin, entry)
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
-        """Return *entry* after one more failure."""
         settings, unreachable_for = self._settings, entry.unreachable_for
         if not isinstance(answer.error, NOT_ABOUT_SITE):
             ladder = self.choices is not None and self.choices.ladder
@@ -337,7 +326,6 @@ class RobotsCache:
         return state
 
     def _judge(self, state: OriginState, now: float) -> None:
-        """Set what *state* is good for from *now* on."""
         state.rules = None
         state.standing, state.usable_until = standing_of(state.entry, now, self._settings)
         if self.choices is not None:
@@ -353,8 +341,8 @@ class RobotsCache:
 
 
 def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
-    """Return how *entry* can be used *now*, and until when, by the protocol alone. Another user of the
-    storage may have a clock that is years ahead: no time is farther off than it can be."""
+    """Return how *entry* can be used *now*, and until when, by the protocol alone. No time is
+    farther off than it can be: another user of the storage may have a clock that is years ahead."""
     fresh, again = entry.fresh_until, entry.next_attempt_at
     most = max(settings.cache_ttl, settings.cache_max_ttl)
     return standing(

@@ -1,8 +1,8 @@
-"""What a project chooses beyond the protocol (REP.md section 13): a robots.txt of its own for some hosts,
-and what some answers mean to it. All off by default; then nothing here is made, or asked.
+"""What a project chooses beyond the protocol (REP.md section 13): a robots.txt of its own for some
+hosts, and what some answers mean to it. All is off by default; then nothing here is made, or asked.
 
-An entry records the origin's answer, so that projects can share a storage. What the answer means to
-this project is worked out here, each time an entry is used.
+An entry records the origin's answer, so that projects can share a storage. What it means to this
+project is worked out each time the entry is used.
 """
 
 from __future__ import annotations
@@ -44,10 +44,8 @@ _WARNINGS = 3
 
 
 class Choices:
-    """The settings of REP.md section 13, applied."""
-
     def __init__(self, settings: RepSettings) -> None:
-        """:raises SettingsError: if a file of ``REP_OVERRIDES`` can't be read"""
+        """Raises ``SettingsError`` if a file of ``REP_OVERRIDES`` can't be read."""
         self._settings = settings
         self.ladder = settings.unreachable_rules == LADDER
         """Whether Google's rules of April 2026 apply to unreachable origins."""
@@ -61,7 +59,7 @@ class Choices:
         return cls(settings) if chosen(settings) else None
 
     def override(self, host: str) -> Answer | None:
-        """Return what the project says of *host*: by its name, or else by its closest domain."""
+        """Return what the project says of *host*: by its name, else by its closest domain."""
         found, domain = self.overrides.get(host), host
         while self.overrides and found is None and "." in domain:
             domain = domain.partition(".")[2]
@@ -74,7 +72,7 @@ class Choices:
         return None if answer is None else replace(answer, url=origin.robots_url)
 
     def refusal(self, one: Answer | Entry) -> str:
-        """Return why such an answer counts as none to this project; empty if it does count. Another project
+        """Return why this project doesn't accept such an answer; empty if it does. Another project
         may have stored the entry."""
         missing = one.outcome is Outcome.MISSING and one.status in FORBIDDEN
         if missing and self._settings.forbidden == "defer":
@@ -85,7 +83,6 @@ class Choices:
         return ""
 
     def mark(self, state: OriginState, now: float) -> None:
-        """Set what the project's choices make of *state*."""
         entry = state.entry
         failing = entry.unreachable_since is not None
         state.by, state.forbids, state.blackout = "", False, False
@@ -105,8 +102,7 @@ class Choices:
 
 
 class ChoiceListener(ResolutionListener):
-    """Reports the project's choices in the log and the stats, and lets Google's newer rules know which
-    origins still answer requests for pages."""
+    """Logs and counts the project's choices; notes which origins still answer for pages."""
 
     part = "log of choices beyond the protocol"
 

@@ -16,8 +16,6 @@ from scrapy_rep.settings import RepSettings
 
 @dataclass(frozen=True, slots=True)
 class CrawlContext:
-    """One crawl. The middleware makes it."""
-
     crawler: Crawler
     settings: RepSettings
     engine: EngineAccess
@@ -25,7 +23,7 @@ class CrawlContext:
     """Seconds since the epoch."""
 
     stats: StatsCollector = field(init=False)
-    """Of the crawler."""
+    """The crawler's."""
 
     def __post_init__(self) -> None:
         assert self.crawler.stats is not None

@@ -16,14 +16,11 @@ from scrapy_rep.protocol.robotstxt import Pace
 
 logger = get_logger(__name__)
 
-# The slot chosen by Scrapy or here. Redirects and retries inherit `download_slot`; it stays only if
-# the user set it.
+# The slot chosen by Scrapy or here. Redirects and retries inherit `download_slot`; only a user's stays.
 _CHOSEN = "rep_download_slot"
 
 
 class CrawlDelay(ResolutionListener):
-    """Applies crawl delays to download slots."""
-
     part = "crawl delay"
 
     def __init__(self, context: CrawlContext, agents: Agents, table: OriginTable) -> None:
@@ -41,7 +38,7 @@ class CrawlDelay(ResolutionListener):
 
     def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
         """Return the seconds between two requests to the origin, at most ``REP_CRAWL_DELAY``; 0 if
-        its robots.txt doesn't say."""
+        its robots.txt asks for none."""
         if state.robots is None or not self._most:
             return 0.0
         slowest = self._pace(state.robots, chain).slowest
@@ -68,7 +65,7 @@ class CrawlDelay(ResolutionListener):
             self._visits.log(message, values, self._context.spider)
 
     def _reached(self, request: Request) -> None:
-        """*request* is about to queue in its slot."""
+        """Slow down the slot that *request* is about to queue in."""
         meta, url = request.meta, request.url
         if meta.get("dont_obey_robotstxt"):  # as our own requests have
             return
@@ -85,7 +82,6 @@ class CrawlDelay(ResolutionListener):
             self._slow(key, state, self._agents.chain_sent(request))
 
     def _slow(self, key: str, state: OriginState, chain: tuple[str, ...]) -> None:
-        """Slow the slot down as the origin asks, and tell of it once."""
         context, seconds = self._context, self.seconds(state, chain)
         if context.settings.dry_run:
             raised = seconds > context.crawler.settings.getfloat("DOWNLOAD_DELAY")
@@ -110,8 +106,7 @@ class CrawlDelay(ResolutionListener):
         self._log.log(message, values, context.spider)
 
     def choose_slot(self, request: Request, state: OriginState) -> None:
-        """Keep *request* clear of delays that aren't its own: of the origin that redirected it, or for
-        another agent."""
+        """Keep *request* clear of other delays: of the origin that redirected it, or for another agent."""
         if not self._most or self._context.settings.dry_run:
             return
         meta, agents = request.meta, self._agents

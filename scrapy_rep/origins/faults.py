@@ -26,7 +26,7 @@ from scrapy_rep.engine.text import text_of
 # Characters.
 _MAX_TARGET = 120
 
-# Of the errors that led to an error: far more than there ever are.
+# Errors that led to an error: far more than there ever are.
 _MAX_CAUSES = 20
 
 PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)
@@ -41,14 +41,15 @@ DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
 
 
 def failure_in(reason: str | None) -> Exception | None:
-    """Return a new exception like the one whose :attr:`~scrapy_rep.origins.answer.Answer.reason` that was, if it was Scrapy's."""
+    """Return a new exception like the one that an :class:`~scrapy_rep.origins.answer.Answer` had
+    for *reason*, if it was Scrapy's."""
     name, _, text = (reason or "").partition(": ")
     return DOWNLOAD_ERRORS[name](text) if name in DOWNLOAD_ERRORS else None
 
 
 def without_frames(error: Exception) -> Exception:
-    """Return *error*, whose tracebacks are removed with those of its causes: their frames would keep
-    requests and responses in memory for as long as *error* is kept."""
+    """Return *error* without its tracebacks and those of its causes: their frames would keep
+    requests and responses in memory."""
     for one in _causes(error):
         one.__traceback__ = None
         for failure in _reasons(one):
@@ -65,8 +66,7 @@ class ProxyError(Exception):
 
 
 class RedirectRefused(Exception):
-    """robots.txt redirects to where we, or the project, don't go. The decision is not the
-    origin's, so it says nothing about what the origin allows."""
+    """robots.txt redirects to where we, or the project, don't go: the origin allows nothing by that."""
 
     def __init__(self, target: str, why: str) -> None:
         super().__init__(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
@@ -118,7 +118,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _reasons(error: BaseException) -> list[Failure]:
-    """Return what broke a connection, as Twisted reports it."""
     reasons = getattr(error, "reasons", None)
     found = reasons if isinstance(reasons, list) else ()
     return [one for one in found if isinstance(one, Failure)]
@@ -147,7 +146,7 @@ def is_dead_host(error: Exception | None) -> bool:
 
 
 def blamed_on_proxy(error: Exception) -> ProxyError | None:
-    """Return a proxy's failure, if *error* is one; it occurred on a request through a proxy."""
+    """Return a proxy's failure if *error*, of a request through a proxy, is one."""
     if _any(error, (), _TUNNEL_NAMES):
         return ProxyError(f"the proxy refused to connect ({text_of(error)})")
     if isinstance(error, _DEAD_HOST_ERRORS) and not is_tls_failure(error):
@@ -156,8 +155,7 @@ def blamed_on_proxy(error: Exception) -> ProxyError | None:
 
 
 def refused_by_project(error: Exception) -> ProjectError | None:
-    """Return what to tell the user if the project's own code caused *error*; None if the origin or the
-    network did."""
+    """Return what to tell the user if the project's code caused *error*, not origin or network."""
     if isinstance(error, IgnoreRequest):
         who = _component(error, _MIDDLEWARE, own=False) or "a component of the project"
         text = f"{who} refused the request for robots.txt ({text_of(error)}): {_ADVICE}"
@@ -176,8 +174,8 @@ def refused_by_project(error: Exception) -> ProjectError | None:
 
 
 def _component(error: Exception, names: frozenset[str], *, own: bool) -> str | None:
-    """Return the last class (else function) in the traceback with a method in *names*; with *own*, not
-    one of Scrapy's."""
+    """Return the last class (else function) in the traceback with a method in *names*; with *own*,
+    not one of Scrapy's."""
     found = None
     ignored = {"scrapy_rep", "scrapy"} if own else {"scrapy_rep"}
     for frame, _ in walk_tb(error.__traceback__):

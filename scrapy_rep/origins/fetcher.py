@@ -61,7 +61,7 @@ _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")
 
 
 async def _retrieve(url: str) -> Response:
-    """Fetch *url* by FTP; a missing file is a 404. Only awaits Deferreds of Twisted's."""
+    """Fetch *url* by FTP; a missing file is a 404. Awaits only Deferreds of Twisted's."""
     parts = urlsplit(url)
     control, data = _Control(), _Data()
     try:
@@ -106,12 +106,11 @@ class _Control(_Connection):
         self._left = _MAX_REPLIES
         self._line = b""
         self._code = b""
-        """Of an unfinished reply of several lines."""
+        """The lines of an unfinished reply."""
         self._replies: DeferredQueue[bytes] = DeferredQueue()
 
     async def ask(self, command: str, *codes: bytes) -> bytes:
-        """Send *command*, if any, and return the last line of the reply, which begins with one of
-        *codes*: any other is an error."""
+        """Send *command*, if any. Return the last line of the reply, which must begin with one of *codes*."""
         if command:
             self.transport.write(f"{command}\r\n".encode())
         reply = await self._replies.get()
@@ -139,7 +138,7 @@ class _Control(_Connection):
 
 
 class _Data(_Connection):
-    """The file: as much of it as counts."""
+    """The file, as much of it as counts."""
 
     def __init__(self) -> None:
         self.body = bytearray()
@@ -187,14 +186,12 @@ class InvalidStatus(ValueError):
 
 
 class Fetcher:
-    """Fetches robots.txt files."""
-
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
         self._engine = context.engine
         self._accepts = accept_encoding()
         settings = context.crawler.settings
-        # A project that takes what came of a cut page gets what came of a cut robots.txt.
+        # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self._replaces_ftp = (
             settings.getwithbase("DOWNLOAD_HANDLERS").get("ftp") == _SCRAPYS_FTP
@@ -212,12 +209,9 @@ class Fetcher:
         """Where an origin may lead us."""
 
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
-        """Fetch *origin*'s robots.txt, once.
-
-        :param like: a request to *origin* whose User-Agent header, proxy and bind address to use
-        :raises Exception: only :data:`CONFIGURATION_ERRORS` and ``CancelledError``; any other error
-            is an answer
-        """
+        """Fetch *origin*'s robots.txt, once. Any error is an answer, except
+        :data:`CONFIGURATION_ERRORS` and ``CancelledError``. *like* is a request to *origin* whose
+        User-Agent header, proxy and bind address to use."""
         url, seen, hops = origin.robots_url, {origin.robots_url}, 0
         while True:
             found = await self._ask(url, hops, like)
@@ -243,7 +237,6 @@ class Fetcher:
             url, hops = target, hops + 1
 
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
-        """Request *url*. Return a redirect, or the answer."""
         self._running += 1
         self._listener.begin()
         transfer = Transfer(self._engine.add_slot())
@@ -268,10 +261,8 @@ class Fetcher:
         return answer_of(response, transfer, url, hops, soft_404=soft_404)
 
     def _failure(self, raised: Exception, url: str, hops: int) -> Exception:
-        """Return what a failed request says about the origin.
-
-        :raises Exception: one of :data:`CONFIGURATION_ERRORS`, if the fault is the project's
-        """
+        """Return what a failed request says about the origin. If the fault is the project's, raise
+        one of :data:`CONFIGURATION_ERRORS`."""
         if hops and isinstance(raised, PROJECT_REFUSES):
             self._context.stats.inc_value("rep/redirects/refused")
             refusal = RedirectRefused(url, f"the project refuses it: {text_of(raised)}")
@@ -284,8 +275,8 @@ class Fetcher:
         return raised
 
     async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
-        """Request *url*, and make sure that the response is its origin's. Of *like*, its own name and what
-        routes it are taken over; its other keys (a slot, a browser) are for pages."""
+        """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
+        and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
         timeout = self._context.settings.download_timeout
         if url.startswith("ftp:") and self._replaces_ftp:
             self._engine.remove_slot(transfer.slots)  # this bypasses the downloader
@@ -339,14 +330,14 @@ class Fetcher:
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
             transfer.received += len(data)
-            # Compressed or not: this many bytes never decode to less than counts.
+            # Compressed or not, this many bytes never decode to less than counts.
             if transfer.received >= READ_BYTES:
                 transfer.cut = True
                 raise StopDownload(fail=False)
 
     def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
-        """Take the decoding over from HttpCompressionMiddleware, which sees the response next. With a
-        body that it can't decode, the status and the headers would be lost."""
+        """Take the decoding over from HttpCompressionMiddleware, which sees the response next: it
+        would drop the status and the headers of a body that it can't decode."""
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
             self._engine.remove_slot(transfer.slots)  # before a page takes it

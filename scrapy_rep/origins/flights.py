@@ -26,25 +26,23 @@ from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 
-# Fetches at a time per CONCURRENT_REQUESTS, and the seconds for which a fetch counts among them: later
-# it is probably to a silent origin, and must not block the rest.
+# Fetches at a time per CONCURRENT_REQUESTS. A fetch counts for some seconds: later it is probably
+# to a silent origin, and must not block the rest.
 _AT_A_TIME = 4
 _SLOW_SECONDS = 2.0
-# Fetches at a time, slow ones included: so many times the others, but not many more than this.
+# All fetches at a time, as a multiple of these; and what this is limited to.
 _SLOW_TIMES = 4
 _SOCKETS = 512
 
 
 class Resolution(NamedTuple):
-    """News of one origin."""
-
     state: OriginState
     answer: Answer | None
     """None: it came from the storage."""
     request: Request
-    """The first that needed it."""
+    """The first request that needed it."""
     outcome: Outcome
-    """The answer's; without one, the stored one."""
+    """The answer's status; without one, the stored one."""
     robots: RobotsTxt | None
     """The rules, if it has any."""
     flight: Flight | None = None
@@ -63,14 +61,12 @@ class ResolutionListener:
     """Its name in the log."""
 
     async def resolved(self, resolution: Resolution) -> None:
-        """Handle an answer, or news from the storage. It already counts for requests."""
+        """Handle an answer, or news from the storage. Requests already obey it."""
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """Handle that there will be no answer.
-
-        :param error: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`, a bug, or
-            ``CancelledError`` (nothing waits for it)
-        """
+        """Handle that there will be no answer. *error* is one of
+        :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`, a bug, or ``CancelledError``
+        (nothing waits for it)."""
 
 
 class StillWaiting(Exception):
@@ -83,11 +79,9 @@ class CrawlEnding(Exception):
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """One fetch, in progress or queued."""
-
     origin: Origin
     request: Request | None
-    """The first request that needs the answer, if a request does."""
+    """The first request that needs the answer, if any does."""
     began_at: float = field(default_factory=time.monotonic)
     took_off_at: float = 0.0
     waiters: list[Deferred[OriginState]] = field(default_factory=list)
@@ -100,25 +94,21 @@ class Flight:
     asked_at: float | None = None
     """When it began to, in seconds since the epoch."""
     before: Entry | None = None
-    """What was known when it did."""
+    """What was known then."""
     expired: bool = False
     """Whether the fetch has to end, as failed."""
     landing: bool = False
     """Whether there is an answer, and listeners are being notified."""
     result: OriginState | Exception | None = None
-    """Set on landing, which without asyncio may be at once."""
+    """Set on landing, which may be at once without asyncio."""
 
     def left_of(self, seconds: float) -> float:
         """Return how many of the *seconds* since the flight began are left."""
         return self.began_at + seconds - time.monotonic()
 
     async def wait(self, seconds: float | None = None) -> OriginState:
-        """Wait for the answer, at most *seconds*.
-
-        :raises StillWaiting: after that
-        :raises CrawlEnding: if the spider closes
-        :raises Exception: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`
-        """
+        """Wait for the answer: ``StillWaiting`` after *seconds*, ``CrawlEnding`` if the spider
+        closes; or one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`."""
         if isinstance(self.result, Exception):
             raise self.result
         if self.result is not None:
@@ -143,7 +133,6 @@ class Flight:
                 self.waiters.remove(waiter)
 
     def land(self, result: OriginState | Exception) -> None:
-        """Tell all who wait."""
         self.result = result
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
@@ -154,10 +143,10 @@ class Flight:
 
 
 class Flights:
-    """All flights. Those above the cap queue, first attempts ahead of retries."""
+    """All flights. Those beyond the cap queue, first attempts ahead of retries."""
 
     def __init__(self, crawler: Crawler, ask: Callable[[Flight], Awaitable[OriginState]]) -> None:
-        """:param ask: fetches the flight's robots.txt and updates what is known"""
+        """*ask* fetches the flight's robots.txt and updates what is known."""
         self._crawler = crawler
         self._ask = ask
         self._flights: dict[Origin, Flight] = {}
@@ -168,7 +157,7 @@ class Flights:
         self._slow = 0
         """How many have taken so long that they no longer keep others from starting."""
         self._timer: CallLaterResult | None = None
-        """For the next one to be slow, while others wait."""
+        """For when the next one becomes slow, while others wait."""
         self._end = Flight(Origin("", "", 0), None)
         """Lands when the spider closes."""
         concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
@@ -183,15 +172,10 @@ class Flights:
         return origin in self._flights
 
     def get(self, origin: Origin) -> Flight | None:
-        """Return the flight to *origin*, if there is one."""
         return self._flights.get(origin)
 
     def to(self, origin: Origin, request: Request | None = None, *, again: bool = False) -> Flight:
-        """Return the flight to *origin*; begin one if there is none.
-
-        :param request: needs the answer
-        :param again: whether this is a retry
-        """
+        """Return the flight to *origin*; begin one, for *request*, if there is none. *again*: it is a retry."""
         flight = self._flights.get(origin)
         if flight is None:
             flight = Flight(origin, request)
@@ -204,7 +188,6 @@ class Flights:
         return flight
 
     def _take_off(self) -> None:
-        """Begin those for which there is room."""
         while (queue := self._first or self._again) and self._end.result is None:
             if len(self._quick) >= self._cap:
                 oldest = next(iter(self._quick))
@@ -219,7 +202,7 @@ class Flights:
             flight, _ = queue.popitem(last=False)
             flight.took_off_at = time.monotonic()
             self._quick[flight] = None
-            # Its own task: it survives the request that began it.
+            # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
             flight.running.addBoth(self._came_down, flight)
@@ -255,11 +238,10 @@ class Flights:
 
     @property
     def landing(self) -> bool:
-        """Whether listeners are being notified of an answer."""
         return any(flight.landing for flight in self._flights.values())
 
     def expire(self, origin: Origin) -> bool:
-        """Make the fetch from *origin* fail, as too slow. Return whether its end is near."""
+        """Make the fetch from *origin* fail as too slow. Return whether its end is near."""
         flight = self._flights.get(origin)
         if flight is None or flight.running is None or not (flight.fetching or flight.landing):
             return False

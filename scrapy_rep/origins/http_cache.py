@@ -27,11 +27,11 @@ logger = get_logger(__name__)
 
 
 class HttpCache:
-    """A storage to :class:`~scrapy_rep.origins.cache.RobotsCache`, or, with
+    """A storage for :class:`~scrapy_rep.origins.cache.RobotsCache`, or, with
     ``HTTPCACHE_IGNORE_MISSING``, its fetcher. Empty if Scrapy's cache fails."""
 
     def __init__(self, context: CrawlContext, fetcher: Fetcher) -> None:
-        """:param fetcher: for projects that remove Scrapy's middleware despite the setting"""
+        """*fetcher* is for projects that remove Scrapy's middleware despite the setting."""
         self._context = context
         self._fetcher = fetcher
         self._warned = False
@@ -45,7 +45,6 @@ class HttpCache:
         return self._context.engine.http_cache
 
     def answers(self, request: Request) -> bool:
-        """Whether the cache will answer *request*, without asking its origin."""
         cache = self._cache if self.enabled else None
         if cache is None or request.meta.get("dont_cache"):
             return False
@@ -89,7 +88,6 @@ class HttpCache:
         """Do nothing: there are no leases."""
 
     def _find(self, url: str) -> Answer | None:
-        """Return the cached answer, after redirects."""
         for hops in range(MAX_HOPS + 1):
             response = self._try(self._load, Request(url))
             if response is None:
@@ -110,8 +108,7 @@ class HttpCache:
         return cache and cache.storage.retrieve_response(self._context.spider, request)
 
     def _try(self, use: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what *use* returns; None if Scrapy's cache fails: a damaged file, a full disk, a user's
-        class."""
+        """Return what *use* returns; None if Scrapy's cache fails: a full disk, a user's class."""
         try:
             return use(*arguments)
         except Exception as error:  # noqa: BLE001

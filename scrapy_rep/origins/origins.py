@@ -26,10 +26,8 @@ from scrapy_rep.storages.client import StorageClient, open_storage
 
 
 class Origins:
-    """The parts of this folder, wired together."""
-
     def __init__(self, context: CrawlContext) -> None:
-        """:raises SettingsError: if the storage, or a file of ``REP_OVERRIDES``, doesn't exist"""
+        """Raises ``SettingsError`` if the storage, or a file of ``REP_OVERRIDES``, doesn't exist."""
         settings = context.settings
         self._clock = context.clock
         self._obey_global = settings.obey_global_group
@@ -51,15 +49,13 @@ class Origins:
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
         self.flights = Flights(context.crawler, self.ask)
         self.listeners: list[ResolutionListener] = []
-        """Are notified of answers, in order."""
+        """Notified of answers, in order."""
         self._isolated = Isolation(context.crawler)
         self._records_all = bool(settings.decisions) and settings.decisions_all
 
     async def ask(self, flight: Flight) -> OriginState:
-        """Get a flight's robots.txt fetched, and notify the listeners, before waiting requests go on.
-
-        :raises Exception: one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`
-        """
+        """Get a flight's robots.txt fetched, and notify the listeners, before waiting requests go
+        on. Raises :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`."""
         try:
             state, answer = await self.cache.ask(flight)
         except (Exception, asyncio.CancelledError) as error:
@@ -95,10 +91,7 @@ class Origins:
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if a fetch is due; and the
-        part of the URL that rules match.
-
-        :raises ValueError: if the URL has no origin
-        """
+        part of the URL that rules match. ``ValueError`` if the URL has no origin."""
         usual = USUAL.match(request.url)
         if usual is None:
             origin = origin_of(request)
@@ -118,12 +111,9 @@ class Origins:
     def decide(
         self, state: OriginState, chain: tuple[str, ...], path: str, *, always: bool = False
     ) -> Decision | None:
-        """Return what the rules say about *path*; None if they allow it, and so the middleware's fast
-        path can from now on.
-
-        :param chain: the request's product tokens
-        :param always: return a decision even then, and leave the fast path alone
-        """
+        """Return what the rules say about *path* to a request with the product tokens *chain*; None
+        if they allow it, and so the middleware's fast path can from now on. With *always*, return a
+        decision even then, and leave the fast path alone."""
         robots = state.robots
         if robots is None or state.standing is Standing.UNRESTRICTED:
             if state.forbids:

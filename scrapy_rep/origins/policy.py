@@ -1,8 +1,7 @@
 """What to do with a request, given what is known of its origin (REP.md section 4).
 
 The one place that decides whether a request leaves the gate, waits, is held, is judged, is dropped or
-passes; but when a held request's time is over, holding/deferral.py decides. Pure: no I/O, no clock.
-The gate and the middleware carry the advice out.
+passes; but holding/deferral.py decides when a held request's time is over. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _SLOW = 5
 # An attempt is the last one if it was made within this share of REP_DEFER_MAX_WAIT before the end.
 _LATE_SHARE = 4
 
-# Requests come and go: after one last attempt, the next one waits for this share of the pause.
+# Requests come and go: after a last attempt, the next one waits for this share of the pause.
 _PAUSE_SHARE = 2
 
 # Origins.
@@ -41,11 +40,9 @@ class Pass(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait for an answer."""
-
     seconds: float
-    """If nothing is known: the longest, from the start of the fetch. If the origin is unreachable:
-    until the next attempt."""
+    """The longest wait: from the start of the fetch if nothing is known; until the next attempt if
+    the origin is unreachable."""
 
 
 class Hold(NamedTuple):
@@ -65,7 +62,6 @@ class Drop(NamedTuple):
 
     @classmethod
     def of(cls, state: OriginState) -> Drop:
-        """Return the advice for the unreachable origin *state*."""
         reason = state.entry.error or "unreachable"
         return cls(reason, state.entry.attempts, cause=state.failure)
 
@@ -76,28 +72,25 @@ class Room(Enum):
     FREE = "free"
     """At least one more."""
     FULL = "full"
-    """None: the rest of the hold, if any, is for other origins."""
+    """None: what room the hold has left is for other origins."""
     GREEDY = "greedy"
     """None, and much of what is at the gate is this origin's."""
 
 
 class Policy:
-    """The settings that decide."""
-
     def __init__(self, settings: RepSettings) -> None:
         self.unreachable = settings.unreachable
         """``REP_UNREACHABLE``."""
         self.grace = settings.defer_grace
-        """Seconds to wait for a first answer, from the start of the fetch, until a request counts as
-        held."""
+        """Seconds from the start of a first fetch until a request that waits for it counts as held."""
         self.slow = _SLOW * self.grace
         """Seconds after which a first answer is slow."""
         self._tries = settings.defer_dead_host_tries
         self._patience = settings.download_timeout
-        """Seconds for which a direct download waits for the next attempt."""
+        """Seconds that a direct download waits for the next attempt."""
 
     def at_the_gate(self, state: OriginState | None, room: Room) -> Leave | Wait | Hold | Drop:
-        """Return what to do with a request that comes from the scheduler. *state* is what is known of its
+        """Return what to do with a request from the scheduler. *state* is what is known of its
         origin; None: a fetch is due. *room* is for more requests to it."""
         if state is None:
             if room is Room.GREEDY:  # other origins need the place
@@ -110,8 +103,8 @@ class Policy:
     def in_the_middleware(
         self, state: OriginState | None, now: float
     ) -> Decide | Pass | Wait | Drop:
-        """Return what to do, *now* (seconds since the epoch), with a request that may have passed no gate:
-        a direct download (a media pipeline's, say), which can't be held."""
+        """Return what to do, *now* (seconds since the epoch), with a request that may have passed
+        no gate: a direct download (a media pipeline's, say) can't be held."""
         if state is None:
             return Wait(math.inf)
         if not state.unreachable:
@@ -131,19 +124,19 @@ class Policy:
 
 
 class LastAttempts:
-    """The last attempt at a robots.txt, made when held requests run out of time although the origin's
-    next attempt isn't due yet (REP.md section 4). No request waits for an attempt that won't be made."""
+    """The last attempt at a robots.txt, made when held requests run out of time before the origin's
+    next attempt is due (REP.md section 4). No request waits for an attempt that won't be made."""
 
     def __init__(self, settings: RepSettings) -> None:
         self.late = min(settings.retry_delay, settings.defer_max_wait / _LATE_SHARE)
         """Seconds: an attempt in the last of them was the last one."""
         self.seconds = min(settings.download_timeout, settings.defer_max_wait)
-        """For how long requests whose time is over wait for an answer."""
+        """Seconds that requests whose time is over wait for an answer."""
         self._made: dict[str, int] = {}
-        """Origins, and which attempt in a row of failures was made so."""
+        """Which attempt in a row of failures was a last one, by origin."""
 
     def is_due(self, entry: Entry | None, now: float) -> bool:
-        """Whether to make one *now* (seconds since the epoch), when the time of a request is over."""
+        """Whether to make one *now* (seconds since the epoch), when a request's time is over."""
         if entry is None or entry.unreachable_since is None:
             return True
         least = self._pause(entry) or self.late
@@ -154,13 +147,12 @@ class LastAttempts:
         return max(0.0, entry.updated_at + self._pause(entry) - now, _not_before(entry) - now)
 
     def made(self, origin: str, entry: Entry | None) -> None:
-        """One is being made."""
         if len(self._made) >= _MOST:
             self._made.clear()
         self._made[origin] = entry.attempts + 1 if entry else 1
 
     def _pause(self, entry: Entry) -> float:
-        """Return for how many seconds no other one may follow, if the latest attempt was one."""
+        """Return the seconds for which no other may follow the latest attempt, if that was a last one."""
         if self._made.get(entry.origin) != entry.attempts:
             return 0.0
         return max(0.0, entry.next_attempt_at - entry.updated_at) / _PAUSE_SHARE

@@ -44,15 +44,12 @@ def as_it_stands(url: str) -> tuple[str, str] | None:
     return (usual[1], usual[2]) if usual else None
 
 
-# As download handlers see it: with the meta key `verbatim_url` (Scrapy 2.18), URLs are as the spider wrote
-# them, with a blank in front, say, which urlparse_cached() takes away.
+# As download handlers see it: with the meta key `verbatim_url` (Scrapy 2.18), URLs are as the
+# spider wrote them, with a leading blank, say, which urlparse_cached() strips.
 
 
 def origin_of(request: Request) -> Origin:
-    """Return the origin of the request's URL.
-
-    :raises ValueError: if it has none
-    """
+    """Return the origin of the request's URL; ``ValueError`` if it has none."""
     return Origin.from_url(urlparse_cached(request).geturl())
 
 
@@ -64,7 +61,7 @@ def path_in(request: Request) -> str:
 META_KEY = "rep_user_agent"
 SPIDER_ATTRIBUTE = "robotstxt_user_agent"
 
-# Cached header values: some projects send a different one each time.
+# Header values whose token is remembered: some projects send a different one each time.
 _REMEMBERED = 1000
 
 
@@ -85,10 +82,7 @@ class Agents:
         _EACH.add(self)
 
     def check_spider(self) -> None:
-        """Apply the spider's attribute, if it has one.
-
-        :raises SettingsError: if it is neither a token nor a list of tokens
-        """
+        """Apply the spider's attribute; ``SettingsError`` if it is no token or list of tokens."""
         crawler = self.crawler
         spider = crawler.spidercls if crawler.spider is None else crawler.spider
         value = getattr(spider, SPIDER_ATTRIBUTE, None)
@@ -103,7 +97,7 @@ class Agents:
 
     @property
     def default(self) -> tuple[str, ...]:
-        """The chain of requests that don't name an agent; empty if there is no token."""
+        """The chain of requests that don't name an agent; empty without a token."""
         if self.usual is not None:
             return self.usual
         settings, where = self.crawler.settings, "the setting USER_AGENT"
@@ -117,7 +111,7 @@ class Agents:
         return self.usual
 
     def is_usual(self, request: Request) -> bool:
-        """Whether *request* goes by :attr:`usual`. False if telling takes a closer look."""
+        """Whether *request* goes by :attr:`usual`. False if only a closer look can tell."""
         if META_KEY in request.meta:
             return False
         return self._fixed or "User-Agent" not in (request.headers or ())
@@ -133,8 +127,7 @@ class Agents:
         return self.default if self.usual is None else self.usual
 
     def chain_sent(self, request: Request) -> tuple[str, ...]:
-        """Return the chain of a request that was sent: its User-Agent header may be Scrapy's, or a
-        browser's."""
+        """Return the chain of a request that was sent: its User-Agent header may be Scrapy's or a browser's."""
         if request.meta.get(META_KEY) is not None or self._fixed:
             return self.chain_of(request)
         return chain_in_header(request) or self.default
@@ -157,7 +150,7 @@ class Agents:
                 extra={"spider": self.crawler.spider},
             )
         if isinstance(value, str):
-            # Of a header, only what is before the digit was taken for the token.
+            # Of a header, only what precedes the digit was taken for the token.
             name = tokens and re.search(rf"(?<![\w-]){tokens[0]}[0-9][\w-]*", value, re.ASCII)
             self._warn_of_digits([name[0]] if name else tokens)
             if len(self._known) >= _REMEMBERED:
@@ -212,8 +205,7 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
 
 
 def crawls_behind(request: Request) -> list[Agents]:
-    """Return the agents of the crawls in this process that *request* may belong to: its callback's,
-    else all that are running."""
+    """Return the agents of crawls that *request* may belong to: its callback's, else all."""
     spider, crawls = getattr(request.callback, "__self__", None), list(_EACH)
     own = [one for one in crawls if spider is not None and one.crawler.spider is spider]
     return own or [one for one in crawls if one.crawler.crawling] or crawls

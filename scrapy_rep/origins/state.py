@@ -20,8 +20,8 @@ from scrapy_rep.storages.entry import UnreadableEntry
 # Origins kept parsed, some 6 KB each. Parsing again is cheap compared to a page.
 _PARSED = 2000
 
-# One in this many (or of their bytes) leave together: finding the least recently used takes a while,
-# and keeping them in order would cost every request.
+# One in this many (or of their bytes) leave together: finding the least recently used takes a
+# while, and keeping them in order would cost every request.
 _LEAVING = 50
 
 # URL prefixes per origin on the hot path: HTTP://EXAMPLE.com:80/ is one.
@@ -47,7 +47,7 @@ class OriginState:
 
     entry: Entry
     origin: Origin = None  # type: ignore[assignment]
-    """Whose robots.txt this is; by default that of the entry."""
+    """Whose robots.txt this is; by default the entry's origin."""
     name: str = ""
     """The origin, as text."""
     robots: RobotsTxt | None = None
@@ -59,7 +59,7 @@ class OriginState:
     used_at: float = 0.0
     """Seconds since the epoch."""
     rules: Rules | None = None
-    """For the fast path: the usual agent's, until :attr:`usable_until`. If None, or if they don't
+    """The usual agent's, for the fast path, until :attr:`usable_until`. If None, or if they don't
     allow the path, the middleware looks closer."""
     allowed: int = 0
     """Requests that passed, not yet on record."""
@@ -67,7 +67,7 @@ class OriginState:
     """Bytes, as :meth:`OriginTable.weigh` counted them."""
     prefixes: tuple[str, ...] = ()
     by: str = ""
-    """The setting that decides (REP.md section 13), in words for people."""
+    """The setting that decides (REP.md section 13), in words."""
     forbids: bool = False
     """Whether everything is forbidden, by ``REP_FORBIDDEN``."""
     blackout: bool = False
@@ -79,7 +79,6 @@ class OriginState:
         self.update(self.entry)
 
     def update(self, entry: Entry) -> None:
-        """Replace the entry by a newer one."""
         self.entry = entry
         self.raised = None
         self.robots = RobotsTxt(entry) if entry.has_copy else None
@@ -95,8 +94,8 @@ class OriginState:
 
     @property
     def failure(self) -> Exception | None:
-        """The same as :attr:`raised`; a new exception like it if another process made the attempt, or
-        if it was forgotten meanwhile."""
+        """The same as :attr:`raised`; a new exception like it if another process made the attempt,
+        or if it was forgotten meanwhile."""
         return self.raised or failure_in(self.entry.error)
 
     @property
@@ -112,17 +111,14 @@ class OriginState:
 
 
 class OriginTable:
-    """A limited number of origins, and of bytes. The least recently used leave; if bytes are short,
-    only those above the average size.
-
-    Parsed ones may take half of the bytes, packed ones the rest; pinned ones don't count. The latest
-    stays, whatever its size.
-    """
+    """A limited number of origins, and of bytes. The least recently used leave; if only bytes are
+    short, only those above the average size. Parsed ones may take half of the bytes, packed ones
+    the rest; pinned ones don't count. The latest stays, whatever its size."""
 
     def __init__(
         self, max_origins: int, max_bytes: int, clock: Callable[[], float] = time.time
     ) -> None:
-        """:param clock: seconds since the epoch"""
+        """*clock*: seconds since the epoch."""
         self._clock = clock
         self._max_origins = max_origins
         self._max_bytes = max_bytes
@@ -135,7 +131,7 @@ class OriginTable:
         self.by_prefix: dict[str, OriginState] = {}
         """Parsed ones, by what their URLs begin with, up to the path's slash."""
         self.on_leave: Callable[[OriginState], None] | None = None
-        """Notified of each state that is about to be forgotten, or compressed."""
+        """Called with each state that is about to be forgotten or compressed."""
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
@@ -149,7 +145,6 @@ class OriginTable:
         return state
 
     def put(self, origin: Origin, entry: Entry) -> OriginState:
-        """Add or update an entry."""
         state = self.get(origin)
         if state is None:
             state = OriginState(entry, origin)
@@ -161,8 +156,7 @@ class OriginTable:
         return state
 
     def weigh(self, state: OriginState) -> None:
-        """Count the bytes of *state* again: parsing adds some. If there are too many origins, or they are
-        too large, pack others."""
+        """Count the bytes of *state* again: parsing adds some. Beyond the limits, pack others."""
         if state.size == (size := state.bytes) or self._parsed.get(state.name) is not state:
             return
         self._parsed_bytes += size - state.size
@@ -191,7 +185,6 @@ class OriginTable:
             self.by_prefix[prefix] = state
 
     def states(self) -> list[OriginState]:
-        """Those in memory that aren't compressed."""
         return [*self._parsed.values(), *self._pinned.values()]
 
     def pin(self, origin: Origin) -> None:

@@ -41,7 +41,7 @@ _SPECIAL_6 = (
     IPv6Network("2001:db8::/32"),  # documentation: RFC 3849
     IPv6Network("3fff::/20"),  # documentation: RFC 9637
 )
-# Networks whose addresses lead to an IPv4 address in them, and the bits to its right.
+# Networks whose addresses contain an IPv4 address, and the bits to its right.
 _EMBEDDED = (
     (IPv6Network("::ffff:0:0/96"), 0),  # mapped: RFC 4291
     (IPv6Network("64:ff9b::/96"), 0),  # NAT64: RFC 6052
@@ -103,17 +103,17 @@ class Refusal(Enum):
 
 
 class Targets:
-    """Says which hosts another may name, and keeps watch over connections to them."""
+    """Says which hosts another host may name, and watches connections to them."""
 
     def __init__(self, crawler: Crawler, private_hosts: bool) -> None:
-        """:param private_hosts: whether the user lets public hosts name private ones"""
+        """*private_hosts*: whether the user lets public hosts name private ones."""
         self._all = private_hosts
         self._crawler = crawler
         self._proxies: HttpProxyMiddleware | None = None
         with suppress(NotConfigured):
             self._proxies = HttpProxyMiddleware.from_crawler(crawler)
         self._others_proxies = False
-        self._watched = BoundedSet()  # hosts that public sites named
+        self._watched = BoundedSet()  # hosts that public hosts named
         self._public, self._private = BoundedSet(), BoundedSet()  # hosts that resolved so
         self._log = Limiter(logger, "connections refused")
         self._refused: dict[str, tuple[Refusal, float]] = {}
@@ -128,13 +128,12 @@ class Targets:
         unwatch(self)
 
     def begin(self) -> None:
-        """Keep watch. With :setting:`REP_PRIVATE_HOSTS` there is nothing to do."""
+        """Watch connections, unless :setting:`REP_PRIVATE_HOSTS` is on."""
         if not self._all:
             watch(self)
 
     async def refusal(self, target: Origin, by: Origin) -> Refusal | None:
-        """Why not to request anything from *target*, since it was *by* that named it; None if there is
-        no reason."""
+        """Return why not to request anything from *target*, which *by* named; None: no reason."""
         if self._all:
             return None
         self.begin()
@@ -160,7 +159,7 @@ class Targets:
             self._watched.add(host)
 
     async def _judge(self, target: Origin) -> Refusal | None:
-        """Why not to request anything from *target*, for hosts outside."""
+        """Return why not to request anything from *target*, for hosts outside."""
         host, private = _name(target), is_private_host(target.host)
         if private is not None:
             return Refusal.PRIVATE if private else None
@@ -189,8 +188,8 @@ class Targets:
         return addresses
 
     def _is_proxied(self, origin: Origin) -> bool:
-        """Whether the environment has a proxy for *origin*. It looks names up itself, and may get other
-        addresses than we would."""
+        """Whether the environment has a proxy for *origin*. It looks names up itself, and may get
+        other addresses than we would."""
         if self._proxies is None:
             return False
         with suppress(RuntimeError):  # no engine yet
@@ -201,8 +200,7 @@ class Targets:
         return bool(request.meta.get("proxy"))
 
     def may_connect(self, host: str, address: str) -> bool:
-        """Whether connections may be made to an *address* of *host*: asked whenever a name is
-        resolved."""
+        """Whether connections may be made to an *address* of *host*: asked whenever a name is resolved."""
         if host == address:
             return True
         host, private = host.rstrip("."), is_private_address(address)
@@ -218,11 +216,8 @@ class Targets:
         return False
 
     def check_answer(self, request: Request, response: Response) -> None:
-        """Check the address that *response* came from: a download handler may look names up in its own
-        way.
-
-        :raises CannotResolveHostError: if a public host has led us to a private one
-        """
+        """Check the address that *response* came from, since a download handler may look names up
+        in its own way; ``CannotResolveHostError`` if a public host has led us to a private one."""
         if request.meta.get("proxy"):
             # One that the environment doesn't know: what looks names up is the project's business.
             self._others_proxies = self._others_proxies or not self._is_proxied(origin_of(request))

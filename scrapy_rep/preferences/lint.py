@@ -32,7 +32,7 @@ _CAPITAL = re.compile(rb"(?:^|,)[ \t]*[a-z*_.-]*[A-Z]")
 
 
 def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
-    """:param kept: the part of the file that counts"""
+    """*kept*: the part of the file that counts."""
     first = outline.groups[0].agents[0].line if outline.groups else None
     checked = True
     for line, field, value, _ in fields("\n" + normalise(kept)):

@@ -1,4 +1,4 @@
-"""How pages of a crawl may be used, all sources together (REP.md section 11): robots.txt, page and
+"""How pages of a crawl may be used, all sources together (REP.md section 11): robots.txt, page,
 headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from scrapy_rep.storages.base import Entry
 Chain = tuple[str, ...]
 FileT = TypeVar("FileT", RobotsUsage, TdmFile)
 
-# Bytes. Reading a larger file takes up to 50 ms, so that happens in a thread.
+# Bytes. Reading a larger file takes up to 50 ms, so a thread does it.
 _LARGE = 16_384
-# Of what was read from files.
+# Bytes of all that was read from files.
 _MAX_BYTES = 16_000_000
 _MAX_FILES = 10_000
 
@@ -57,8 +57,8 @@ _known: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
 def usage(response: Response) -> Usage:
     """Return what is said about the use of *response*: training, search, answering, …
 
-    Reads the page, its headers, and the robots.txt that the crawl has in memory; with ``REP_TDMREP``
-    also tdmrep.json. Fetches nothing.
+    Reads the page, its headers, and the robots.txt that the crawl has in memory; with
+    ``REP_TDMREP`` also tdmrep.json. Fetches nothing.
 
     :raises ModuleNotFoundError: if there is a ``Content-Usage``, and the extra ``usage`` is not
         installed
@@ -80,10 +80,7 @@ def usage(response: Response) -> Usage:
 def usage_of(
     response: Response, request: Request | None, lookup: UsageLookup | None, chain: Chain
 ) -> Usage:
-    """Return the same for a known crawl, and remember it.
-
-    :param request: what *response* answers
-    """
+    """Return the same for a known crawl, and remember it. *request* is what *response* answers."""
     values = response.headers.getlist
     robots, tdm, sha256 = Usage(), None, None
     if is_html(response):
@@ -110,8 +107,6 @@ def usage_of(
 
 
 class Files(dict[Any, FileT]):
-    """What was read from files, up to a limit."""
-
     _bytes = 0
 
     def of(self, key: Any, read: Callable[[], FileT]) -> FileT:
@@ -217,8 +212,8 @@ def _date(seconds: float | None) -> datetime | None:
 
 
 class TdmOrigin(Origin):
-    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is the file's URL,
-    which keeps the two apart in storages."""
+    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is the file's
+    URL, which keeps the two apart in storages."""
 
     __slots__ = ()
 
@@ -234,12 +229,11 @@ class TdmFiles:
     """The tdmrep.json files of all origins: fetched, cached and shared by the code for robots.txt."""
 
     def __init__(self, context: CrawlContext, cache: RobotsCache) -> None:
-        """:param cache: of robots.txt files"""
         self._context = context
         self._cache = cache.sibling()
         self._flights = Flights(context.crawler, self._ask)
-        # A page that waits for a file occupies a download slot. This many get an extra one; more slow
-        # the crawl down, so that a server that never answers can't fill the memory with pages.
+        # A page that waits for a file occupies a download slot. This many get an extra one; more
+        # slow the crawl down, so that a server that never answers can't fill the memory with pages.
         self._most = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         self._waiting = 0
 
@@ -249,10 +243,8 @@ class TdmFiles:
 
     async def fetch(self, request: Request, origin: Origin) -> None:
         """Fetch the file of *origin* if need be, and wait for it: at most ``REP_DOWNLOAD_TIMEOUT``
-        from the beginning of the fetch.
-
-        :param request: to *origin*, see :meth:`~scrapy_rep.origins.fetcher.Fetcher.fetch`
-        """
+        from the beginning of the fetch. *request* is to *origin*, see
+        :meth:`~scrapy_rep.origins.fetcher.Fetcher.fetch`."""
         file = TdmOrigin(*origin)
         if self._cache.get(file) is not None:
             return

@@ -55,10 +55,8 @@ _TOKENS_HINT = (
 
 
 def actions(value: Any) -> dict[str, str] | None:
-    """Return what to do about each purpose (``REP_USAGE``); None for nothing.
-
-    :raises ValueError: what *value* must be
-    """
+    """Return what to do about each purpose (``REP_USAGE``); None for nothing. A ``ValueError`` says
+    what *value* must be."""
     try:
         chosen = dict(loaded(value) or {})
         if chosen.keys() <= {*PURPOSES} and {*chosen.values()} <= {*ACTIONS}:
@@ -69,10 +67,8 @@ def actions(value: Any) -> dict[str, str] | None:
 
 
 def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
-    """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for no tokens.
-
-    :raises ValueError: what *value* must be
-    """
+    """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for no tokens. A
+    ``ValueError`` says what *value* must be."""
     found = {}
     try:
         named = loaded(value) or {}
@@ -89,13 +85,13 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
 
 
 def _asked_for(settings: RepSettings) -> str | None:
-    """Return the name of the first setting that asks for usage preferences; None if none does."""
+    """Return the first setting that asks for usage preferences; None if none does."""
     return next((setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)), None)
 
 
 class UsageMiddleware:
-    """Looks up how pages may be used, records it, and drops requests if robots.txt disallows a use named
-    in ``REP_USAGE``.
+    """Looks up how pages may be used, records it, and drops requests if robots.txt disallows a use
+    named in ``REP_USAGE``.
 
     A downloader middleware, behind :class:`~scrapy_rep.RepMiddleware`. Disabled without a setting.
     """

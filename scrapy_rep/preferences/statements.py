@@ -142,11 +142,8 @@ Members = dict[str, tuple[object, dict[str, object]]]
 
 
 def read_preferences(value: bytes) -> Members:
-    """Parse a dictionary. The last of duplicate keys counts.
-
-    :raises ValueError: if it isn't one; it says nothing then
-    :raises ModuleNotFoundError: if the extra ``usage`` is not installed
-    """
+    """Parse a dictionary. The last of duplicate keys counts. ``ValueError`` if it isn't one, and so
+    says nothing; ``ModuleNotFoundError`` if the extra ``usage`` is not installed."""
     try:
         from http_sf import parse
     except ModuleNotFoundError:
@@ -169,7 +166,7 @@ def meaning(members: Members) -> dict[str, str]:
 
 
 def preferences(value: bytes) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose, nothing for what can't be read."""
+    """Return ``"y"`` or ``"n"`` by purpose; nothing for what can't be read."""
     try:
         return meaning(read_preferences(value))
     except ValueError:
@@ -205,8 +202,8 @@ _MAX_SIGNALS = 100  # of one line; there are three
 
 
 def read_signals(value: str) -> list[tuple[str, str, bool]]:
-    """Return name and value of each signal of a line, in lower case, and whether there are blanks around
-    its ``=``: other crawlers may not read it then."""
+    """Return name and value of each signal of a line, in lower case, and whether there are blanks
+    around its ``=``: other crawlers may not read it then."""
     found = []
     for part in value.lower().split(",", _MAX_SIGNALS)[:_MAX_SIGNALS]:
         name, equals, said = part.partition("=")
@@ -238,11 +235,9 @@ def page_statements(rules: PageRules) -> list[Statement]:
 
 
 def token_statement(token: str, decision: Decision, purposes: Iterable[str]) -> Statement | None:
-    """Return what robots.txt says to *token*; None for nothing.
-
-    A line that forbids the page says no. A line that allows it says yes only if its group names the
-    token: permission for all crawlers says nothing about use.
-    """
+    """Return what robots.txt says to *token*; None for nothing. A line that forbids the page says
+    no. A line that allows it says yes only if its group names the token: permission for all
+    crawlers says nothing about use."""
     rule = decision.rule
     if rule is None or (decision.allowed and decision.agent == GLOBAL):
         return None
@@ -269,13 +264,13 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
 
 
 MAX_LINES = 250
-"""Lines of each kind that are looked at in the groups of one crawler: each page looks at all of them."""
+"""Lines of each kind that are looked at in one crawler's groups: each page looks at all of them."""
 
 # Bytes of preferences that are parsed: a thousand take a millisecond.
 _MAX_PREFERENCES = 50_000
 # Lines about use that are read in a file, for any agent: a slow machine has to read them in 50 ms.
 _MAX_READ = 5_000
-# Of one kind, about one page. More are kept only if they say something new.
+# Statements of one kind about one page. More are kept only if they say something new.
 _MAX_STATEMENTS = 20
 # Bytes of memory for a line, beside its text and rules.
 _LINE = 500
@@ -303,7 +298,6 @@ class RobotsUsage:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
         lines = [*(one for _, one in self.rules), *self.signals]
         paths = sum(rules.size for rules, _ in self.rules if rules is not None)
         return paths + sum(_LINE + len(one.text) for one in lines) + sum(map(len, self.licenses))
@@ -336,11 +330,8 @@ def _without_repetitions(statements: Sequence[Statement]) -> list[Statement]:
 
 
 def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, str, str]]:
-    """Yield number, field (in lower case), value and text of each line about use.
-
-    :param stretch: some normalised lines, each with its line end in front
-    :param number: of the line before
-    """
+    """Yield number, field (in lower case), value and text of each line about use. *stretch*: some
+    normalised lines, each with its line end in front. *number*: of the line before."""
     counted = 0
     for match in _FIELD.finditer(stretch):
         number += stretch.count("\n", counted, match.start() + 1)
@@ -398,7 +389,7 @@ def _lines_for(body: bytes, token: str | None) -> Iterator[tuple[int, str, str, 
 # TDM reservations
 
 PATH = "/.well-known/tdmrep.json"
-"""Of an origin's file."""
+"""Bytes of an origin's file."""
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 
@@ -473,7 +464,6 @@ class TdmFile:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
         found = [one for _, one in self._rules if one is not None]
         texts = sum(len(one.statement.text) + len(one.policy or "") for one in found)
         return texts + sum(_LOCATION + rules.size for rules, _ in self._rules)

@@ -332,8 +332,7 @@ class XmlFeed:
         return (local, found) if new and len(found) < _MAX_CHILDREN else None
 
     def _is_core(self, prefix: str) -> bool:
-        """Whether elements with this *prefix* may be the sitemap's own, even with a missing or
-        wrong namespace."""
+        """Whether a *prefix* may be the sitemap's own, even with a missing or wrong namespace."""
         found, own = self._namespaces.get(prefix), self._namespaces.get(self._prefix)
         if self.kind in _RENAMED:  # feeds have elements of others, with the same names
             return found is not None and found == own

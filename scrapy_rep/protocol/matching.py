@@ -216,7 +216,6 @@ class Rules:
                 self._inner = tuple(sorted(inner, key=len, reverse=True))
 
     def _sort_out(self, rules: dict[str, int]) -> None:
-        """Remove all but plain prefixes from *rules*."""
         wildcards: list[tuple[int, str]] = []
         exact: dict[str, int] = {}
         for pattern in [one for one in rules if "*" in one or one[-1] == "$"]:

@@ -88,8 +88,7 @@ class Origin(NamedTuple):
 
 
 def punycode(host: str) -> str:
-    """Return a host in lower case and ASCII; ``ValueError`` if it can't be one. Takes less than a
-    millisecond."""
+    """Return a host in lower case and ASCII; ``ValueError`` if invalid. Takes under 1 ms."""
     name = host if len(host) <= MAX_HOST else ""
     if not name.isascii():
         # Most hosts that are too long are recognised before encoding takes any time.

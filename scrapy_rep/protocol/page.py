@@ -262,8 +262,7 @@ def _read_part(part: str, following: list[str]) -> Iterator[tuple[str, Value]]:
 
 
 def _date(text: str, following: list[str]) -> tuple[datetime | None, str]:
-    """Return a date with commas, made of as many of the *following* parts as possible, and what is
-    left of the last part."""
+    """Return a date made of as many *following* parts as possible, and the rest of the last."""
     for count in range(len(following), -1, -1):
         last = following[count - 1].lower() if count else ""
         ends = _NEXT.search(last)

@@ -1,9 +1,10 @@
-"""The audit trail (``REP_DECISIONS``): lines of JSON in a file of the user's; and the files that the package
-writes through Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``, ``s3:`` or whatever else
-a project has in ``FEED_STORAGES``.
+"""The audit trail (``REP_DECISIONS``): lines of JSON in a file of the user's; and the files that
+the package writes through Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``, ``s3:``
+or whatever else a project has in ``FEED_STORAGES``.
 
-Lines are written together, once a second: a kill loses that second, but leaves no half-written line. A
-failure to write is one error in the log; the crawl goes on. While the disk is full, lines wait in memory.
+Lines are written together, once a second: a kill loses that second, but leaves no half-written
+line. A failure to write is one error in the log; the crawl goes on. While the disk is full, lines
+wait in memory.
 """
 
 from __future__ import annotations
@@ -44,17 +45,13 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Feed:
-    """One file, written in the course of a crawl.
-
-    Its storage opens it, and takes it back when it is complete. A path is opened in place, so what
-    is written is there at once. ``str()`` is its URI without a password.
-    """
+    """One file, written in the course of a crawl. Its storage opens it, and takes it back when it
+    is complete. A path is opened in place, so what is written is there at once. ``str()`` is its
+    URI without a password."""
 
     def __init__(self, crawler: Crawler, setting: str, uri: str, *, overwrite: bool) -> None:
-        """:param setting: the name of the setting that holds *uri*
-        :param overwrite: whether to replace an existing file instead of appending to it
-        :raises SettingsError: if no storage can write to *uri*
-        """
+        """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not appended to.
+        ``SettingsError`` if no storage can write to *uri*."""
         self._crawler = crawler
         self._uri = _filled_in(crawler, setting, uri)
         found = _SCHEME.match(self._uri)
@@ -109,10 +106,8 @@ def _filled_in(crawler: Crawler, setting: str, uri: str) -> str:
 
 
 def append(file: io.FileIO, lines: bytearray) -> None:
-    """Append *lines* to a file on a disk: if that is full, only complete ones. Remove what was written.
-
-    :raises OSError: if that isn't all
-    """
+    """Append *lines*, and remove what was written from them: only complete ones, if the disk gets
+    full; then ``OSError``."""
     done, data = 0, bytes(lines)
     try:
         while done < len(data):
@@ -131,8 +126,8 @@ def append(file: io.FileIO, lines: bytearray) -> None:
 
 
 def _below_the_buffer(file: IO[bytes]) -> io.FileIO | None:
-    """Return what is below the buffer of a file on a disk, None for any other file. The buffer would keep
-    what doesn't fit on the disk, and write it later."""
+    """Return the raw file below the buffer of a file on a disk; None for any other file. The buffer
+    would keep what doesn't fit on the disk, and write it later."""
     with suppress(OSError, ValueError):
         if file is getattr(sys.stdout, "buffer", None):
             return None  # others write to it too
@@ -144,20 +139,18 @@ def _below_the_buffer(file: IO[bytes]) -> io.FileIO | None:
     return None
 
 
-# Lines are written after this many seconds or bytes, or tried again if the disk was full.
+# Seconds or bytes after which lines are written; also seconds until another try on a full disk.
 _SECONDS = 1.0
 _BYTES = 65536
-# Bytes that wait in memory while it is.
+# Bytes that wait in memory meanwhile.
 _MAX_WAITING = 1 << 20
 
 
 class AuditTrail:
-    """Writes lines to a file."""
-
     part = "audit trail (REP_DECISIONS)"
 
     def __init__(self, context: CrawlContext, uri: str) -> None:
-        """:raises SettingsError: if *uri* can't be written to"""
+        """Raises ``SettingsError`` if *uri* can't be written to."""
         self._context = context
         self._feed = Feed(context.crawler, "REP_DECISIONS", uri, overwrite=False)
         self._crawl = uuid4().hex[:12]  # tells its lines from those of others in the same file
@@ -177,7 +170,6 @@ class AuditTrail:
             self._fail(error)
 
     def add(self, fields: dict[str, Any]) -> None:
-        """Write a line, soon."""
         if self._broken:
             return
         if self._full and len(self._lines) >= _MAX_WAITING:

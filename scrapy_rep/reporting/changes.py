@@ -21,15 +21,13 @@ from scrapy_rep.storages.entry import UnreadableEntry
 
 logger = get_logger(__name__)
 
-# Refused URLs that are remembered, and how many of an origin are compared.
+# Refused URLs that are remembered; of one origin, how many are compared.
 _REFUSED, _URLS = 1000, 20
-# Of a change: lines kept, and characters of each.
+# Lines of a change that are kept, and characters of each.
 MAX_LINES, _LENGTH = 50, 300
 
 
 class ChangeWatch:
-    """Knows which URLs a change may matter to."""
-
     def __init__(self, context: CrawlContext, agents: Agents) -> None:
         self._context = context
         self._agents = agents
@@ -43,10 +41,8 @@ class ChangeWatch:
     async def look(
         self, resolution: Resolution, before: Entry, waiting: Callable[[str], Iterable[str]]
     ) -> dict[str, Any] | None:
-        """Return what has changed since *before*, None if nothing has. Log and count it.
-
-        :param waiting: returns URLs that wait for an origin's answer; it may read them from disk
-        """
+        """Return what has changed since *before*; None if nothing has. Log and count it. *waiting*
+        returns URLs that wait for an origin's answer; it may read them from disk."""
         state, now = resolution.state, resolution.state.entry
         if before.fetched_at is None or now.unreachable_since is not None:
             return None  # only answers that count are compared

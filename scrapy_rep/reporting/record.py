@@ -1,5 +1,6 @@
-"""What is on record of a crawl: lines of JSON about decisions, answers and sitemaps. docs/observing.md explains the
-fields. What came of the requests for a robots.txt, in words. And what happened, in numbers."""
+"""What is on record of a crawl: lines of JSON about decisions, answers and sitemaps
+(docs/observing.md explains the fields); the outcomes of requests for a robots.txt, in words; and
+what happened, in numbers."""
 
 from __future__ import annotations
 
@@ -47,11 +48,7 @@ _REASONS = {
 def fields_of(
     at: float, state: OriginState | None, decision: Decision | None, more: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return all fields of a line, in order.
-
-    :param at: when, in seconds since the epoch
-    :param more: the line's own fields
-    """
+    """Return all fields of a line, in order. *at*: seconds since the epoch."""
     entry = state.entry if state and state.entry.fetched_at is not None else None
     rule = decision.rule if decision is not None else None
     fields = {
@@ -89,7 +86,7 @@ OUTCOMES = {
     "unreachable": "unreachable",
     "none": "no answer",
 }
-"""What came of the requests for an origin's robots.txt, in words, in the order of the report."""
+"""The outcomes of requests for an origin's robots.txt, in words, in the order of the report."""
 
 CONFIGURATION = "configuration"
 """Why there is no answer if the project keeps us from asking."""
@@ -98,7 +95,7 @@ CONFIGURATION = "configuration"
 _SEARCHED = 20_000
 # A line that says something, not only a comment.
 _SAYS = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
-# Of bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
+# Bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
 _WALL = (
     *(b"challenge-platform", b"cf-chl", b"just a moment", b"_incapsula_", b"datadome", b"captcha"),
     *(b"perimeterx", b"awswaf", b"aws-waf", b"bot manager", b"are you human", b"are you a human"),
@@ -120,20 +117,19 @@ _KINDS = {
 
 
 class Found(NamedTuple):
-    """What came of the requests for a robots.txt."""
+    """The outcome of the requests for a robots.txt."""
 
     outcome: str
     """A key of :data:`OUTCOMES`."""
     kind: str | None = None
     """Why it is unreachable, in a word or two."""
     fetches: int = 0
-    """How many there were."""
+    """The number of requests."""
     body: bytes | None = None
     """The file, if there is one."""
 
     @classmethod
     def of(cls, resolution: Resolution) -> Found:
-        """Return what a resolution says."""
         entry, answer, flight = resolution.state.entry, resolution.answer, resolution.flight
         fetches = flight.fetches if flight is not None else 0
         if entry.unreachable_since is not None:
@@ -155,10 +151,8 @@ class Found(NamedTuple):
         return cls(outcome, None, fetches, body)
 
     def fields(self, resolution: Resolution, delay: float, now: float) -> dict[str, Any]:
-        """Return the fields of the line about it.
-
-        :param delay: seconds between requests, as far as ``REP_CRAWL_DELAY`` grants it
-        """
+        """Return the fields of the line about it. *delay*: seconds between requests, as far as
+        ``REP_CRAWL_DELAY`` grants it."""
         state, answer, flight = resolution.state, resolution.answer, resolution.flight
         entry, failed = state.entry, self.outcome == "unreachable"
         has_body = self.body is not None
@@ -187,11 +181,8 @@ class Found(NamedTuple):
 
 
 def kind_of(reason: str | None, error: Exception | None = None, *, short: bool = False) -> str:
-    """Return why a robots.txt is unreachable, in a word or two.
-
-    :param error: what was raised, if that is known
-    :param short: of what has no such word, return the beginning of *reason* instead of "other"
-    """
+    """Return why a robots.txt is unreachable, in a word or two. *error*: what was raised, if known.
+    *short*: if there is no such word, return the beginning of *reason*, not "other"."""
     name = (reason or "").partition(":")[0]
     if name.startswith("HTTP ") or name in _KINDS:
         return _KINDS.get(name, name[:20])
@@ -204,22 +195,22 @@ def kind_of(reason: str | None, error: Exception | None = None, *, short: bool =
 
 # Rules in the summary.
 _TOP = 5
-# Origins whose latest outcome is known. Of older ones, it is final: one that comes back counts twice.
+# Origins whose latest outcome is known. That of older ones is final: one that comes back counts twice.
 _ORIGINS = 100_000
 _RULES = 5_000
 _RULE_LENGTH = 500
 
 _NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
 
-# Part of the rows that are looked at in one go: half of 50,000 would take a third of a second.
+# Rows that are looked at in one go: half of 50,000 would take a third of a second.
 _AT_A_TIME = 100
 
 RowT = TypeVar("RowT")
 
 
 class Rows(dict[Any, RowT]):
-    """Rows by key, in bounded memory: beyond a limit, of the oldest ones, the half that comes last in an order is
-    forgotten, and the others are young again."""
+    """Rows by key, in bounded memory: beyond a limit, of the oldest ones, the half that comes last
+    in an order is forgotten, and the others are young again."""
 
     def __init__(
         self,
@@ -228,9 +219,7 @@ class Rows(dict[Any, RowT]):
         order: Callable[[RowT], Any],
         forget: Callable[[RowT], None] = lambda _: None,
     ) -> None:
-        """:param most: how many are shown
-        :param forget: is called with each row that is forgotten
-        """
+        """*most*: how many are shown. *forget* is called with each row that is forgotten."""
         super().__init__()
         self._limit, self._most, self._order, self._forget = limit, most, order, forget
         self.all = 0
@@ -261,14 +250,11 @@ class Rows(dict[Any, RowT]):
         return found
 
     def add(self, row: RowT) -> None:
-        """Add a row without a key."""
         self.row(self.all, lambda: row)
 
 
 @dataclass(slots=True)
 class DecidingRule:
-    """A rule that refused requests."""
-
     rule: str
     group: str
     first: tuple[str, int]
@@ -295,7 +281,6 @@ class Counts:
         self._seen = BoundedSet()
 
     def answered(self, origin: Origin, found: Found) -> None:
-        """Count what came of the requests for an origin's robots.txt."""
         self.fetches += found.fetches
         if found.outcome == "none" and hash(origin) in self._latest:
             return
@@ -312,7 +297,6 @@ class Counts:
         decision: Decision | None = None,
         reason: str | None = None,
     ) -> None:
-        """Count a decision about a request."""
         passed = verdict == "allowed" and (reason or "").startswith(IMPOLITE)
         self.requests["passed" if passed else _NAMES.get(verdict, verdict)] += 1
         if origin is None:

@@ -1,9 +1,6 @@
-"""Tells what happens: in the log, in Scrapy's signals, in counts for the summary, and in lines (`record.py`) for the
-audit trail and the report.
-
-Plain allows are recorded one by one only with ``REP_DECISIONS_ALL``; otherwise they are only counted,
-because most requests are plain allows and must cost nothing.
-"""
+"""Tells what happens: in the log, in Scrapy's signals, in counts for the summary, and in lines
+(`record.py`) for the audit trail and the report. Plain allows are recorded one by one only with
+``REP_DECISIONS_ALL``, else just counted: most requests are plain allows and must cost nothing."""
 
 from __future__ import annotations
 
@@ -67,13 +64,13 @@ _STARTS = "watch of start requests"
 
 
 class Recorder(ResolutionListener):
-    """Logs, counts and records each answer, and each decision other than a plain allow. The middleware calls it,
-    and whatever else lets a request pass or drops it."""
+    """Logs, counts and records each answer, and each decision other than a plain allow. Called by
+    the middleware, and by whatever else lets a request pass or drops it."""
 
     part = "record of decisions"
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
-        """:raises SettingsError: if ``REP_DECISIONS`` or ``REP_REPORT`` can't be written"""
+        """Raises ``SettingsError`` if ``REP_DECISIONS`` or ``REP_REPORT`` can't be written."""
         self._context = context
         self._stats = context.stats
         self._origins = origins
@@ -119,10 +116,7 @@ class Recorder(ResolutionListener):
         decision: Decision | None = None,
         **more: Any,
     ) -> None:
-        """Put a line on record, if somebody wants it.
-
-        :param more: fields of the line, of any JSON type
-        """
+        """Put a line on record, if somebody wants it. *more*: fields of any JSON type."""
         if not self._listeners:
             return
         with self._isolated(self.part):
@@ -136,7 +130,7 @@ class Recorder(ResolutionListener):
     # Answers
 
     async def resolved(self, resolution: Resolution) -> None:
-        """A robots.txt was fetched, or found in the storage."""
+        """Report a robots.txt that was fetched, or found in the storage."""
         state, answer, flight = resolution.state, resolution.answer, resolution.flight
         with self._isolated("count of answers"):
             self._count(answer)
@@ -188,8 +182,8 @@ class Recorder(ResolutionListener):
             logger.debug(message, values, extra=self._context.extra)
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """Record that there is no answer. A fetch that was cancelled counts as one. Log a misconfiguration,
-        once for each kind."""
+        """Record that there is no answer. A fetch that was cancelled counts as one. Log a
+        misconfiguration once for each kind."""
         cut = isinstance(error, CancelledError)
         found = Found("none", None if cut else CONFIGURATION, int(cut))
         with self._isolated(Counts.part):
@@ -222,10 +216,7 @@ class Recorder(ResolutionListener):
         decision: Decision | None = None,
         **more: Any,
     ) -> None:
-        """Count and record a decision about *request*.
-
-        :param more: fields of the line, of any JSON type
-        """
+        """Count and record a decision about *request*. *more*: fields of the line, of any JSON type."""
         with self._isolated(Counts.part):
             self._counts.decided(verdict, origin, decision, more.get("reason"))
         if self._listeners:
@@ -241,10 +232,8 @@ class Recorder(ResolutionListener):
         *,
         direct: bool = False,
     ) -> None:
-        """*request* is about to fail with *error*.
-
-        :param direct: a direct download: Scrapy doesn't log that its item goes on without it
-        """
+        """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
+        and Scrapy doesn't log that its item goes on without it."""
         self._refused(request, error, dry_run=self.dry_run)
         if isinstance(error, RobotsUnreachable):
             if error.origin is not None:
@@ -290,7 +279,7 @@ class Recorder(ResolutionListener):
         logger.debug(f"{prefix}%(error)s: %(request)s", values, extra=self._context.extra)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
-        """*request* passes, since this is a dry run. Otherwise, it would be held."""
+        """Report that *request* would be held if this weren't a dry run."""
         self._stats.inc_value("rep/deferred")
         state = self._origins.table.get(origin)
         if state is not None and state.unreachable:
@@ -306,7 +295,7 @@ class Recorder(ResolutionListener):
     def page_says(
         self, request: Request, origin: Origin | None, verdict: str, reason: str, *, obeyed: bool
     ) -> None:
-        """A page's rules are against *request*, or against the items of the page it fetched."""
+        """Report that a page's rules are against *request*, or against the items of its page."""
         self._stats.inc_value(f"rep/page/{verdict}")
         if obeyed:
             self._stats.inc_value("rep/page/dropped")
@@ -316,7 +305,6 @@ class Recorder(ResolutionListener):
         self.record(request, origin, "held", reason=self.why_held(origin))
 
     def why_held(self, origin: Origin) -> str:
-        """Return why requests to *origin* are held."""
         state = self._origins.table.get(origin)
         return (state.entry.error if state else None) or UNKNOWN_YET
 
@@ -398,8 +386,8 @@ def _names(chain: tuple[str, ...]) -> str | None:
 
 
 class Signals(ResolutionListener):
-    """Sends the signals of an answer, if there are handlers. A slow handler must not keep other parts
-    waiting, so it is notified after them."""
+    """Sends the signals of an answer, if there are handlers. A slow handler must not keep other
+    parts waiting, so it is notified after them."""
 
     part = "announcement of robots.txt"
 
@@ -407,7 +395,6 @@ class Signals(ResolutionListener):
         self._context = context
 
     async def resolved(self, resolution: Resolution) -> None:
-        """Send them."""
         answer, robots = resolution.answer, resolution.robots
         has_listeners = self._context.engine.has_listeners
         send = self._context.crawler.signals.send_catch_log_async
@@ -443,7 +430,7 @@ class StartRequests:
         self._listener.begin()
 
     def refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
-        """*request* was dropped, or a dry run lets it pass."""
+        """Note that *request* was dropped, or that a dry run lets it pass."""
         if request.meta.get(_START):
             self._refused += 1
             if self._first is None:
@@ -461,7 +448,6 @@ class StartRequests:
             self._listener.end()
 
     def fields(self) -> dict[str, Any]:
-        """Return what is on record about them."""
         return {"refused": self._refused, "passed": self._passed, **(self._first or {})}
 
     def warn(self) -> None:

@@ -18,7 +18,7 @@ from scrapy_rep.settings import SPIDER_SITEMAPS, changed
 logger = get_logger(__name__)
 
 _PRINTED_LENGTH = 200
-# Columns, and the indent of what is wrapped. Before the first line, Scrapy's log has a date and more.
+# Columns, and the indent of what is wrapped. Scrapy's log has a date and more before the first line.
 _WIDTH, _INDENT = 80, " " * 4
 
 _OUTCOMES = {
@@ -56,8 +56,7 @@ _SITEMAPS = {
 
 
 def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
-    """Return how many requests were allowed, held and so on. Of those held, some ``waited`` only for a
-    first answer."""
+    """Return how many requests were allowed, held, only ``waited``, and so on."""
     held = _stat(stats, "deferred/unreachable")
     names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
     return {
@@ -75,10 +74,7 @@ def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
 
 
 def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> None:
-    """Log the summary, unless there were no requests.
-
-    :param told: the figures
-    """
+    """Log the summary, with the figures *told*, unless there were no requests."""
     outcomes, stats = counts.outcomes(), context.stats
     if not outcomes and not told["dropped"]:
         return
@@ -140,7 +136,7 @@ def _requests(told: dict[str, int], dry_run: bool) -> str:
         parts.append(f"{told['dropped']:,} dropped (robots.txt unreachable)")
     ends = [f"{told[name]:,} {words}" for name, words in _ENDS.items() if told[name]]
     waited, held = told["waited"], told["held"]
-    if held or waited or ends:  # ends may be of requests that an earlier run held
+    if held or waited or ends:  # requests that end may have been held by an earlier run
         why = [f"{held:,} held"] if held or not waited else []
         why += [f"{waited:,} waited for a first answer"] if waited else []
         parts.append(", ".join(why) + (f" ({', '.join(ends)})" if ends else ""))
@@ -198,7 +194,6 @@ _STORAGES = {"MemoryStorage": "memory", "SqliteStorage": "SQLite", "RedisStorage
 
 
 def log_beginning(context: CrawlContext, agents: Agents) -> None:
-    """Log that robots.txt is obeyed."""
     settings = context.settings
     unreachable = {
         "defer": f"held for up to {duration(settings.defer_max_wait)}",
@@ -221,7 +216,6 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
 
 
 def in_words(agents: Agents) -> str:
-    """Return what the crawler goes by."""
     return " or ".join(agents.default) or "any crawler (*)"
 
 

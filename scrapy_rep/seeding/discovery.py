@@ -1,5 +1,6 @@
-"""Finds, announces and counts the sitemaps that robots.txt files list (REP.md section 9), in any crawl.
-If they seed it, the middleware is a :class:`SeedingMiddleware` too, and the spider's attributes count."""
+"""Finds, announces and counts the sitemaps that robots.txt files list (REP.md section 9), in any
+crawl. If they seed it, the middleware is a :class:`SeedingMiddleware` too, and the spider's
+attributes count."""
 
 from __future__ import annotations
 
@@ -30,17 +31,17 @@ KindT = TypeVar("KindT", bound=type)
 T = TypeVar("T")
 
 SITEMAP = "_rep_sitemap"
-"""Meta key of requests for sitemaps. Its value has all that another process needs, if processes share a
-scheduler."""
+"""Meta key of requests for sitemaps. Its value has all that another process needs, if processes
+share a scheduler."""
 
 PAGE_KEY = "rep_sitemap"
 """Meta key of requests for pages from sitemaps: what their entry says."""
 FED = "_rep_page"
-"""Meta key of the same requests, while they are in the scheduler: the page's row in the spool."""
+"""Meta key of the same requests while they are in the scheduler: the page's row in the spool."""
 
-# Of one robots.txt: as many as Google lets a site submit. There is room for 20,000 in the file.
+# Per robots.txt: as many as Google lets a site submit. There is room for 20,000 in the file.
 MAX_SITEMAPS = 500
-# Of one robots.txt: bad lines that are logged. Further ones are only counted.
+# Bad lines per robots.txt that are logged. Further ones are only counted.
 _WARNINGS = 3
 
 
@@ -49,10 +50,7 @@ LISTED = "listed"
 
 
 def own_sitemaps(crawler: Crawler) -> list[str]:
-    """Return the sitemaps that the spider names itself.
-
-    :raises ValueError: if one is not an absolute URL
-    """
+    """Return the sitemaps that the spider names itself; ``ValueError`` if one is not an absolute URL."""
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     urls = [str(url) for url in value] if isinstance(value, list | tuple) else []
     for url in urls:
@@ -61,10 +59,8 @@ def own_sitemaps(crawler: Crawler) -> list[str]:
 
 
 def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
-    """Return which origins may seed the crawl: False, ``"listed"``, ``"start"`` or ``"all"``.
-
-    :raises SettingsError: if the spider's attribute has another value
-    """
+    """Return which origins may seed the crawl: False, ``"listed"``, ``"start"`` or ``"all"``;
+    ``SettingsError`` if the spider's attribute has another value."""
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     try:
         if value is None or isinstance(value, list | tuple):
@@ -83,8 +79,8 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
 def listed_sitemaps(
     robots_url: str, values: Iterable[str]
 ) -> Iterator[tuple[str, SitemapURL | None]]:
-    """Yield each value of a ``sitemap`` line, with its URL; None if it is invalid. A strange value takes up
-    to a millisecond, so callers can pause after each."""
+    """Yield each value of a ``sitemap`` line, with its URL; None if it is invalid. A strange value
+    takes up to a millisecond, so callers can pause after each."""
     for value in list(dict.fromkeys(values))[:MAX_SITEMAPS]:
         try:
             yield value, resolve_sitemap(value, robots_url)
@@ -128,7 +124,6 @@ class Discovery(ResolutionListener):
         logger.warning("robots.txt of %(origin)s " + message, values, extra=self._context.extra)
 
     def count(self, url: str) -> bool:
-        """Count a sitemap. Return whether it is new."""
         is_new = self._seen.add(url)
         if is_new:
             self._context.stats.inc_value("rep/sitemaps/found")
@@ -136,17 +131,16 @@ class Discovery(ResolutionListener):
 
 
 class SeedingMiddleware:
-    """Mixed into the middleware only if sitemaps seed the crawl, because each method of a middleware costs
-    every request. Takes responses for sitemaps, and leaves all others to the user's own class."""
+    """Mixed into the middleware only if sitemaps seed the crawl, because each method of a
+    middleware costs every request. Takes responses for sitemaps, and leaves others to the user's
+    own class."""
 
     _seeding: Any  # a SitemapSeeding
 
     def process_response(self, request: Request, response: Response) -> Any:
-        """Read a sitemap, see :meth:`~scrapy_rep.seeding.loader.Loader.read`.
-
-        :raises CannotResolveHostError: if a sitemap, or a page from one, came from a private address to
-            which its origin may not lead us
-        """
+        """Read a sitemap, see :meth:`~scrapy_rep.seeding.loader.Loader.read`;
+        ``CannotResolveHostError`` if a sitemap, or a page from one, came from a private address to
+        which its origin may not lead us."""
         if SITEMAP in request.meta or PAGE_KEY in request.meta:
             self._seeding.loader.targets.check_answer(request, response)
         if SITEMAP in request.meta:
@@ -187,12 +181,10 @@ class Entries:
 
 class SpiderOptions:
     """The attributes of Scrapy's SitemapSpider, on any spider, checked: ``sitemap_rules``,
-    ``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media`` and
-    ``sitemap_request``.
-    """
+    ``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media``
+    and ``sitemap_request``."""
 
     def __init__(self, spider: Spider | None) -> None:
-        """:raises SettingsError: if an attribute is wrong"""
         self._spider = spider
         pairs = "pairs of a regular expression and a callback (the name of a method, or a callable)"
         self._rules = self._checked(
@@ -263,11 +255,8 @@ class SpiderOptions:
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
     def filtered(self, entries: list[Entry], kind: str, *, log: bool) -> tuple[list[Entry], int]:
-        """Return what ``sitemap_filter`` leaves of *entries*, and how many entries made it raise.
-
-        :param kind: of the sitemap
-        :param log: whether to log the first exception
-        """
+        """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that *kind*, and
+        how many entries made it raise. *log* the first exception or not."""
         if self._filter is None:
             return entries, 0
         kept: list[Entry] = []

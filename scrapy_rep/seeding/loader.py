@@ -1,8 +1,9 @@
-"""Requests sitemaps, a few at a time since their bodies are in memory, and reads them into the spool.
+"""Requests sitemaps, a few at a time since their bodies are in memory, and reads them into the
+spool: in the middleware's ``process_response``, so that their request is in progress until all of
+the sitemap is there (docs/DESIGN.md).
 
-They are read in the middleware's ``process_response``, so that their request is in progress until all of
-the sitemap is in the spool (docs/DESIGN.md). A transfer is cut at the size limit. The reader unpacks gzip
-piece by piece; Scrapy's HttpCompressionMiddleware unpacks other encodings at once, up to a limit.
+A transfer is cut at the size limit. The reader unpacks gzip piece by piece; Scrapy's
+HttpCompressionMiddleware unpacks other encodings at once, up to a limit.
 """
 
 from __future__ import annotations
@@ -64,8 +65,7 @@ _AT_ONCE = 50
 # While this many pages wait, no sitemaps are requested.
 _PAGES_ENOUGH = 1_000_000
 
-# Warnings for each origin: an index may list 50,000 missing sitemaps. Origins beyond _ORIGINS share one
-# limit.
+# Warnings for each origin: an index may list 50,000 missing sitemaps. Origins beyond _ORIGINS share one limit.
 _WARNINGS, _ORIGINS = 5, 10_000
 
 MAXSIZE = "download_maxsize"
@@ -74,10 +74,8 @@ MAXSIZE = "download_maxsize"
 
 
 class SitemapLog:
-    """Logs and counts what became of each sitemap."""
-
     def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
-        """:param tell: puts a line on record: ``Recorder.tell``"""
+        """*tell* puts a line on record: ``Recorder.tell``."""
         self._context = context
         self._tell = tell
         self._problems: Counter[str] = Counter()  # by origin
@@ -144,7 +142,7 @@ class SitemapLog:
         self._tell(KIND, sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
 
     def warn(self, of: str, message: str, **values: Any) -> None:
-        """Log a problem with the sitemaps of an origin, as a warning if it is one of the first."""
+        """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""
         of = of if of in self._problems or len(self._problems) < _ORIGINS else ""
         self._problems[of] += 1
         log = logger.warning if self._problems[of] <= _WARNINGS else logger.debug
@@ -193,8 +191,7 @@ class Loader:
     # Requests
 
     def request_some(self, *, everything: bool = False) -> bool:
-        """Request the next sitemaps; with *everything*, regardless of the limits. Return whether to go on at
-        once."""
+        """Request the next sitemaps (*everything*: all). Return whether to go on at once."""
         if self._spool.waiting >= _PAGES_ENOUGH and not everything:
             return False
         # Another process may read it, so this one doesn't wait for it: only time ends the step.
@@ -237,9 +234,9 @@ class Loader:
             self._spool.sitemaps.asked[sitemap.url] = sitemap.host
 
     def _headers(self, url: str) -> dict[str, str]:
-        """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of one: these
-        return bodies as servers encode them. Other handlers may take a header that isn't Scrapy's for the
-        project's."""
+        """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of
+        one: these return bodies as servers encode them. Others may take a header that isn't
+        Scrapy's for the project's."""
         path = self._handlers.get(url.partition(":")[0])
         kinds = getattr(load_object(path), "__mro__", ()) if path else ()
         found = any(one.__module__.startswith("scrapy.") and not isabstract(one) for one in kinds)
@@ -267,10 +264,8 @@ class Loader:
             response.headers.pop("Content-Encoding", None)
 
     async def check(self, request: Request) -> None:
-        """Check a request for a sitemap, or for a page from one, before it is downloaded.
-
-        :raises IgnoreRequest: if it is no longer needed, or may lead to a private address
-        """
+        """Check a request for a sitemap, or for a page from one, before it is downloaded;
+        ``IgnoreRequest`` if it is no longer needed, or may lead to a private address."""
         if SITEMAP not in request.meta:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
             if await self._is_private(request, by):
@@ -293,8 +288,8 @@ class Loader:
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
     async def _is_private(self, request: Request, by: Origin) -> bool:
-        """Whether the host of *request* is private and *by* isn't. A host whose name can't be resolved now
-        passes: its robots.txt can't be fetched from a private address, either."""
+        """Whether the host of *request* is private and *by* isn't. A host that can't be resolved
+        now passes: its robots.txt can't be fetched from a private address either."""
         return await self.targets.refusal(origin_of(request), by) is Refusal.PRIVATE
 
     def _of(self, request: Request) -> SitemapRow | None:
@@ -312,10 +307,7 @@ class Loader:
         return found
 
     def failed(self, request: Request, exception: Exception) -> None:
-        """Note that a sitemap can't be fetched.
-
-        :raises IgnoreRequest: instead of other exceptions, which Scrapy would log
-        """
+        """Note that a sitemap can't be fetched; ``IgnoreRequest`` replaces exceptions that Scrapy would log."""
         sitemap = None
         with suppress(sqlite3.Error):  # the next run asks for it again
             sitemap = self._of(request)
@@ -328,8 +320,8 @@ class Loader:
     def _end(
         self, sitemap: SitemapRow, why: str, error: Exception | None = None, *, down: bool = False
     ) -> None:
-        """Mark a sitemap that can't be read as finished, and log why. If it was a guess, and the origin is
-        not *down*, make the next one."""
+        """Mark a sitemap that can't be read as finished, and log why. If it was a guess, and the
+        origin is not *down*, make the next one."""
         forbidden = isinstance(error, RobotsDisallowed)
         if not self._spool.over:
             if sitemap.guessed and (error is None or forbidden) and not down:
@@ -339,10 +331,7 @@ class Loader:
         self._log.failed(sitemap, why, expected=sitemap.guessed or forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
-        """Try the first of the usual places, or the next *after* one.
-
-        :raises sqlite3.Error: if the spool can't be read
-        """
+        """Try the first of the usual places, or the next *after* one; ``sqlite3.Error`` if the spool fails."""
         at = 0 if after is None else GUESSES.index(after) + 1
         for place in GUESSES[at : at + 1]:
             url = origin + place
@@ -350,11 +339,8 @@ class Loader:
                 self._context.discovery.count(url)
 
     def add_listed(self, origin: str, sitemaps: dict[str, str]) -> None:
-        """Add sitemaps that the robots.txt of *origin* lists, which are counted already.
-
-        :param sitemaps: the origin that each is fetched from, by its URL
-        :raises sqlite3.Error: if the spool can't be read
-        """
+        """Add *sitemaps* that the robots.txt of *origin* lists, counted already: the origin that
+        each is fetched from, by URL; ``sqlite3.Error`` if the spool can't be read."""
         most = self._crawl.settings.sitemap_max_files
         _, beyond = self._spool.sitemaps.add(origin, sitemaps, most=most)
         for url in beyond:
@@ -363,7 +349,7 @@ class Loader:
             self._log.warn(origin, message, url=url, origin=origin)
 
     def lost(self, urls: list[str]) -> None:
-        """The crawl is idle, so another component must have dropped the requests for these *urls*."""
+        """Give up these *urls*: the crawl is idle, so another component must have dropped the requests."""
         for url in urls:
             with suppress(sqlite3.Error):  # there will be another look
                 sitemap = self._spool.sitemaps.get(url)
@@ -372,10 +358,8 @@ class Loader:
                     self._end(sitemap, "another component dropped its request")
 
     async def read(self, request: Request, response: Response) -> Response:
-        """Read the sitemap of *request* into the spool.
-
-        :raises IgnoreRequest: always, so that nobody else gets *response*
-        """
+        """Read the sitemap of *request* into the spool. Always raises ``IgnoreRequest``, so that
+        nobody else gets *response*."""
         await maybe_deferred_to_future(self._reading.acquire())
         try:
             if not self._spool.over:

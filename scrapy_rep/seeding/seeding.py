@@ -1,5 +1,6 @@
-"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts the parts of this
-folder together, decides which origins may seed, and moves pages from the spool to the scheduler."""
+"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts the parts
+of this folder together, decides which origins may seed, and moves pages from the spool to the
+scheduler."""
 
 from __future__ import annotations
 
@@ -62,9 +63,10 @@ _LOOK, _RETRY_SECONDS = 0.05, 1.0
 
 
 class Outstanding:
-    """The pages that are in the scheduler, and the rows of pages with which the crawl isn't done yet: a page
-    is done when its request is freed, after its callback. The hold, and the scheduler's queue on disk, free
-    it once it is there. :data:`FED` is in the meta of requests from :meth:`add` to :meth:`arrive`."""
+    """The pages in the scheduler, and the rows of pages with which the crawl isn't done yet. A page
+    is done when its request is freed, after its callback; the hold, and the scheduler's queue on
+    disk, free it once they have it. :data:`FED` is in a request's meta from :meth:`add` to
+    :meth:`arrive`."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -130,8 +132,7 @@ class Outstanding:
 
 
 class Feeder:
-    """Hands pages to the scheduler as fast as it drains, origins in turn, and has the loader request
-    sitemaps."""
+    """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
 
     def __init__(self, context: SeedingContext, deferral: Deferral, loader: Loader) -> None:
         self._crawl = context.crawl
@@ -182,7 +183,7 @@ class Feeder:
         self._gauge()
         if pause is None and self._woken:
             pause = 0
-        # However often it is woken, one step follows another. The event loop has its turn in between.
+        # However often it is woken, one step follows another, with a turn of the event loop in between.
         self._running = pause is not None
         if pause is not None:
             call_later(pause, self._run)
@@ -201,11 +202,9 @@ class Feeder:
         return _RETRY_SECONDS
 
     def step(self, *, everything: bool = False) -> float | None:
-        """Schedule sitemaps and pages for one slice of time. Return the seconds until the next step; None:
-        wait to be woken.
-
-        :param everything: regardless of the limits: the scheduler outlives the process
-        """
+        """Schedule sitemaps and pages for one slice of time. Return the seconds until the next
+        step; None: wait to be woken. With *everything*, regardless of the limits: the scheduler
+        outlives the process."""
         if self._engine.paused and not everything:
             return _LOOK
         slices, blocked = Slices(), 0
@@ -285,7 +284,6 @@ class Feeder:
         self._crawl.stats.inc_value("rep/sitemaps/emitted")
 
     def forget(self) -> None:
-        """Delete the rows of finished pages."""
         finished, self.outstanding.finished = self.outstanding.finished, []
         if finished:
             self._spool.forget(finished)
@@ -296,8 +294,6 @@ class Feeder:
 
 
 class SitemapSeeding(ResolutionListener):
-    """Gets sitemaps, and the pages they list, requested."""
-
     part = "seeding from sitemaps"
 
     def __init__(
@@ -308,7 +304,7 @@ class SitemapSeeding(ResolutionListener):
         discovery: Discovery,
         recorder: Recorder,
     ) -> None:
-        """:raises SettingsError: if one of the spider's attributes is wrong"""
+        """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         crawler, settings = context.crawler, context.settings
         if settings.sitemap_cross_host == "site":
             registrable_domain("www.example.com")  # read its list before the crawl begins
@@ -317,7 +313,7 @@ class SitemapSeeding(ResolutionListener):
         self._deferral = deferral
         self._discovery = discovery
         self._mode = seeding_mode(crawler, settings)
-        # To forget an origin does no harm: the spool has its sitemaps.
+        # Forgetting an origin does no harm: the spool has its sitemaps.
         self._visited = BoundedSet()
         self.visited_prefixes: set[str] = set()
         """Prefixes of URLs whose origins the crawl has visited: a fast path."""
@@ -341,8 +337,9 @@ class SitemapSeeding(ResolutionListener):
         deferral.handing_back.on_handed_back = self._feeder.outstanding.left
 
     def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:
-        """Note a request that leaves the scheduler. Return a check to await before anything is fetched for
-        it: whether its sitemap may lead there. None if there is nothing to check, or it was *checked*."""
+        """Note a request that leaves the scheduler. Return a check to await before anything is
+        fetched for it: whether its sitemap may lead there. None if there is nothing to check, or it
+        was *checked*."""
         usual = USUAL.match(request.url)
         prefix = usual[1] + "/" if usual else None
         if prefix not in self.visited_prefixes:
@@ -366,7 +363,7 @@ class SitemapSeeding(ResolutionListener):
             self._visit(request, None)
 
     def _visit(self, request: Request, prefix: str | None) -> None:
-        """The crawl requests a page, so its origin may seed. Remember the *prefix* of its URL."""
+        """Note that the crawl requests a page, so its origin may seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._mode == "start" and not request.meta.get("is_start_request"):
@@ -394,7 +391,6 @@ class SitemapSeeding(ResolutionListener):
             self._seed(origin, resolution.robots_url, robots.sitemaps if robots else ())
 
     def _seed(self, origin: Origin, robots_url: str, sitemaps: Iterable[str]) -> None:
-        """Seed from *sitemaps*, the values of a robots.txt."""
         self._adding += 1
         deferred_from_coro(self._add(str(origin), robots_url, sitemaps))
 

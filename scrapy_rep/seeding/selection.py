@@ -1,5 +1,5 @@
-"""Which entries of a sitemap become requests, and why the others do not (REP.md section 9). Those on
-another host wait in the spool until it is known whether that host lists the sitemap itself ("Location
+"""Which entries of a sitemap become requests, and why the others do not (REP.md section 9). Those
+on another host wait in the spool until it is known whether that host lists the sitemap ("Location
 scope")."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow, strings
 
 logger = get_logger(__name__)
 
-# Characters of JSON that a page's request carries of its entry; that all requests of one entry carry.
+# Characters of JSON from its entry that a page's request carries; that all requests of one entry carry.
 _MAX_ENTRY, _MAX_ENTRIES = 65_536, 1 << 20
 _MAX_DATE, _MAX_ALTERNATES = 100, 1000
 # URL prefixes whose verdict is remembered while a sitemap is read.
@@ -72,7 +72,6 @@ class Reason(Enum):
 
     @property
     def stat(self) -> str:
-        """The stat that counts it."""
         return f"rep/sitemaps/rejected/{self.name.lower()}"
 
 
@@ -86,18 +85,14 @@ Verdict = Reason | bool | None
 
 
 def host_of(origin: Origin) -> str:
-    """Return the host, as REP.md section 9 means it: the same for http and https; another one for other
-    ports."""
+    """Return the host as in REP.md section 9: the same for http and https, not for other ports."""
     default = origin.port == {"http": 80, "https": 443}.get(origin.scheme)
     return origin.host if default else f"{origin.host}:{origin.port}"
 
 
 def entry_as_json(entry: Entry, pages: int) -> str:
-    """Return an entry, without its URL, as JSON. What JSON doesn't know becomes text. Of an entry that is
-    too long, only ``lastmod`` is left.
-
-    :param pages: how many requests get it
-    """
+    """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text. Of an entry
+    too long for its *pages*, the requests that get it, only ``lastmod`` is left."""
     text = ""
     with suppress(TypeError, ValueError, RecursionError):
         rest = {name: value for name, value in entry.items() if name != "loc"}
@@ -118,7 +113,7 @@ class Selection:
         reader: SitemapReader,
         verdict: Callable[[Origin, SitemapRow], Verdict],
     ) -> None:
-        """:param verdict: on entries of another origin: ``Verifier.verdict``"""
+        """*verdict* on entries of another origin: ``Verifier.verdict``."""
         self._sitemap = sitemap
         self._reader = reader
         self._spool = context.spool
@@ -132,7 +127,7 @@ class Selection:
         self._domain = registrable_domain(led_here.host) if near else None
         _, self._urls = context.spool.sitemaps.counts(sitemap.origin)
         self._pending: deque[tuple[Any, str | None]] = deque()
-        """URLs, those of pages with the JSON of their entries."""
+        """URLs; those of pages with the JSON of their entries."""
         self._page_urls = PageURLs()
         self._by_prefix: dict[str, tuple[int, Verdict]] = {}
         self.accepted = 0
@@ -168,8 +163,8 @@ class Selection:
         return changed is not None and changed < since
 
     def write(self) -> bool:
-        """Write some of what was added to the spool, for one slice of time. Return whether there is more. After
-        a ``sqlite3.Error``, call it again."""
+        """Write some of what was added to the spool, for one slice of time. Return whether there is
+        more. After a ``sqlite3.Error``, call it again."""
         urls, rejected = self._urls, Counter(self.rejected)
         is_index = self._reader.kind is Kind.INDEX
         look = self._sitemap_of if is_index else self._page_of
@@ -299,7 +294,7 @@ class Verifier:
     def __init__(
         self, context: SeedingContext, origins: Origins, warn: Callable[..., None]
     ) -> None:
-        """:param warn: logs a problem: ``SitemapLog.warn``"""
+        """*warn* logs a problem: ``SitemapLog.warn``."""
         self._crawl = context.crawl
         self._spool = context.spool
         self._origins = origins
@@ -308,28 +303,23 @@ class Verifier:
         self.targets = origins.targets
         self._turns = DeferredSemaphore(_FETCHES)
         self._pending: dict[Origin, tuple[Origin, float]] = {}
-        """Origins whose entries wait. For each: an origin whose sitemap named it, and the deadline."""
+        """Origins whose entries wait: for each, an origin whose sitemap named it, and the deadline."""
         self._open: dict[int, float] = {}
-        """Of each sitemap all of whose entries wait: how many do. Less than nothing until all of it is
-        read, and if any was accepted."""
+        """For each sitemap all of whose entries wait: how many. Negative until all of it is read,
+        and if any was accepted."""
 
     def __bool__(self) -> bool:
         return bool(self._pending)
 
     def recover(self, origins: list[tuple[str, str]]) -> None:
-        """Go on with the origins that an earlier run left.
-
-        :param origins: each with one whose sitemap named it
-        """
+        """Go on with *origins* that an earlier run left, each with one whose sitemap named it."""
         for origin, by in origins:
             with suppress(ValueError):
                 self._wait_for(Origin.from_url(origin), by)
 
     def verdict(self, origin: Origin, sitemap: SitemapRow) -> Verdict:
-        """Return whether *origin*'s robots.txt lists *sitemap*, or an index that led to it.
-
-        :raises sqlite3.Error: if the spool can't be read
-        """
+        """Return whether *origin*'s robots.txt lists *sitemap*, or an index that led to it;
+        ``sqlite3.Error`` if the spool can't be read."""
         state = self._origins.cache.get(origin)
         listing = None if state is None or state.unreachable else self._listings.of(state)
         if listing is not None and listing.complete():
@@ -341,7 +331,7 @@ class Verifier:
         return None
 
     def expect(self, sitemap: SitemapRow, count: int) -> None:
-        """Note that all accepted entries of *sitemap*, *count* of them, wait, or waited."""
+        """Note that all *count* accepted entries of *sitemap* wait, or waited."""
         self._settled(sitemap, -count, Reason.CROSS_HOST)
 
     def _settled(self, sitemap: SitemapRow, rejected: float, reason: Reason) -> None:
@@ -387,8 +377,8 @@ class Verifier:
         state, reason = self._origins.cache.get(origin), Reason.UNPROVEN
         left = deadline - time.monotonic()
         if state is None and left > 0:
-            # If its name can't be resolved, its robots.txt can't be fetched either, and the policy says how
-            # often to try.
+            # If its name can't be resolved, its robots.txt can't be fetched either, and the policy
+            # says how often to try.
             if await self.targets.refusal(origin, by) is Refusal.PRIVATE:
                 reason = Reason.PRIVATE
             elif origin in self._pending:
@@ -407,11 +397,8 @@ class Verifier:
         return None
 
     async def _settle(self, origin: Origin, state: OriginState | None, reason: Reason) -> None:
-        """Accept the entries of *origin* whose sitemap its robots.txt lists, and reject the others.
-
-        :param state: None if the robots.txt can't be fetched
-        :param reason: why entries are rejected
-        """
+        """Accept the entries of *origin* whose sitemap its robots.txt lists, and reject the others,
+        with the *reason*. *state*: None if the robots.txt can't be fetched."""
         listing = self._listings.of(state) if state is not None else None
         while listing is not None and not listing.complete():
             await pause()

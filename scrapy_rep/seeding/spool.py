@@ -1,10 +1,9 @@
-"""What sitemaps list and the crawl has not requested yet, in a SQLite file: under JOBDIR if there
-is one, else in a temporary file, which SQLite deletes itself.
+"""What sitemaps list and the crawl has not requested yet, in a SQLite file: under JOBDIR, or
+without one in a temporary file, which SQLite deletes itself.
 
-Sitemaps that are done stay there, so that none is read twice, in this run or in a later one with the
-same JOBDIR. Once a page went to the scheduler, its row is below its origin's cursor, and stays there
-until the page is done. The next run requests it again: nothing is lost, and after a kill a few pages
-come twice.
+Sitemaps that are done stay there, so that none is read twice in any run with the same JOBDIR. Once
+a page went to the scheduler, its row is below its origin's cursor, and stays until the page is
+done. The next run requests it again: nothing is lost, and after a kill a few pages come twice.
 """
 
 from __future__ import annotations
@@ -78,7 +77,9 @@ class Page(NamedTuple):
     url: str
     entry: dict[str, Any]
     sitemap: str
-    again: bool  # whether it went to the scheduler before, in a run that ended before it was done
+    again: (
+        bool  # whether it went to the scheduler in an earlier run, which ended before it was done
+    )
 
 
 class SitemapRow(NamedTuple):
@@ -110,7 +111,6 @@ class Recovered(NamedTuple):
 
 
 def _wrong(name: str, kind: str, not_null: int) -> str:
-    """Return the condition that a column holds what it can't."""
     if name == "id":
         return f"id NOT BETWEEN 0 AND {MAX_ID}"
     if name in ("site", "sitemap"):  # rows of other tables, which come before this one
@@ -162,12 +162,9 @@ class SitemapTable:
         guessed: bool = False,
         most: int | None = None,
     ) -> tuple[list[str], list[str]]:
-        """Add the sitemaps that *origin* has led to. Return the URLs that are new, and those that would be,
-        but are beyond the limit.
-
-        :param found: the origin that each is fetched from, by its URL
-        :param most: how many *origin* may bring in all
-        """
+        """Add the sitemaps that *origin* has led to. Return the URLs that are new, and those that
+        would be, but are beyond the limit. *found*: the origin that each is fetched from, by its
+        URL. *most*: how many *origin* may bring in all."""
         query = f"SELECT url FROM sitemaps WHERE url IN ({', '.join('?' * len(found))})"  # noqa: S608
         known = {url for (url,) in self._read(query, *found)}
         unknown = [url for url in found if url not in known]
@@ -214,8 +211,7 @@ class SitemapTable:
         return None
 
     def hosts(self, after: str) -> Iterator[str]:
-        """Yield the hosts with waiting sitemaps, each once, beginning behind *after*. One look-up
-        each: there may be a million."""
+        """Yield hosts with waiting sitemaps after *after*, one by one: there may be a million."""
         query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND host > ? AND host <= ?"
         for low, high in ((after, "~"), ("", after)):
             while (host := self._read(query, low, high)[0][0]) is not None:
@@ -223,7 +219,6 @@ class SitemapTable:
                 yield host
 
     def counts(self, origin: str) -> tuple[int, int]:
-        """How many sitemaps and how many URLs *origin* has brought so far."""
         found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
         return (found[0][0], found[0][1]) if found else (0, 0)
 
@@ -243,7 +238,7 @@ class SitemapTable:
 
 
 def strings(value: object) -> list[str]:
-    """Return the strings in a list, none if *value* is something else."""
+    """Return the strings in a list; none if *value* is something else."""
     return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
 
 
@@ -254,13 +249,11 @@ def _loaded(text: str | None) -> Any:
 
 
 class Spool:
-    """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't be used; what is
-    written is kept in memory then."""
+    """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't be used;
+    what is written is kept in memory then."""
 
     def __init__(self, directory: str | None, seconds: float, spider: Spider | None) -> None:
-        """:param directory: JOBDIR; None: a temporary file
-        :param seconds: how long users wait for a file that fails
-        """
+        """*directory*: JOBDIR; None: a temporary file. *seconds*: how long users wait for a file that fails."""
         path = Path(directory, FILE_NAME) if directory else None
         self._journal = Journal(
             path,
@@ -276,8 +269,8 @@ class Spool:
         self.durable = directory is not None
         self.opened = False
         self.over = False
-        """Whether seeding has ended for this run: the crawl is closing, or the file has failed for too
-        long, or is damaged."""
+        """Whether seeding has ended for this run: the crawl is closing, or the file is damaged or
+        has failed for too long."""
         self.ending = False
         """Whether the crawl is closing: nobody waits for the file any more."""
         self.wake: Callable[[], None] = lambda: None
@@ -289,8 +282,8 @@ class Spool:
         self.unproven = 0  # how many entries wait for the robots.txt of another host
 
     async def look(self) -> Recovered | None:
-        """Open the file if it isn't, and return what it has then; else write what couldn't be written so
-        far. Called every second."""
+        """Open the file if it isn't open, and return what it has then; else write what couldn't be
+        written so far. Called every second."""
         found = None
         if self.opened:
             await self._journal.flush()
@@ -324,10 +317,7 @@ class Spool:
             logger.error(message, values, extra={"spider": self._spider})
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do *step* as soon as the file can be used.
-
-        :raises sqlite3.Error: if the crawl is closing, or seeding has ended
-        """
+        """Do *step* once the file can be used; ``sqlite3.Error`` if seeding ends first."""
         while True:
             try:
                 return step(*args, **kwargs)
@@ -354,7 +344,6 @@ class Spool:
         return str(found[0][0]) if found else ""
 
     def add_pages(self, origin: str, pages: list[Row], unproven: list[Row]) -> None:
-        """Add the entries of a sitemap that *origin* has brought in."""
         if not (pages or unproven):
             return
         files, urls = self.sitemaps.counts(origin)
@@ -451,8 +440,6 @@ class Spool:
 
 @dataclass(frozen=True, slots=True)
 class SeedingContext:
-    """What the parts of seeding share."""
-
     crawl: CrawlContext
     discovery: Discovery
     options: SpiderOptions

@@ -12,7 +12,7 @@ from scrapy_rep.storages.entry import Entry, UnreadableEntry
 
 __all__ = ["BatchStorage", "Entry", "MemoryStorage", "Storage", "UnreadableEntry"]
 
-# Overhead of an entry in memory: its key, and its slot.
+# Overhead of an entry in memory: its key and its slot.
 _BYTES = 250
 
 
@@ -40,7 +40,7 @@ class Storage:
         raise NotImplementedError
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
-        """Return the entries stored for *origins*, by origin; for one that can't be read, its
+        """Return the entries stored for *origins*, by origin: for an unreadable one, its
         :class:`UnreadableEntry`."""
         found: dict[str, Entry | UnreadableEntry] = {}
         for origin in origins:
@@ -93,8 +93,8 @@ class Storage:
         """Delete what wasn't updated since *before*, in seconds since the epoch."""
 
     def purge_some(self, before: float) -> bool:
-        """Delete some of that. Return whether more may be left. A crawl calls this method: others can
-        come in between."""
+        """Delete some of that. Return whether more may be left. A crawl calls this method: others
+        can come in between."""
         self.purge(before)
         return False
 
@@ -122,17 +122,15 @@ class BatchStorage(Storage):
 
 
 class MemoryStorage(Storage):
-    """Entries in memory, packed: mostly a kilobyte each. A limited number of entries and bytes: the least
-    recently used are evicted.
-
-    Over the limit of bytes, entries larger than their share go first, so that a hundred large files
-    can't evict ten thousand ordinary ones. The latest entry stays, whatever its size.
-    """
+    """Entries in memory, packed: mostly a kilobyte each. Beyond a number of entries or bytes, the
+    least recently used are evicted. Over the limit of bytes, entries larger than their share go
+    first, so that a hundred large files can't evict ten thousand ordinary ones. The latest entry
+    stays, whatever its size."""
 
     def __init__(self, max_origins: int, max_bytes: int) -> None:
         self._max_origins, self._max_bytes = max_origins, max_bytes
         self._bytes = 0
-        # Bytes and not objects: half the memory, and the same code path as on disk.
+        # Bytes, not objects: half the memory, and the same code path as on disk.
         self._packed: OrderedDict[str, bytes] = OrderedDict()
         self._large: OrderedDict[str, None] = OrderedDict()
 
@@ -164,7 +162,6 @@ class MemoryStorage(Storage):
         self.shrink(self._max_origins, self._max_bytes)
 
     def shrink(self, max_origins: int, max_bytes: int) -> None:
-        """Evict entries down to these limits."""
         while (many := len(self._packed) > max_origins) or (
             self._bytes > max_bytes and len(self._packed) > 1
         ):
@@ -172,7 +169,6 @@ class MemoryStorage(Storage):
             self._pop(next(iter(self._large if large else self._packed)))
 
     def take(self, origin: str) -> Entry | None:
-        """Remove and return the entry of *origin*."""
         packed = self._pop(origin)
         return None if packed is None else Entry.unpack(packed)
 

@@ -1,6 +1,6 @@
-"""How a crawl uses a storage: in threads, so that it can't block the event loop; in batches, so that
-it may be slow; and, after it failed, not at all for a while. A lease per origin lets only one process
-fetch its robots.txt."""
+"""How a crawl uses a storage: in threads, so that it can't block the event loop; in batches, so
+that it may be slow; and, once it failed, not at all for a while. A lease per origin lets only one
+process fetch its robots.txt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 _AT_ONCE = 500
 # Renewals before a lease would end: one may be late.
 _RENEWALS = 3
-# Seconds that a claim waits for a storage that fails: each of its calls may take a timeout.
+# Seconds that a claim waits for a failing storage: each of its calls may take a timeout.
 _PATIENCE = 0.2
 # Seconds for which calls of a kind that failed are skipped.
 _RETRY_SECONDS = 10.0
@@ -60,7 +60,6 @@ class _PendingClaim:
     """Whether somebody still waits for the answer."""
 
     def settled_by(self, found: dict[str, Entry]) -> bool:
-        """Whether an entry makes a fetch unnecessary."""
         entry = found.get(self.origin)
         return entry is not None and self.is_enough(entry)
 
@@ -73,8 +72,8 @@ class _PendingClaim:
 
 
 class _Calls:
-    """Calls a storage for one process, blocking. What fails is logged once, and skipped for a while;
-    the answer is then that of an empty storage in which every lease is free."""
+    """Calls a storage for one process, blocking. A failure is logged once, and such calls are
+    skipped for a while: as if the storage were empty, and every lease free."""
 
     def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
         self._crawler = crawler
@@ -99,9 +98,7 @@ class _Calls:
         insist: bool = False,
     ) -> T:
         """Return what *method* returns; *otherwise* if it fails, or its *kind* failed recently.
-
-        :param insist: call it even then
-        """
+        With *insist*, call it even then."""
         if not insist and not self.is_tried(kind):
             return otherwise
         try:
@@ -128,10 +125,7 @@ class _Calls:
     def claim(
         self, asked: list[_PendingClaim], renewed: list[str], unsaved: dict[str, Entry]
     ) -> list[Claim]:
-        """Renew the leases of *renewed*. Return the answers to *asked*.
-
-        :param unsaved: answers that count as stored
-        """
+        """Renew the leases of *renewed*. Return the answers to *asked*. *unsaved* ones count as stored."""
         found = unsaved | self._load([one.origin for one in asked if one.origin not in unsaved])
         left = [one for one in asked if not one.settled_by(found)]
         origins = [one.origin for one in left]
@@ -176,11 +170,8 @@ class _Calls:
         return found
 
     def write(self, entries: list[Entry], late: bool, released: list[str]) -> int | None:
-        """Save *entries*, then end the leases of *released*.
-
-        :param late: others may have saved newer ones
-        :returns: how many entries can't be saved; None: all are left, to be saved later
-        """
+        """Save *entries*, then end the leases of *released*. *late*: others may have saved newer
+        ones. Return how many entries can't be saved; None: all are left, to be saved later."""
         if late:
             known = self._load([entry.origin for entry in entries])
             entries = [
@@ -204,7 +195,7 @@ class _Calls:
             return 0
         if len(entries) == 1 or not saves(entries[:1]):
             return None
-        # The storage works. An entry it can't save even alone is lost, and fetched again.
+        # The storage works. An entry that it can't save even alone is lost, and fetched again.
         return sum(not saves([entry]) for entry in entries[1:])
 
 
@@ -234,7 +225,7 @@ class _Unsaved(dict[str, "Entry"]):
         self.late = self.late and bool(self)
 
     def failed(self, first: Entry) -> None:
-        """Nothing could be saved: move *first*, which may be the reason, to the end."""
+        """After nothing could be saved: move *first*, which may be the reason, to the end."""
         self.late = True
         if self.get(first.origin) is first:
             self.add(first)
@@ -245,7 +236,7 @@ class _Unsaved(dict[str, "Entry"]):
 
 
 class StorageClient:
-    """Calls a storage, one call at a time. What arrives during a call is batched into the next. Purges
+    """Calls a storage, one call at a time; what arrives meanwhile is batched into the next. Purges
     the storage when the spider opens, and closes it with the spider."""
 
     def __init__(
@@ -255,10 +246,8 @@ class StorageClient:
         lease_seconds: float,
         expired: Callable[[], float],
     ) -> None:
-        """
-        :param lease_seconds: how long others wait at most for a process that died
-        :param expired: returns since when an entry must have been updated, in seconds since the epoch
-        """
+        """*lease_seconds*: how long others wait at most for a process that died. *expired* returns
+        since when an entry must have been updated, in seconds since the epoch."""
         assert crawler.stats is not None
         self._stats = crawler.stats
         self._lease_seconds = lease_seconds
@@ -275,18 +264,16 @@ class StorageClient:
         self._purges = False
         self._closed: Deferred[None] | None = None
         self._ended = False
-        """Whether the storage is closed, or closing: nothing is asked of it any more."""
+        """Whether the storage is closed or closing: nothing is asked of it any more."""
         # Methods, which signals refer to weakly: the table of handlers belongs to the process, and
         # would keep a closure, and so the crawl, in memory.
         crawler.signals.connect(self.purge, signals.spider_opened)
         crawler.signals.connect(self.close, signals.spider_closed)
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
-        """Return the stored entry; if it isn't good enough, try to take the lease. While the storage
-        fails there are no entries but unsaved ones, and every process may fetch.
-
-        :param is_enough: called in a thread
-        """
+        """Return the stored entry; if it isn't good enough (*is_enough* is called in a thread), try
+        to take the lease. While the storage fails there are no entries but unsaved ones, and every
+        process may fetch."""
         without = Claim(self._unsaved.get(origin), granted=True)
         if self._ended:
             return without
@@ -306,14 +293,13 @@ class StorageClient:
                 timer.cancel()
 
     def publish(self, entry: Entry) -> None:
-        """Save *entry*, then end the lease of its origin. While nothing can be saved, the lease ends
-        all the same, so that others may fetch; *entry* is saved once the storage works again."""
+        """Save *entry*, then end its origin's lease: even if nothing can be saved now, so that
+        others may fetch; *entry* is saved once the storage works again."""
         self._lost(self._unsaved.add(entry))
         self.give_back(entry.origin)
         self._go()
 
     def give_back(self, origin: str) -> None:
-        """End the lease of *origin*, if there is one, soon."""
         if origin in self._leased:
             self._leased.remove(origin)
             self._released.add(origin)
@@ -337,7 +323,6 @@ class StorageClient:
         await maybe_deferred_to_future(self._closed)
 
     def _lost(self, count: int) -> None:
-        """Count answers that will never be saved."""
         if count:
             self._stats.inc_value("rep/cache/unsaved", count)
 
@@ -417,10 +402,7 @@ class StorageClient:
 
 
 def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
-    """Return the storage that ``REP_CACHE_STORAGE`` names.
-
-    :raises SettingsError: if it can't be made
-    """
+    """Return the storage that ``REP_CACHE_STORAGE`` names; ``SettingsError`` if it can't be made."""
     name = settings.cache_storage
     wrong = f"REP_CACHE_STORAGE is {name!r}"
     try:
@@ -444,11 +426,8 @@ def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
 def open_storage(
     crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
 ) -> StorageClient | None:
-    """Return the client of the crawl's storage; None for plain memory, which needs none.
-
-    :param clock: seconds since the epoch
-    :raises SettingsError: if it can't be made
-    """
+    """Return the client of the crawl's storage; None for plain memory, which needs none;
+    ``SettingsError`` if the storage can't be made. *clock*: seconds since the epoch."""
     storage = make_storage(crawler, settings)
     if type(storage) is MemoryStorage:  # not a user's subclass
         return None

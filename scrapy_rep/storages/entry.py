@@ -1,8 +1,8 @@
 """What is known of an origin's robots.txt (REP.md sections 4 and 5), and how it is stored.
 
 It is stored as a header (JSON) and a packed body (raw deflate, see :func:`squeeze`);
-:meth:`Entry.pack` joins both. Raise :data:`SCHEMA` if an older version of this package could misread
-what a newer one writes. Unknown fields are ignored, so new ones don't count.
+:meth:`Entry.pack` joins both. Raise :data:`SCHEMA` if an older version of this package could
+misread what a newer one writes; it ignores unknown fields, so these need no new schema.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _PRESET = (
 # Bodies are cut to less, but a damaged one may unpack to anything.
 _MAX_BYTES = 2 * MAX_BYTES
 
-# In bytes, of what another program may have written to a shared cache: more is not even read.
+# Bytes of what another program may have written to a shared cache: more is not even read.
 MAX_HEADER = 262_144
 MAX_PACKED = MAX_BYTES + 8_192
 MAX_BATCH = 32 * 1024 * 1024
-"""Of the bodies of one batch. Those beyond count as missing, and are fetched again."""
+"""Bytes of the bodies of one batch. Those beyond count as missing, and are fetched again."""
 
 MAX_TIME = 253_402_300_799.0
 """The last second of the year 9999, the last that ``datetime`` knows."""
 
 MAX_TEXT = 65_536
-"""In characters: longer than any URL from a header line that HTTP clients accept."""
+"""Characters: longer than any URL from a header line that HTTP clients accept."""
 
 # More attempts than fit into a century, and far from any overflow.
 _MAX_COUNT = 10**9
-# Characters of a bad value quoted in a message.
+# Characters of a bad value that are quoted in a message.
 _SHOWN = 80
 
 TOO_LARGE = "broken: it is too large"
@@ -207,7 +207,6 @@ class Entry:
 
 
 def entry_or_error(header: Any, packed: Any = None) -> Entry | UnreadableEntry:
-    """Return the entry of these parts, or what is wrong with them."""
     try:
         return Entry.from_parts(header, packed)
     except UnreadableEntry as error:

@@ -32,8 +32,7 @@ class Foreign(sqlite3.DatabaseError):
 
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
-    """Open the file at *path* (None: a private temporary one) for use in any thread. Waits *seconds* for
-    a lock."""
+    """Open *path* (None: a temporary file) for any thread. Waits *seconds* for a lock."""
     db = sqlite3.connect(path or "", timeout=seconds, isolation_level=None, check_same_thread=False)
     # Otherwise one row with invalid text fails every query that meets it.
     db.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -42,7 +41,6 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Commit everything done in the block, or nothing."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -54,7 +52,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def tables_of(db: sqlite3.Connection) -> dict[str, list[Any] | None]:
-    """Return the columns of each table in a file; None for views and triggers, which we have none of."""
+    """Return the columns of each table in a file; None for views and triggers: we have none."""
     named = db.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'").fetchall()
     columns = "SELECT * FROM pragma_table_info(?)"
     return {
@@ -65,15 +63,14 @@ def tables_of(db: sqlite3.Connection) -> dict[str, list[Any] | None]:
 
 
 def tables_of_schema(schema: str) -> dict[str, list[Any] | None]:
-    """Return :func:`tables_of` a new file."""
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema)
         return tables_of(db)
 
 
 def is_damaged(error: Exception) -> bool:
-    """Whether *error* says that the file itself is damaged, or isn't the one that it should be. Others
-    mean a lock, a full disk, a read-only folder: setting the file aside wouldn't help."""
+    """Whether *error* says that the file itself is damaged, or isn't the one that it should be.
+    Setting it aside wouldn't help against others: a lock, a full disk, a read-only folder."""
     return type(error) in (sqlite3.DatabaseError, Foreign)
 
 
@@ -83,11 +80,8 @@ def open_or_set_aside(
     set_up: Callable[[sqlite3.Connection], T],
     spider: Spider | None = None,
 ) -> tuple[sqlite3.Connection, T]:
-    """:func:`connect`. Return also what *set_up* returns. A file that is damaged is set aside, and a new
-    one created.
-
-    :raises sqlite3.Error, OSError: if that is impossible
-    """
+    """:func:`connect`; return also what *set_up* returns. A damaged file is set aside, and a new
+    one created; ``sqlite3.Error`` or ``OSError`` if that is impossible."""
 
     def opened() -> tuple[sqlite3.Connection, T]:
         db = connect(path, seconds)
@@ -107,16 +101,12 @@ def open_or_set_aside(
 
 
 def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> None:
-    """Rename the SQLite file at *path*, or what is left of it, with a warning.
-
-    Windows renames nothing that a process has open. Then all stays as it is, to be tried again:
-    the process that has it open will find it broken, and close it.
-
-    :raises OSError: if it can't be renamed
-    """
+    """Rename the SQLite file at *path*, or what is left of it, with a warning; ``OSError`` if that
+    fails. Windows renames nothing that a process has open. Then all stays as it is, to be tried
+    again: that process will find it broken, and close it."""
     aside = path.with_name(f"{path.name}.unreadable-{time.time_ns()}")
-    # SQLite would take these for part of the next file of that name. The file itself goes last: once
-    # its name is free, another process may create the next one.
+    # SQLite would take these for part of the next file of that name. The file itself goes last:
+    # once its name is free, another process may create the next one.
     with ExitStack() as undo:
         for suffix in ("-wal", "-shm", "-journal", ""):
             beside = path.with_name(path.name + suffix)
@@ -138,15 +128,15 @@ _AT_ONCE = 500
 # Changes until a checkpoint, and pages of a WAL that is to begin anew.
 _MANY, _LARGE = 200, 4000
 _CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
-# The highest number of a row that counts: somebody may have tampered with the file.
+# The highest row number that counts: somebody may have tampered with the file.
 MAX_ID = 1 << 62
 _LAST_ID = """
 SELECT max(coalesce((SELECT max(id) FROM {table} WHERE id <= 1 << 62), 0),
            coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'
                      AND typeof(seq) = 'integer' AND seq BETWEEN 0 AND 1 << 62), 0))
 """
-# Since the last failure, until the log says that all works again: where a disk is full, what is deleted
-# makes room for a moment, over and over.
+# Seconds since the last failure until the log says that all works again: on a full disk, deletions
+# make room for a moment, over and over.
 _CALM_SECONDS = 10.0
 
 
@@ -163,17 +153,14 @@ class Journal:
     def __init__(
         self, path: Path | None, schema: str, spider: Spider | None, meanwhile: str, if_damaged: str
     ) -> None:
-        """:param path: None: a temporary file
-        :param schema: ``CREATE … IF NOT EXISTS`` statements. Primary keys come first in their tables;
-            one is AUTOINCREMENT
-        :param meanwhile: for the log: what happens until the file works
-        :param if_damaged: for the log: what happens because it is damaged
-        """
+        """*path*: None for a temporary file. *schema*: ``CREATE … IF NOT EXISTS`` statements;
+        primary keys come first in their tables, one is AUTOINCREMENT. For the log, *meanwhile*:
+        what happens until the file works; *if_damaged*: what happens because it is damaged."""
         self.path = path
         self.failing_since: float | None = None
         """Since when the file can't be used, in seconds of the monotonic clock."""
         self.damaged = False
-        """Whether the file, as it is open, was found to be damaged."""
+        """Whether the open file was found to be damaged."""
         self._name = path or "a temporary file"
         self._schema = schema
         self._spider = spider
@@ -199,8 +186,8 @@ class Journal:
             self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
 
     def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Open or create the file. Return what *recover* finds in it; None if it can't be used now.
-        A damaged one is set aside, and a new one begun. Blocks."""
+        """Open or create the file, setting a damaged one aside. Return what *recover* finds in it;
+        None if it can't be used now. Blocks."""
 
         def set_up(db: sqlite3.Connection) -> T:
             self._set_up(db)
@@ -218,7 +205,7 @@ class Journal:
         return found
 
     def _set_up(self, db: sqlite3.Connection) -> None:
-        # Nothing that the event loop does waits for the disk. checkpoint() does, in a thread.
+        # Nothing that the event loop does waits for the disk. _checkpoint() does, in a thread.
         db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
         db.execute("PRAGMA synchronous = OFF")
         db.execute("PRAGMA wal_autocheckpoint = 0")
@@ -242,7 +229,6 @@ class Journal:
         return self._last_ids[table]
 
     def put(self, table: str, *rows: tuple[Any, ...]) -> None:
-        """Add *rows*, replacing those with their keys."""
         keys = len(self._keys[table])
         for row in rows:
             key = table, *row[:keys]
@@ -251,7 +237,6 @@ class Journal:
         self._write()
 
     def delete(self, table: str, *keys: object) -> None:
-        """Delete the rows with these *keys*."""
         self._pending.update(dict.fromkeys((table, key) for key in keys))
         self._write()
 
@@ -270,17 +255,14 @@ class Journal:
         return self._pending.get((table, key))
 
     def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows that *query* finds in the file. Callers ask for slices.
-
-        :raises sqlite3.Error: if it can't be read
-        """
+        """Return the rows of *query*: a slice. ``sqlite3.Error`` if it can't be read."""
         if self._db is None:
             raise sqlite3.OperationalError("it is not open")
         return self._db.execute(query, values).fetchall()
 
     def read_latest(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Like :meth:`read`, but raise while there are changes that the file doesn't have. While the
-        file can't be read, it counts as failing."""
+        """Like :meth:`read`, but raise while there are changes that the file doesn't have. A file
+        that can't be read counts as failing."""
         if self.failing_since is not None:
             raise sqlite3.OperationalError("it can't be used now")
         try:
@@ -318,7 +300,7 @@ class Journal:
 
     async def flush(self) -> None:
         """Try again to write what couldn't be written, and checkpoint the file now and then. To be
-        called every second, not twice at a time."""
+        called every second, never twice at a time."""
         if self._db is None:
             return
         try:
@@ -359,7 +341,7 @@ class Journal:
             self._write_to(db, changes)
 
     def _checkpoint(self) -> int:
-        """Move commits from the WAL to the file, and wait for the disk. Others may write meanwhile.
+        """Move commits from the WAL to the file, and wait for the disk; others may write meanwhile.
         Return the pages in the WAL."""
         with self._another() as db:
             return int(db.execute(_CHECKPOINT).fetchone()[1])

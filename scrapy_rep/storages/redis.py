@@ -33,8 +33,8 @@ _TIMEOUT_SECONDS = 2.0
 # Keys in one call when iterating over all entries.
 _AT_A_TIME = 500
 
-# Returns what is there: nothing longer than it may be, and no more than the batch may have. Others who
-# share the server may have written anything. Numbers: see _WRONG.
+# Returns what is there: nothing longer than allowed, and no more than the batch may have, since
+# others who share the server may have written anything. Numbers: see _WRONG.
 _READ = """
 local found, room = {}, tonumber(ARGV[2])
 for at, key in ipairs(KEYS) do
@@ -53,8 +53,8 @@ return found
 """
 _WRONG = "broken: it is not a string", TOO_LARGE
 
-# Milliseconds. Returns a 1 for each lease the owner has now. A lease without an end (lost in a restored
-# dump), or with an impossibly late one, counts as free; so does a value of another type.
+# Milliseconds. Returns a 1 for each lease the owner has now. What counts as free: a lease without
+# an end (lost in a restored dump) or with an impossibly late one; a value of another type.
 _LEASE = """
 local leased = {}
 for at, key in ipairs(KEYS) do
@@ -79,8 +79,8 @@ end
 class RedisStorage(BatchStorage):
     """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and ``PREFIX:body:SHA256``.
 
-    Bodies have keys of their own: many origins share one, and an old one is kept until it expires so
-    that decisions based on it can be checked.
+    Bodies have keys of their own: many origins share one, and an old one is kept until it expires
+    so that decisions based on it can be checked.
     """
 
     client_class: Any = redis.Redis
@@ -118,7 +118,7 @@ class RedisStorage(BatchStorage):
 
     @cached_property
     def _client(self) -> Any:
-        """Made by the first call, since that of a cluster connects at once."""
+        """Made by the first call, since a cluster's client connects at once."""
         return self.client_class.from_url(
             self._url,
             socket_timeout=_TIMEOUT_SECONDS,
@@ -157,7 +157,7 @@ class RedisStorage(BatchStorage):
         return found
 
     def _values(self, keys: Sequence[Key], limit: int) -> dict[Key, bytes | UnreadableEntry]:
-        """Return the values of those of *keys* that have one, within :data:`MAX_BATCH` bytes."""
+        """Return the existing values of *keys*, within :data:`MAX_BATCH` bytes."""
         values = self._client.register_script(_READ)(keys, [limit, MAX_BATCH]) if keys else ()
         return {
             key: UnreadableEntry(_WRONG[value]) if isinstance(value, int) else value
@@ -174,8 +174,7 @@ class RedisStorage(BatchStorage):
         self._write(pipeline.execute)
 
     def _write(self, call: Callable[..., Any], *arguments: object) -> Any:
-        """Connect again if the server has become a replica: after a failover, the address leads to
-        another."""
+        """Connect again if the server has become a replica: after a failover, the address leads to another."""
         try:
             return call(*arguments)
         except redis.ReadOnlyError:

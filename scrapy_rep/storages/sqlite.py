@@ -47,8 +47,8 @@ _LOCK_SECONDS = 5.0
 # Rows that are deleted in one transaction.
 _PURGED_AT_ONCE = 1000
 
-# Bodies have a table of their own: many origins share one, and an old one is kept for a while so that
-# decisions based on it can be checked.
+# Bodies have a table of their own: many origins share one, and an old one is kept for a while so
+# that decisions based on it can be checked.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
     origin TEXT PRIMARY KEY,
@@ -144,7 +144,7 @@ class SqliteStorage(BatchStorage):
 
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         now = time.time()
-        # No lease is as long as the last: the clock was set back.
+        # A lease that ends later than any can: the clock was set back.
         values = (owner, now + seconds, now, now + 10 * seconds)
         changed = self._write(*((_LEASE, (origin, *values)) for origin in origins))
         return {origin for origin, one in zip(origins, changed, strict=True) if one}
@@ -205,10 +205,10 @@ class SqliteStorage(BatchStorage):
         return action(self._db)
 
     def _open(self, damage: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
-        """:param damage: what was wrong with the file open until now"""
+        """*damage*: what was wrong with the file open until now."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # One process at a time: no file may be renamed while another process is opening it, and only
-        # one may set it aside.
+        # One process at a time: no file may be renamed while another process opens it, and only one
+        # may set it aside.
         lock = sqlite3.connect(f"{self._path}.lock", timeout=_LOCK_SECONDS, isolation_level=None)
         try:
             try:
@@ -224,7 +224,6 @@ class SqliteStorage(BatchStorage):
             lock.close()
 
     def _is_still_there(self) -> bool:
-        """Whether the open file is still at its path."""
         try:
             return self._opened is not None and samestat(self._path.stat(), self._opened)
         except OSError:

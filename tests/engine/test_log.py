@@ -23,7 +23,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
-from tests.helpers.held import DEFER, Gate, origin_of, silent_until_open, urls, when_open
+from tests.helpers.held import DEFER, origin_of, silent_until_open, urls, when_open
 from tests.helpers.log import at_line, lines, summary
 from tests.helpers.recorded import context_of
 from tests.helpers.rows import every_row
@@ -93,20 +93,6 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     assert len(lines(result, "Further lines like the last 10")) == 6
     assert len(lines(result)) < 75
     assert "12 given up" in summary(result)[1]
-
-
-async def test_a_crawl_that_waits_says_so(sites: Sites) -> None:
-    gate = Gate(503, RULES)
-    site = sites.add(robots=gate)
-    with at_line("scrapy_rep.holding", "Nothing left", gate.open) as seen:
-        result = await crawl(urls(site, 12), DEFER)
-    assert len(result.responses) == 12
-    [line] = seen
-    assert re.fullmatch(
-        rf"Nothing left to do but wait: 12 requests held \(12 to {origin_of(site)}: HTTP 503\); "
-        r"next robots.txt attempt (in 0 s|now), giving up in 10 min \(REP_DEFER_MAX_WAIT\)",
-        line,
-    )
 
 
 def hold_some(table: HeldOrigins, origin: Origin, count: int) -> HeldOrigin:

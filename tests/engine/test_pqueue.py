@@ -165,27 +165,21 @@ def test_requests_of_a_slot_come_in_the_order_of_scrapys_queue(kind: Any, start_
     assert ours.close() == {"a": theirs.close()}
 
 
-def test_a_slot_with_one_request_has_no_queue_of_its_own() -> None:
-    world = World(BroadPriorityQueue)
+class OwnQueue(LifoMemoryQueue):  # type: ignore[misc, valid-type]
+    """A project's, which is to get each request."""
+
+
+@pytest.mark.parametrize("below", [FifoMemoryQueue, OwnQueue])
+def test_a_slot_with_one_request_has_no_queue_of_its_own(below: Any) -> None:
+    world = World(BroadPriorityQueue, below=below)
     world.push("a/1", "b/1", "b/2")
     queues: Any = world.queue.pqueues
-    assert queues["a"]._queue is None
-    assert isinstance(queues["b"]._queue, ScrapyPriorityQueue)
+    if below is OwnQueue:
+        assert isinstance(queues["a"], ScrapyPriorityQueue)
+    else:
+        assert queues["a"]._queue is None
+        assert isinstance(queues["b"]._queue, ScrapyPriorityQueue)
     assert world.queue.close() == {"a": [0], "b": [0]}
-
-
-def test_a_memory_queue_of_the_project_gets_each_request() -> None:
-    class Counting(LifoMemoryQueue):  # type: ignore[misc, valid-type]
-        pushed = 0
-
-        def push(self, request: Request) -> None:
-            Counting.pushed += 1
-            super().push(request)
-
-    world = World(BroadPriorityQueue, below=Counting)
-    world.push("a/1")
-    assert Counting.pushed == 1
-    assert world.pop() == "a/1"
 
 
 @pytest.mark.usefixtures("many")

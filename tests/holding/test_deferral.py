@@ -4,6 +4,7 @@ under JOBDIR over several runs; paused crawls; and download slots. In real crawl
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,7 +164,7 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path:
 @pytest.mark.loop
 @pytest.mark.scrapy_api
 async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
-    """robots.txt is there once 60 requests are held."""
+    """robots.txt is there once nothing is left to do but wait."""
     gate, told, things = Gate(503, RULES), [], [object(), lambda: None]
     site = sites.add(robots=gate)
     wanted = urls(site, 60)
@@ -172,10 +173,10 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
     def look(spider: Any, count: int) -> None:
         if count == 60:
             told.extend(spider.crawler.get_downloader_middleware(RepMiddleware).held())
-            gate.open()
 
     record = Record(on_deferred=look)
-    result = await record.crawl(requests)
+    with at_line("scrapy_rep.holding", "Nothing left", gate.open) as logged:
+        result = await record.crawl(requests)
     with every_row() as row:
         with row("what can't be copied is the same object"):
             for one in result.spider.responses:
@@ -194,6 +195,14 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
             asked = site.count("/robots.txt")
             assert asked == len(record.resolved) == result.stat("robotstxt/request_count") < 100
             assert [one["attempts"] for one in record.resolved] == [*range(1, asked), 0]
+        with row("the log says that the crawl waits"):
+            assert len(logged) == 1
+            assert re.fullmatch(
+                r"Nothing left to do but wait: 60 requests held "
+                rf"\(60 to {origin_of(site)}: HTTP 503\); next robots.txt attempt (in 0 s|now), "
+                r"giving up in 10 min \(REP_DEFER_MAX_WAIT\)",
+                logged[0],
+            )
         with row("a console sees what is held"):
             [one] = told
             assert (one["origin"], one["requests"]) == (origin_of(site), 60)

@@ -39,10 +39,10 @@ SETTINGS = {"REP_DOWNLOAD_TIMEOUT": 0.5}
 class Town:
     """Sites whose robots.txt are down, each in another way, until they are up."""
 
-    def __init__(self, sites: Sites, *, page_seconds: float = 0.02) -> None:
+    page_seconds = 0.02
+
+    def __init__(self, sites: Sites) -> None:
         self.sites: list[Site] = [sites.add() for _ in range(4)]
-        self.page_seconds = page_seconds
-        self.down()
 
     def down(self) -> None:
         for site, robots in zip(self.sites, (503, silence(), 503, reset()), strict=True):
@@ -134,7 +134,6 @@ class Chain:
         run.kill()
 
     def kill_again_and_again(self) -> None:
-        first = ["refused"] if self.linked else ["deferred"]
         rounds: list[Callable[[], None]] = [
             partial(self.kill_at, "resolved", "released"),
             partial(self.kill_at, "released" if self.linked else "refused"),
@@ -142,7 +141,7 @@ class Chain:
             self.kill_while_closing,
         ]
         self.chance.shuffle(rounds)
-        self.go(partial(self.kill_at, *first), *rounds)
+        self.go(partial(self.kill_at, "refused" if self.linked else "deferred"), *rounds)
 
     def stop_at(self, kind: str, count: int, new_pages: int | None = None) -> None:
         """Not a kill: Ctrl-C."""
@@ -203,29 +202,21 @@ def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
 
 
 @pytest.mark.scrapy_api
-def test_a_second_ctrl_c_loses_nothing(
-    sites: Sites, tmp_path: Path, crawl: Callable[..., Crawl]
-) -> None:
-    town = Town(sites, page_seconds=NEVER)  # so that the first Ctrl-C can't end the run
-    settings = {**SETTINGS, "JOBDIR": tmp_path / "job"}
-    first = crawl(town.pages(PAGES), settings)
-    first.wait_for("deferred", PAGES)
-    town.up()
-    first.wait_for("reached")
-    first.interrupt()
-    first.wait_until(lambda: "Closing spider" in first.log, "Scrapy to hear it")
-    first.interrupt()
-    first.join()
-    assert first.reason is None, "it was no unclean end"
+def test_a_second_ctrl_c_loses_nothing(sites: Sites, tmp_path: Path) -> None:
+    chain = Chain(sites, tmp_path / "runs", linked=False)
 
-    town.page_seconds = 0
-    town.pages(PAGES)
-    second = crawl((), settings).join()
-    assert second.reason == "finished"
-    assert set(first.urls("deferred")) - set(town.asked) == set()
-    downloaded = first.urls("downloaded") + second.urls("downloaded")
-    assert set(first.urls("deferred")) - set(downloaded) == set()
-    second.assert_clean()
+    def stop_twice() -> None:
+        chain.town.page_seconds = NEVER  # so that the first Ctrl-C can't end the run
+        run = chain.hold_and_release("", PAGES)
+        run.wait_for("reached")
+        run.interrupt()
+        run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
+        run.interrupt()
+        assert run.join().reason is None, "it was no unclean end"
+        chain.town.page_seconds = 0
+        chain.town.pages(PAGES, "run0")
+
+    chain.go(stop_twice)
 
 
 def warned_of_kill(run: Crawl) -> int:

@@ -161,6 +161,7 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: s
 SOFT = "<title>404 not found</title>"
 PROXIES_OWN = {
     "the proxy requires a login": answer("", 407, [("Proxy-Authenticate", "Basic")]),
+    "the proxy requires a login (HTTP 407)": answer("", 407),
     "the proxy answered HTTP 503": answer(SOFT, 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]),
     "the proxy answered HTTP 502": answer(SOFT, 502, [("Proxy-Status", "p; error=http")]),
 }

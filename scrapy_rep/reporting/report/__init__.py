@@ -1,9 +1,9 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
-It is made from the record alone, by a crawl as it goes, or from files later: `reading.py` sums up each
-crawl, in rows that `data.py` describes; here is what needs a look, and what differs between crawls;
-`page.html`, `page.css` and `page.js` are the page. Jinja is an extra, imported only when a report is
-written.
+It is made from the record alone, by a crawl as it goes, or from files later: `reading.py` sums up
+each crawl, in rows that `data.py` describes; here is what needs a look, and what differs between
+crawls; `page.html`, `page.css` and `page.js` are the page. Jinja is an extra, imported only when a
+report is written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FOLDER = Path(__file__).parent
 
 
 def is_possible(context: CrawlContext) -> bool:
-    """Whether its library is there. To miss it is no reason not to crawl."""
+    """Whether Jinja is installed. If it isn't, the crawl goes on without a report."""
     is_there = find_spec(LIBRARY) is not None
     if not is_there:
         logger.warning(
@@ -60,14 +60,13 @@ class Report:
     part = "report"
 
     def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
-        """:raises SettingsError: if *uri* can't be written to"""
+        """Raises ``SettingsError`` if *uri* can't be written to."""
         self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
         self._context = context
         self._table = table
         self._crawl = CrawlSum()
 
     def add(self, fields: dict[str, Any]) -> None:
-        """Count a line of the record."""
         self._crawl.add(Line(fields))
 
     async def end(self) -> None:
@@ -100,17 +99,15 @@ class Report:
 
 
 _CRAWLS = 50
-# Excerpts from robots.txt files: of all rules, and of one. Lines before and after the one that decided,
+# Excerpts from robots.txt files: of all rules, of one. Lines before and after the one that decided,
 # and characters of each.
 _EXCERPTS, _OF_A_RULE, _AROUND, _LENGTH = 250, 20, 4, 200
 
 
 @dataclass(slots=True)
 class ReportData:
-    """Everything on the page."""
-
     crawls: list[CrawlSum]
-    """The oldest first. The page shows the last one, and all side by side."""
+    """The oldest first. The page shows the last one, and compares all."""
     changes: list[Change]
     """What differs between each crawl and the next."""
     all_changes: int
@@ -120,10 +117,7 @@ class ReportData:
 
     @classmethod
     def read(cls, record: Sequence[str | PathLike[str] | IO[bytes]]) -> ReportData:
-        """Read files of JSON lines.
-
-        :raises OSError: if a file can't be read
-        """
+        """Read files of JSON lines; ``OSError`` if a file can't be read."""
         by_name: defaultdict[str, CrawlSum] = defaultdict(CrawlSum)
         unreadable = left_out = 0
         for one in record:
@@ -146,7 +140,7 @@ class ReportData:
 
     @classmethod
     def of(cls, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> ReportData:
-        """Return what there is to say of *crawls*, the oldest first, once each, which have ended."""
+        """Return what there is to say of *crawls*, which have ended, each once, the oldest first."""
         for crawl in crawls:
             crawl.end()
         changes = [
@@ -169,10 +163,7 @@ class ReportData:
         return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
 
     def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
-        """Add what the robots.txt files say.
-
-        :param body_of: returns that of an origin with a SHA-256; None if it is not at hand
-        """
+        """Add what the robots.txt files say. *body_of* finds an origin's by its SHA-256."""
         for one in self.quoted():
             body = body_of(one.origin, one.sha256 or "")
             if body is not None:
@@ -220,8 +211,8 @@ def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that needs a look: a sentence, with the section of the page that has more, what that
-    section's filter shows then, some origins or URLs, and a command that tells more."""
+    """Something that needs a look: a sentence, with the section of the page that has more, what
+    that section's filter shows then, some origins or URLs, and a command that tells more."""
 
     kind: str
     level: str
@@ -361,5 +352,5 @@ def share(value: float) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return what the page's Content-Security-Policy knows its own style and script by."""
+    """Return the hash by which the page's Content-Security-Policy allows its own style and script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

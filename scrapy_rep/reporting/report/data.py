@@ -1,5 +1,5 @@
-"""The rows of the report, and its time axis: plain values, limited to what a browser can show. Times are
-seconds since the epoch, positions on the time axis percent."""
+"""The rows of the report, and its time axis: plain values, limited to what a browser can show.
+Times are seconds since the epoch, positions on the time axis percent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ _INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
 
 @dataclass(slots=True)
 class RuleOrigin:
-    """An origin whose robots.txt has a rule that refused requests."""
-
     origin: str
     robots_url: str
     line: int
@@ -31,8 +29,6 @@ class RuleOrigin:
 
 @dataclass(slots=True)
 class RuleRow:
-    """A rule that refused requests, over all origins."""
-
     rule: str
     group: str
     times: int = 0
@@ -48,9 +44,9 @@ class RuleRow:
 
 @dataclass(slots=True)
 class Period:
-    """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of the
-    first fetch (its *end*: ``answered``, ``given_up``, ``open``); or requests that ``waited`` for a first
-    answer, or wait for one that never came (``unanswered``)."""
+    """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of
+    the first fetch (its *end*: ``answered``, ``given_up``, ``open``); or requests that ``waited``
+    for a first answer, or wait for one that never came (``unanswered``)."""
 
     origin: str
     began: float
@@ -63,14 +59,11 @@ class Period:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
         return max(0.0, self.ended - self.began)
 
 
 @dataclass(slots=True)
 class OriginRow:
-    """What happened at one origin."""
-
     origin: str
     outcome: str = "none"
     """Its last answer, a key of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
@@ -81,7 +74,7 @@ class OriginRow:
     size: int | None = None
     delay: float | None = None
     sha256: str | None = None
-    """Of the last file that counted."""
+    """The last file that counted."""
     fetches: int = 0
     sitemaps: int = 0
     requests: Counter[str] = field(default_factory=Counter)
@@ -95,21 +88,18 @@ class OriginRow:
 
     @property
     def share(self) -> float | None:
-        """The part that was forbidden."""
         allowed, forbidden = self.requests["allowed"], self.requests["forbidden"]
         return forbidden / (allowed + forbidden) if allowed or forbidden else None
 
     @property
     def order(self) -> tuple[bool, int, str]:
-        """Those with something going on, and those refused most, come first."""
+        """Sorts origins with something going on, and those refused most, first."""
         refused = sum(self.requests[name] for name in _INTERESTING)
         interest = 2 * refused + (self.outcome not in ("rules", "missing", "none"))
         return self.period is None, -interest, self.origin
 
 
 class SitemapRow(NamedTuple):
-    """What became of one sitemap."""
-
     url: str
     found: str
     by: str
@@ -154,8 +144,6 @@ class Change:
 
 
 class Tick(NamedTuple):
-    """A mark on the time axis."""
-
     at: float
     x: float
     text: str
@@ -174,19 +162,16 @@ _NARROWEST = 0.3
 
 
 class Axis:
-    """The time axis of a crawl."""
-
     def __init__(self, began: float, ended: float) -> None:
         self._began = began
         self._span = max(ended - began, 0.001)
         self.ticks = list(self._ticks())
 
     def x(self, at: float) -> float:
-        """Where a moment is."""
         return round(min(100.0, max(0.0, 100 * (at - self._began) / self._span)), 3)
 
     def bar(self, one: Period) -> tuple[float, float]:
-        """Where a bar begins, and its width: it can be seen, however short it is."""
+        """Return where a bar begins, and its width: visible, however short it is."""
         left = min(self.x(one.began), 100 - _NARROWEST)
         return left, round(max(_NARROWEST, self.x(one.ended) - left), 3)
 
@@ -226,7 +211,7 @@ class Timeline:
         """Now; and how many an earlier run held, as far as they have left."""
 
     def change(self, at: float, held: int, waiting: int) -> None:
-        """So many more are held, and wait, from then on."""
+        """Note that this many more are held, and wait, from then on."""
         self.held += held
         self.waiting += waiting
         if self._points:

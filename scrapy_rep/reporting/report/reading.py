@@ -1,7 +1,5 @@
-"""From the record to the report: what became of origins, rules, sitemaps and pages, in bounded memory.
-
-Of very many origins, those where nothing was refused or failed are only counted.
-"""
+"""From the record to the report: what became of origins, rules, sitemaps and pages, in bounded
+memory. Of very many origins, those where nothing was refused or failed are only counted."""
 
 from __future__ import annotations
 
@@ -73,14 +71,13 @@ class Line:
         return value[:most] if isinstance(value, str) else ""
 
     def number(self, name: str) -> int:
-        """Return a number that makes sense, 0 for any other value."""
+        """Return a number that makes sense; 0 for any other value."""
         value = self.fields.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 (not a number)
             return 0
         return int(min(max(value, 0), _MAX_NUMBER))
 
     def seconds(self, name: str) -> float | None:
-        """Return the time in an ISO 8601 text."""
         try:
             return datetime.fromisoformat(self.text(name, 40).replace("Z", "+00:00")).timestamp()
         except (ValueError, OverflowError):
@@ -91,7 +88,7 @@ class Line:
         return self.fields.get(name) is True
 
     def part(self, name: str) -> Line:
-        """Return an object, an empty one for any other value."""
+        """Return an object; an empty one for any other value."""
         return Line(self.fields.get(name))
 
     def texts(self, name: str) -> list[str]:
@@ -99,7 +96,7 @@ class Line:
         return [one[:_MAX_TEXT] for one in self.items(name, _REASONS) if isinstance(one, str)]
 
     def items(self, name: str, most: int) -> list[Any]:
-        """Return the first values of a list, none of any other value."""
+        """Return the first values of a list; none of any other value."""
         found = self.fields.get(name)
         return found[:most] if isinstance(found, list) else []
 
@@ -128,7 +125,7 @@ class CrawlSum:
         self.counts: Counter[str] = Counter()
         """Requests by what became of them, and some totals, as in the record."""
         self.outcomes: Counter[tuple[str, str]] = Counter()
-        """How many origins there are, by outcome and why; before the end, without those known."""
+        """How many origins there are, by outcome and why; before the end, only forgotten ones."""
         self.known: Rows[OriginRow] = Rows(_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._forget)
         self.rules: Rows[RuleRow] = Rows(
             _RULES, MAX_RULES, lambda row: (-row.times, row.rule, row.group)
@@ -172,7 +169,6 @@ class CrawlSum:
         return self.known.row(name, lambda: OriginRow(name)) if name else None
 
     def _forget(self, origin: OriginRow) -> None:
-        """Only count *origin*."""
         self.outcomes[origin.outcome, origin.kind] += 1
 
     # The crawl
@@ -232,7 +228,7 @@ class CrawlSum:
         origin.unclear = 0
 
     def _fails(self, origin: OriginRow, began: float, at: float, fetches: int) -> None:
-        """Those that wait are held from now on."""
+        """Note a failure: requests that wait are held from now on."""
         if origin.period is None or origin.period.end == "waited":
             origin.period = Period(origin.origin, began, at)
         period = origin.period
@@ -377,7 +373,7 @@ class CrawlSum:
     # The end
 
     def end(self) -> None:
-        """There are no more lines: end what is still going on, and add up."""
+        """After the last line, end what is still going on, and add up."""
         for origin in self.known.values():
             if (period := origin.period) is not None:
                 if period.end == "waited":
