@@ -106,7 +106,7 @@ def follow_links(
 
 
 def is_exempt(request: Request, response: Response) -> bool:
-    """Return whether *request* may be followed anyway: it is for the page itself, or its meta says so."""
+    """Return whether *request* may be followed anyway: to the page itself, or by its meta."""
     meta = request.meta
     if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):
         return True

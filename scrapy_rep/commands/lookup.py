@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 # How many origins are asked at once.
 _AHEAD = 256
 
-# Seconds of silence before a line says what the command waits for, where no progress line can be shown.
+# Seconds of silence before a line says what is waited for, where there is no progress line.
 _SILENT = 10.0
 
 # Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.

@@ -1,4 +1,4 @@
-"""What all actions of ``scrapy robots`` share: what is asked, where answers go, and the exit status."""
+"""What the actions of ``scrapy robots`` share: questions, where answers go, the exit status."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Task:
             raise UsageError("no URL given")
 
     def requests(self) -> list[tuple[str, Request, Origin]]:
-        """Return each URL as given, its request and its origin; ``UsageError`` without any."""
+        """Return each URL as given, its request and origin. Complains about what is no URL."""
         found = []
         for url, where in self.urls():
             with self.going_on(where):

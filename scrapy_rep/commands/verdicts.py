@@ -169,7 +169,7 @@ class _Printer:
                 self._line(one, columns)
 
     def _line(self, one: Explanation, columns: int) -> None:
-        """Print a verdict, its agent in so many *columns*, and remember what is told at the end."""
+        """Print a verdict, the agent in *columns*, and remember what is printed at the end."""
         verdict = (one.verdict.ljust(WIDEST), COLOURS[one.verdict])
         who = [in_words(one.chain).ljust(columns)] if columns else []
         self._output.row(verdict, *who, one.url, (one.why, DIM))

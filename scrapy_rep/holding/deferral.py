@@ -126,7 +126,7 @@ class Deferral(ResolutionListener):
     # Requests that stay
 
     def wait(self, origin: Origin, request: Request, since: float | None = None) -> None:
-        """Keep *request*, since *since* or now, until its robots.txt, still unknown, has been fetched."""
+        """Keep *request* (since *since*, or now) until its unknown robots.txt has been fetched."""
         asked_before = self._table.get(origin) is not None
         self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
         held_origin = self.held.wait(origin, request, since)

@@ -2,8 +2,9 @@
 returned to a scheduler that isn't Scrapy's; at its end, to one that outlives the process; else
 their errbacks are called.
 
-They go in by the documented ``enqueue_request()``, past the dupe filter and without a signal: both
-have seen them. What they were like before is in their meta, for the process that gets them next.
+They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
+without the signal, which was sent. Their meta says what they were like before, for the process that
+gets them next.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class HeldOrigins:
         concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency
-        # The file of sitemaps keeps a page until its request object is freed: the hold must not have a copy.
+        # The spool keeps a page until its request object is freed: the hold must not have a copy.
         self._has_job = bool(job_dir(context.crawler.settings))
         self._started = time.monotonic()
         self._number = 0  # the number of the request that came last

@@ -114,7 +114,7 @@ class RobotsCache:
         return None if state.standing is Standing.ASK else state
 
     def failure(self, origin: Origin) -> Exception | None:
-        """Return what the last attempt at *origin*'s robots.txt raised, as far as known, without traceback."""
+        """Return what the last attempt for *origin* raised, if known, without a traceback."""
         if origin in self._broken:
             return self._broken[origin][1]
         state = self._table.get(origin)
@@ -129,7 +129,7 @@ class RobotsCache:
     async def read(
         self, state: OriginState, agent: tuple[str, ...], body: bytes | None = None
     ) -> None:
-        """Prepare the rules for *agent*, of a large file in a thread. *body* is the robots.txt's, if known."""
+        """Prepare the rules for *agent*, of a large file in a thread. *body*: if known."""
         entry, robots, settings = state.entry, state.robots, self._settings
         if robots is None or robots.is_read(agent, settings.obey_global_group):
             return

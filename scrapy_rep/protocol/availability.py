@@ -232,7 +232,7 @@ def is_challenge(status: int | None, body: bytes) -> bool:
 
 
 def says_not_found(body: bytes) -> bool:
-    """Return whether the title or first heading of an HTML page is "404", "Page not found" or the like."""
+    """Return whether an HTML page's title or first heading is "404", "Page not found" or the like."""
     head = body[:_SEARCHED]
     titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
     found = _CHARSET.search(head[:_CHARSET_WITHIN])

@@ -83,7 +83,7 @@ _MAX_NAME = _MAX_PREFIXES = 100
 
 _ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
 _FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
-# The namespaces of sitemaps, but not of extensions; prefixes of extensions whose namespace is missing.
+# The namespaces of sitemaps, not of extensions; prefixes of extensions without a namespace.
 _SITEMAPS = "schemas/sitemap/"
 _EXTENSIONS = frozenset(
     ("atom", "code", "geo", "image", "media", "mobile", "news", "pagemap", "video", "xhtml")

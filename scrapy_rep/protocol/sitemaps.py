@@ -198,7 +198,7 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
 
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut into pieces of :data:`STEP` bytes: what zlib makes of a broken file depends on where it is cut."""
+    """Cut into pieces of :data:`STEP` bytes: what zlib makes of a broken file depends on them."""
     data = bytearray()
     for piece in pieces:
         for start in range(0, len(piece), STEP):

@@ -1,4 +1,4 @@
-"""What the log says when a crawl begins: whether robots.txt is obeyed, and how; and its summary at the end."""
+"""What the log says at the beginning (whether, and how, robots.txt is obeyed), and the summary."""
 
 from __future__ import annotations
 

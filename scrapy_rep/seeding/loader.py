@@ -65,7 +65,7 @@ _AT_ONCE = 50
 # While this many pages wait, no sitemaps are requested.
 _PAGES_ENOUGH = 1_000_000
 
-# Warnings for each origin: an index may list 50,000 missing sitemaps. Origins beyond _ORIGINS share one limit.
+# Warnings per origin: an index may list 50,000 missing sitemaps. Others share one limit.
 _WARNINGS, _ORIGINS = 5, 10_000
 
 MAXSIZE = "download_maxsize"
@@ -158,7 +158,7 @@ class SitemapLog:
 
 
 class Loader:
-    """Hands requests for sitemaps to the scheduler, and reads sitemaps into the spool, one at a time."""
+    """Hands requests for sitemaps to the scheduler. Reads sitemaps into the spool, one at a time."""
 
     def __init__(self, context: SeedingContext, verifier: Verifier, log: SitemapLog) -> None:
         self._context = context
@@ -307,7 +307,7 @@ class Loader:
         return found
 
     def failed(self, request: Request, exception: Exception) -> None:
-        """Note that a sitemap can't be fetched; ``IgnoreRequest`` replaces exceptions that Scrapy would log."""
+        """Note that a sitemap can't be fetched; ``IgnoreRequest`` if Scrapy would log an error."""
         sitemap = None
         with suppress(sqlite3.Error):  # the next run asks for it again
             sitemap = self._of(request)
@@ -331,7 +331,7 @@ class Loader:
         self._log.failed(sitemap, why, expected=sitemap.guessed or forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
-        """Try the first of the usual places, or the next *after* one; ``sqlite3.Error`` if the spool fails."""
+        """Try the first of the usual places, or the next *after* one. May raise ``sqlite3.Error``."""
         at = 0 if after is None else GUESSES.index(after) + 1
         for place in GUESSES[at : at + 1]:
             url = origin + place
@@ -349,7 +349,7 @@ class Loader:
             self._log.warn(origin, message, url=url, origin=origin)
 
     def lost(self, urls: list[str]) -> None:
-        """Give up these *urls*: the crawl is idle, so another component must have dropped the requests."""
+        """Give up *urls*: the crawl is idle, so another component must have dropped the requests."""
         for url in urls:
             with suppress(sqlite3.Error):  # there will be another look
                 sitemap = self._spool.sitemaps.get(url)

@@ -363,7 +363,7 @@ class SitemapSeeding(ResolutionListener):
             self._visit(request, None)
 
     def _visit(self, request: Request, prefix: str | None) -> None:
-        """Note that the crawl requests a page, so its origin may seed. Remember the *prefix* of its URL."""
+        """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._mode == "start" and not request.meta.get("is_start_request"):

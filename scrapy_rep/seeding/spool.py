@@ -253,7 +253,7 @@ class Spool:
     what is written is kept in memory then."""
 
     def __init__(self, directory: str | None, seconds: float, spider: Spider | None) -> None:
-        """*directory*: JOBDIR; None: a temporary file. *seconds*: how long users wait for a file that fails."""
+        """*directory*: JOBDIR, or None. *seconds*: how long users wait for a failing file."""
         path = Path(directory, FILE_NAME) if directory else None
         self._journal = Journal(
             path,

@@ -121,7 +121,7 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
     )
 
 
-# Seconds to wait for a lock. Nobody else should lock such a file, and nobody may block the event loop.
+# Seconds to wait for a lock: nobody else should lock such a file, or may block the event loop.
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
 # Changes written in one transaction, by a thread.
 _AT_ONCE = 500
