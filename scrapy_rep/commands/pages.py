@@ -44,7 +44,7 @@ _FILE = "file:"
 async def _fetched(
     task: Task, lookup: Lookup, asked: Iterable[tuple[str, Request, Origin]]
 ) -> AsyncIterator[tuple[str, Chain, Request, Page]]:
-    """Yield each URL for each agent that robots.txt lets in, its request, and the final page."""
+    """Yield each URL for each agent, its request, and the final page, or why there is none."""
     for url, request, _ in asked:
         pages: Pages = {}
         for chain in task.agents(lookup):
