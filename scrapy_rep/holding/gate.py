@@ -282,6 +282,7 @@ class Releases:
             for _ in range(min(looks, len(origins))):
                 looks -= 1
                 held_origin = origins.popleft()
+                held_origin.in_turn = False
                 request = self._leave(held_origin)
                 if not origins:
                     self._turns.pop(priority, None)
@@ -295,7 +296,6 @@ class Releases:
 
     def _leave(self, held_origin: HeldOrigin) -> Request | None:
         """Give the origin its turn. Return the request that leaves, if any."""
-        held_origin.in_turn = False
         heap = held_origin.failing or held_origin.ready
         try:
             held = self._held.first(held_origin, heap)
@@ -312,12 +312,13 @@ class Releases:
                 if self._context.engine.slots.is_full(held.request, held_origin.leaving):
                     self._queue(held_origin)
                     return None
+                held_origin.leaving.append(held.request)
             heappop(heap)
             self._told = False
             self._held.left(held_origin, held)
             if heap is held_origin.failing:
                 self._give_up(held_origin, held)
-            else:
+            elif held.counts:
                 self._release(held_origin, held)
         if not held_origin.leaves:
             self._deferral.finished(held_origin)
@@ -347,9 +348,6 @@ class Releases:
             self._context.engine.wake()
 
     def _release(self, held_origin: HeldOrigin, held: Held) -> None:
-        held_origin.leaving.append(held.request)
-        if not held.counts:
-            return
         held_origin.released += 1
         self._context.stats.inc_value("rep/released")
         seconds, kind = self._held.now() - held.since, signals.request_released
