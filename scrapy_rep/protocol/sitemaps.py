@@ -213,14 +213,12 @@ def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
     """Unpack one layer. Yields at least once for each piece."""
     decoder = zlib.decompressobj(_GZIP)
     members = size = 0  # members: those that have ended
-    begun = False
+    begun = full = False
     for piece in pieces:
         data = piece.lstrip(b"\0") if decoder.eof else piece  # padding between members
         if not data:
             yield b""
-        full = False
-        # After a full piece there may be more to come without further input.
-        while data or full:
+        while data or full:  # after a full piece there may be more to come without further input
             if decoder.eof:
                 if members >= _MAX_MEMBERS:
                     raise GunzipError(f"the gzip file has more than {_MAX_MEMBERS} members")
