@@ -268,6 +268,10 @@ class Lookup:
             facts = Facts(str(origin), origin.robots_url, error=text_of(error))
             self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)
             raise
+        self._files[origin] = self._file_of(origin, state, answer)
+        return state
+
+    def _file_of(self, origin: Origin, state: OriginState, answer: Answer | None) -> RobotsFile:
         entry, stale = state.entry, state.standing is Standing.STALE
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
@@ -284,7 +288,7 @@ class Lookup:
             error=entry.error if failed else None,
             setting=state.by or None,
         )
-        self._files[origin] = RobotsFile(
+        return RobotsFile(
             Outcome.UNREACHABLE if failed and not stale else entry.outcome,
             entry.body,
             facts,
@@ -293,4 +297,3 @@ class Lookup:
             pass_unreachable=self.settings.unreachable == "allow",
             note=answer.note if answer else "",
         )
-        return state
