@@ -59,8 +59,12 @@ class ChangeWatch:
         large = len(old) + len(new) > LARGE
         change = await run_in_thread(compare, *how) if large else compare(*how)
         self._context.stats.inc_value("rep/changed")
+        self._log_change(state.origin, change, len(urls))
+        return {"old_sha256": before.sha256, **change}
+
+    def _log_change(self, origin: Origin, change: dict[str, Any], compared: int) -> None:
         values = {
-            "origin": state.origin,
+            "origin": origin,
             "added": counted(change["lines_added"], "line"),
             "removed": f"{change['lines_removed']:,}",
             "turned": "",
@@ -68,14 +72,13 @@ class ChangeWatch:
         if count := change["turned_count"]:
             first = change["turned"][0]
             values["turned"] = (
-                f"; this changes the verdict on {count} of {counted(len(urls), 'waiting or recent URL')}: "
+                f"; this changes the verdict on {count} of {counted(compared, 'waiting or recent URL')}: "
                 f"for example, {first['url']} is now {first['now']}"
             )
         message = (
             "robots.txt of %(origin)s has changed: %(added)s added, %(removed)s removed%(turned)s"
         )
         self._log.log(message, values, self._context.spider)
-        return {"old_sha256": before.sha256, **change}
 
 
 def compare(

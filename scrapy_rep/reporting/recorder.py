@@ -98,6 +98,9 @@ class Recorder(ResolutionListener):
         self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
         """Returns some URLs that wait for an answer of an origin."""
         origins.table.on_leave = self._allowed_so_far
+        self._connect()
+
+    def _connect(self) -> None:
         for handler, signal in (
             (self._opened, scrapy_signals.spider_opened),
             (self._closed, scrapy_signals.spider_closed),
@@ -105,7 +108,7 @@ class Recorder(ResolutionListener):
             (self._released, signals.request_released),
             (self._given_up, signals.request_given_up),
         ):
-            context.crawler.signals.connect(handler, signal)
+            self._context.crawler.signals.connect(handler, signal)
 
     def tell(
         self,
