@@ -73,6 +73,24 @@ MAXSIZE = "download_maxsize"
 :meth:`Loader.check` removes it from retries."""
 
 
+_READ = "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
+
+
+def _values(url: str, kind: str, entries: int, selection: Selection) -> dict[str, str]:
+    """Return the values for :data:`_READ`."""
+    rejected = selection.rejected.items()
+    why = ", ".join(f"{count:,} {reason.value}" for reason, count in rejected if count)
+    waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
+    return {
+        "url": url,
+        "kind": kind,
+        "entries": counted(entries, "entry", "entries"),
+        "accepted": f"{selection.accepted:,}",
+        "unproven": waiting if selection.unproven else "",
+        "why": f"; rejected: {why}" if why else "",
+    }
+
+
 class SitemapLog:
     def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
         """*tell* puts a line on record: ``Recorder.tell``."""
@@ -103,19 +121,7 @@ class SitemapLog:
             taken=selection.accepted,
             rejected={reason.value: count for reason, count in rejected.items()},
         )
-        why = ", ".join(f"{count:,} {reason.value}" for reason, count in rejected.items())
-        waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
-        message = (
-            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
-        )
-        values = {
-            "url": sitemap.url,
-            "kind": reader.kind.value,
-            "entries": counted(reader.count, "entry", "entries"),
-            "accepted": f"{selection.accepted:,}",
-            "unproven": waiting if selection.unproven else "",
-            "why": f"; rejected: {why}" if why else "",
-        }
+        message, values = _READ, _values(sitemap.url, reader.kind.value, reader.count, selection)
         if nothing and not CHOSEN.issuperset(rejected):
             self.warn(sitemap.origin, message, **values)
         else:
