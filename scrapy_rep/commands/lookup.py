@@ -24,13 +24,13 @@ from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
+from scrapy_rep.origins.agents import Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
-from scrapy_rep.origins.requests import Agents, origin_of, path_in
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome

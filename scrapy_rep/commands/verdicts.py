@@ -18,8 +18,8 @@ from scrapy_rep.engine.text import clean, counted, iso
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, in_words
 from scrapy_rep.inspection.lint import rows
+from scrapy_rep.origins.agents import path_in
 from scrapy_rep.origins.answer import READ_BYTES
-from scrapy_rep.origins.requests import path_in
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of
 from scrapy_rep.protocol.syntax import GLOBAL, cut

@@ -10,10 +10,10 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.text import counted
+from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution
-from scrapy_rep.origins.requests import Agents
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.storages.base import Entry

@@ -22,12 +22,12 @@ from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.requests import Agents
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome

@@ -29,9 +29,9 @@ from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.text import clean, counted, text_of
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader

@@ -25,10 +25,10 @@ from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.text import counted, text_of
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.requests import USUAL, origin_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.recorder import Recorder
