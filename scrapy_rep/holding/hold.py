@@ -347,17 +347,7 @@ class HeldOrigins:
         """Use *disk* from now on. Yield each origin of an earlier run, whose requests come first.
         Those held so far stay in memory."""
         self.disk = disk
-        number, ran = disk.number, disk.ran
-        self._number += number
-        self._started -= ran
-        for one in self._origins.values():
-            one.waiting = [
-                held._replace(number=held.number + number, since=held.since + ran)
-                for held in one.waiting
-            ]
-            one.heap = [
-                (urgency, own + number, since + ran, what) for urgency, own, since, what in one.heap
-            ]
+        self._move_behind(disk.number, disk.ran)
         slices, requests = Slices(), 0
         for key, heap in disk.recover():
             try:
@@ -383,6 +373,19 @@ class HeldOrigins:
             }
             message = "Still holding %(requests)s to %(origins)s from an earlier run"
             logger.info(message, values, extra=self._context.extra)
+
+    def _move_behind(self, number: int, ran: float) -> None:
+        """Let those held so far follow *number* requests, of runs that took *ran* seconds."""
+        self._number += number
+        self._started -= ran
+        for one in self._origins.values():
+            one.waiting = [
+                held._replace(number=held.number + number, since=held.since + ran)
+                for held in one.waiting
+            ]
+            one.heap = [
+                (urgency, own + number, since + ran, what) for urgency, own, since, what in one.heap
+            ]
 
 
 def lean(request: Request) -> Request:

@@ -59,10 +59,7 @@ class Origins:
         try:
             state, answer = await self.cache.ask(flight)
         except (Exception, asyncio.CancelledError) as error:
-            told = error if isinstance(error, Exception) else CancelledError()
-            for listener in self.listeners:
-                with self._isolated(listener.part):
-                    listener.failed(flight.origin, told)
+            self._failed(flight.origin, error)
             raise
         flight.landing = True
         request = flight.request or Request(flight.origin.robots_url)
@@ -88,6 +85,12 @@ class Origins:
                 with self._isolated(listener.part):
                     raise
         return state
+
+    def _failed(self, origin: Origin, error: Exception | asyncio.CancelledError) -> None:
+        told = error if isinstance(error, Exception) else CancelledError()
+        for listener in self.listeners:
+            with self._isolated(listener.part):
+                listener.failed(origin, told)
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if a fetch is due; and the

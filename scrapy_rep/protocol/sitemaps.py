@@ -107,8 +107,7 @@ class SitemapReader:
                 break
             yield []
         start = start.lstrip()
-        feed = self._feed_for(start)
-        if feed is None:
+        if (feed := self._feed_for(start)) is None:
             return
         parts: Iterable[bytes | None] = chain([start], content, [None])
         for part in parts:

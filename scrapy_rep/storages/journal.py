@@ -178,10 +178,8 @@ class Journal:
         self._put, self._keys, self._delete = {}, {}, {}
         for table, columns in self._tables.items():
             self._keys[table] = keys = [column[1] for column in columns or () if column[5]]
-            marks, where = (
-                ", ".join("?" * len(columns or ())),
-                " AND ".join(f"{key} = ?" for key in keys),
-            )
+            marks = ", ".join("?" * len(columns or ()))
+            where = " AND ".join(f"{key} = ?" for key in keys)
             self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
             self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
 
