@@ -22,7 +22,7 @@ from scrapy.spiders import SitemapSpider
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import Encoder
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.requests import chain_behind, origin_of
+from scrapy_rep.origins.agents import chain_behind, origin_of
 from scrapy_rep.protocol.page import PageRules, links_of
 from scrapy_rep.settings import RepSettings, settings_beside
 

@@ -28,10 +28,10 @@ from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
 from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
+from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
-from scrapy_rep.origins.requests import FOREIGN, SCHEME
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 

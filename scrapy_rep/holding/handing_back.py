@@ -24,8 +24,8 @@ from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import dumps
 from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.requests import origin_of
 
 logger = get_logger(__name__)
 
@@ -135,7 +135,7 @@ class HandingBack:
         yield None, None
         for held_origin in self._held.all():
             if self._held.disk is not None:
-                self._held.settle(held_origin, everything=True)
+                self._held.hold_waiting(held_origin, everything=True)
             for held in self._held.take_mortal(held_origin):
                 yield held, held_origin
             yield None, held_origin

@@ -211,7 +211,7 @@ class HeldOrigins:
 
     # They come and go
 
-    def wait(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
+    def add_waiting(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
         """Keep *request*, which came to the gate at *since* (None: now), until there is an answer."""
         key = str(origin)
         held_origin = self._origins.get(key)
@@ -223,7 +223,7 @@ class HeldOrigins:
         self.changed(held_origin, unheld=1)
         return held_origin
 
-    def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
+    def hold_waiting(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
         """Hold, count and announce as many of the origin's waiting requests as there is room for;
         with *everything*, all. Return these."""
         room = len(held_origin.waiting) if everything else max(0, self.room_for(held_origin))

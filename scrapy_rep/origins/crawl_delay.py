@@ -7,9 +7,9 @@ from scrapy import Request, signals
 
 from scrapy_rep.engine.access import META_KEY
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
+from scrapy_rep.origins.agents import SCHEME, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
-from scrapy_rep.origins.requests import SCHEME, Agents, origin_of
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.robotstxt import Pace

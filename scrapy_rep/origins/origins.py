@@ -8,6 +8,7 @@ from scrapy import Request
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.log import Isolation
+from scrapy_rep.origins.agents import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.context import CrawlContext
@@ -16,7 +17,6 @@ from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight, Flights, Resolution, ResolutionListener
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
-from scrapy_rep.origins.requests import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome

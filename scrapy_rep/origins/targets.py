@@ -24,7 +24,7 @@ from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
-from scrapy_rep.origins.requests import origin_of
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.protocol import Origin
 
 # Not public, beside what Python knows of IANA's special-purpose addresses (RFC 6890).

@@ -29,9 +29,9 @@ from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.text import clean, counted, text_of
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
@@ -73,6 +73,24 @@ MAXSIZE = "download_maxsize"
 :meth:`Loader.check` removes it from retries."""
 
 
+_READ = "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
+
+
+def _values(url: str, kind: str, entries: int, selection: Selection) -> dict[str, str]:
+    """Return the values for :data:`_READ`."""
+    rejected = selection.rejected.items()
+    why = ", ".join(f"{count:,} {reason.value}" for reason, count in rejected if count)
+    waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
+    return {
+        "url": url,
+        "kind": kind,
+        "entries": counted(entries, "entry", "entries"),
+        "accepted": f"{selection.accepted:,}",
+        "unproven": waiting if selection.unproven else "",
+        "why": f"; rejected: {why}" if why else "",
+    }
+
+
 class SitemapLog:
     def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
         """*tell* puts a line on record: ``Recorder.tell``."""
@@ -103,19 +121,7 @@ class SitemapLog:
             taken=selection.accepted,
             rejected={reason.value: count for reason, count in rejected.items()},
         )
-        why = ", ".join(f"{count:,} {reason.value}" for reason, count in rejected.items())
-        waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
-        message = (
-            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
-        )
-        values = {
-            "url": sitemap.url,
-            "kind": reader.kind.value,
-            "entries": counted(reader.count, "entry", "entries"),
-            "accepted": f"{selection.accepted:,}",
-            "unproven": waiting if selection.unproven else "",
-            "why": f"; rejected: {why}" if why else "",
-        }
+        message, values = _READ, _values(sitemap.url, reader.kind.value, reader.count, selection)
         if nothing and not CHOSEN.issuperset(rejected):
             self.warn(sitemap.origin, message, **values)
         else:

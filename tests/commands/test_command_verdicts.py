@@ -51,18 +51,6 @@ def by_file(folder: Path, *arguments: str) -> Done:
     return done
 
 
-def test_a_line_for_each_url_with_the_rule_as_it_stands(folder: Path) -> None:
-    long = "/x" * 300
-    done = by_file(folder, "/日本語/x", "/hidden", long)
-    assert done.status == 1
-    assert done.out.splitlines() == [
-        "disallowed   /日本語/x  r.txt:3: Dissalow: /日本語/ (group *)",
-        "disallowed   /hidden  r.txt:4: disallow /hidden (group *)",
-        f"allowed      {long}  no rule matches in the group for *",
-        "# Scrapy: 1 allowed, 2 disallowed",
-    ]
-
-
 def test_agents_that_the_file_names_come_after_those_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +96,7 @@ def test_a_path_alone_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
     """A URL is compared as it stands, as Google's matcher does; that is said."""
     path, url = by_file(folder, "/日本語/x", "http://a.example/日本語/x", "--json").json
     assert (path["allowed"], path["line"], url["allowed"]) == (False, 3, True)
+    assert path["rule"] == "Dissalow: /日本語/"  # as it stands
     assert path["path"] == "/%E6%97%A5%E6%9C%AC%E8%AA%9E/x"
     shown = by_file(folder, "http://a.example/日本語/x").out.splitlines()[0]
     assert shown.endswith("; compared as it stands, but a crawl encodes it")
@@ -178,11 +167,7 @@ def test_progress_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal.text == "\r\x1b[K" + (r"\xe9" * 20)[:79] + "\r\x1b[K"
 
 
-def test_blocks_are_aligned_and_cells_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
-    long = "a word " * 50 + "end"
-    Output().block(["title"], [("a", long), ("label", "")])
-    assert stream.getvalue() == f"title\n  a      {long}\n  label\n"
+def test_cells_of_csv_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
     Output().csv(['a "b", c', None, 3, "x\ny", "é"])
     assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
