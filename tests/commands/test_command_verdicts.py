@@ -4,8 +4,10 @@ this process: nothing is fetched. More is shown by the examples of docs/check.md
 from __future__ import annotations
 
 import csv
+import errno
 import hashlib
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
 from scrapy.settings import Settings
 
-from scrapy_rep.commands.output import Output, Progress
+from scrapy_rep.commands.output import Ending, Output, Progress, Status
 from scrapy_rep.commands.robots import RobotsCommand
 from scrapy_rep.protocol.syntax import cut
 from tests.helpers.robots_command import Stream, robots_here
@@ -168,3 +170,21 @@ def test_cells_of_csv_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
     Output().csv(['a "b", c', None, 3, "x\ny", "é"])
     assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
+
+
+def test_on_windows_a_pipe_without_a_reader_is_an_invalid_argument(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Pipe(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(sys, "stdout", Pipe())
+    for gone, message, status in (
+        ({errno.EPIPE}, "standard output: Invalid argument", Status.USAGE),
+        ({errno.EPIPE, errno.EINVAL}, "", Status.GOOD),
+    ):
+        monkeypatch.setattr("scrapy_rep.commands.output._READER_GONE", gone)
+        with pytest.raises(Ending) as raised:
+            Output().flush()
+        assert (str(raised.value), raised.value.status) == (message, status)

@@ -59,6 +59,13 @@ def split(data: bytes, places: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
+def columns(values: st.SearchStrategy[bytes]) -> st.SearchStrategy[tuple[str, object]]:
+    """An expression of SQL and its parameter: SQLite keeps anything in any column, text that is no UTF-8 too."""
+    kinds = st.sampled_from(["?", "CAST(? AS TEXT)", "CAST(? AS BLOB)"])
+    numbers = st.floats(allow_nan=False) | st.integers(-(2**63), 2**63 - 1)
+    return st.tuples(kinds, values | numbers)
+
+
 _FILES = [
     b"User-agent: *\nDisallow: /a\nAllow: /a/b*c$\nCrawl-delay: 5\n",
     b"User-agent: foo\r\nUser-agent: bar\r\nDisallow: /*.php$\r\nSitemap: https://a.example/s\r\n",

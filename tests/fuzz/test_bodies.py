@@ -8,23 +8,20 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
 from scrapy.downloadermiddlewares.httpcompression import HttpCompressionMiddleware
 from scrapy.exceptions import IgnoreRequest, ResponseDataLossError
 from scrapy.http import Response
 
-from scrapy_rep.inspection.explanation import Facts, RobotsFile
-from scrapy_rep.inspection.lint import lint
 from scrapy_rep.origins.answer import READ_BYTES, Transfer, answer_of
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.fetcher import META_KEY, Fetcher
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome, outcome_of
-from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE, cut, normalise
-from tests.fuzz.strategies import FILES, SMALL_FILES, damaged
+from tests.fuzz.strategies import FILES, damaged
 from tests.helpers.recorded import context_of
 from tests.helpers.timing import in_a_slice
 from tests.protocol.strategies import any_text, chains, tokens, urls
@@ -130,17 +127,3 @@ def test_questions_to_files_of_any_kind(body: bytes, url: str, agent: str | list
     delay = robots.crawl_delay(agent)
     assert delay is None or 0 <= delay < float("inf")
     assert all(len(sitemap.encode()) <= 4 * MAX_LINE for sitemap in robots.sitemaps)
-
-
-@settings(max_examples=settings.default.max_examples // 2)
-@given(SMALL_FILES, urls() | any_text, chains)
-def test_words_about_files_of_any_kind(body: bytes, url: str, chain: list[str]) -> None:
-    """What commands say of one is what crawls do."""
-    robots = RobotsFile(Outcome.RULES, body, Facts(file="-"))
-    one = robots.explain(url, path_of(url), chain)
-    assert one.decision == RobotsTxt.parse(body).decide(url, chain)
-    matched = one.matched
-    assert [one.decision.rule] == [first.rule for first in matched[:1]] or not matched
-    for finding in lint(body, robots_url="http://a.example/robots.txt"):
-        assert finding.line is None or finding.line >= 1
-        assert "\n" not in finding.message

@@ -89,33 +89,28 @@ async def test_pages_that_say_nofollow_and_links_that_are_marked(
     result.assert_clean()
 
 
-async def test_it_goes_by_the_agent_of_the_request(sites: Sites) -> None:
-    agents = ("testbot", "otherbot", "foobot")  # the first is the crawl's
-    own, other, named = (
-        sites.add(pages={"/": page(LINKS, f"{agent}: nofollow")}) for agent in agents
-    )
-    request = Request(named.url("/"), meta={"rep_user_agent": ["foobot-x", "foobot"]})
-    starts = [own.url("/"), other.url("/"), request]
-    await crawl(LinkSpider, {"REP_NOFOLLOW": "page"}, requests=starts)
-    assert (asked(own), asked(other), asked(named)) == (set(), ALL, set())
-
-
-async def test_requests_that_pass_in_any_case(sites: Sites) -> None:
+async def test_it_goes_by_the_agent_and_the_meta_of_the_request(sites: Sites) -> None:
     """Each page's link has a meta key of its own."""
-    keys = ["rep_follow", "dont_obey_robotstxt", "other"]
-    site = sites.add(pages={f"/{key}": page(NOFOLLOW) for key in keys})
+    rows = {
+        "own": ("testbot: nofollow", {}, {}, False),  # the crawl's agent
+        "other": ("otherbot: nofollow", {}, {}, True),
+        "named": ("foobot: nofollow", {"rep_user_agent": ["foobot-x", "foobot"]}, {}, False),
+        "follow": ("nofollow", {}, {"rep_follow": True}, True),
+        "forced": ("nofollow", {}, {"dont_obey_robotstxt": True}, True),
+        "key": ("nofollow", {}, {"other": True}, False),
+    }
+    site = sites.add(pages={f"/{name}": page("x", header) for name, (header, *_) in rows.items()})
 
     def follow(spider: Any) -> Any:
         response = spider.responses[-1]
-        key = response.url.rpartition("/")[2]
-        return [response.follow(f"/from/{key}", meta={key: True})] if key in keys else None
+        name = response.url.rpartition("/")[2]
+        return [response.follow(f"/from/{name}", meta=rows[name][2])] if name in rows else None
 
-    starts = [site.url(f"/{key}") for key in keys]
-    result = await crawl(starts, {"REP_NOFOLLOW": True}, on_page=follow)
-    assert {path for path in site.pages_asked if "from" in path} == {
-        f"/from/{key}" for key in keys[:2]
-    }
-    assert result.stat("rep/page/nofollow") == 1
+    starts = [Request(site.url(f"/{name}"), meta=row[1]) for name, row in rows.items()]
+    result = await crawl(starts, {"REP_NOFOLLOW": "page"}, on_page=follow)
+    followed = {path for path in site.pages_asked if "from" in path}
+    assert followed == {f"/from/{name}" for name, row in rows.items() if row[3]}
+    assert result.stat("rep/page/nofollow") == 3
 
 
 async def test_the_same_page_again_is_no_link(sites: Sites) -> None:
@@ -343,23 +338,24 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -
 # The middleware
 
 
-async def test_no_middleware_without_a_setting(sites: Sites) -> None:
-    """A crawl pays nothing, then."""
-    site = sites.add(pages={"/": page(NOINDEX)})
-    seen: list[list[str]] = []
+@pytest.mark.parametrize(
+    ("settings", "there"),
+    [
+        ({}, False),  # a crawl pays nothing
+        ({"REP_NOINDEX": "count"}, True),
+        ({"REP_NOINDEX": "count", "ROBOTSTXT_OBEY": False}, False),
+    ],
+)
+async def test_no_middleware_without_a_setting(
+    sites: Sites, settings: dict[str, Any], there: bool
+) -> None:
+    seen: list[type] = []
 
-    class Spider(LinkSpider):
-        def parse(self, response: Any, **kwargs: Any) -> Any:
-            manager = self.crawler.engine.scraper.spidermw  # type: ignore[union-attr]
-            seen.append([type(one).__name__ for one in manager.middlewares])
+    def look(spider: Any) -> None:
+        seen.extend(map(type, spider.crawler.engine.scraper.spidermw.middlewares))
 
-    for settings in (
-        {},
-        {"REP_NOINDEX": "count"},
-        {"REP_NOINDEX": "count", "ROBOTSTXT_OBEY": False},
-    ):
-        await crawl(Spider, settings, requests=[site.url("/")])
-    assert ["PageMiddleware" in names for names in seen] == [False, True, False]
+    await crawl(sites.add(pages={"/": page(NOINDEX)}).url("/"), settings, on_page=look)
+    assert (scrapy_rep.PageMiddleware in seen) is there
 
 
 async def test_by_hand_it_needs_the_other_one(sites: Sites) -> None:

@@ -33,19 +33,14 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
     "Names, agents and rules are case-insensitive; rules are separated by commas.": [
         ([b"FooBot: noindex"], "foobot", "noindex"),
         ([b"nocache"], "foobot", "noarchive"),
-        ([b"nosnippet"], "foobot", "nosnippet"),
-        ([b"notranslate"], "foobot", "notranslate"),
-        ([b"noimageindex"], "foobot", "noimageindex"),
-        ([b"noindex, indexifembedded"], "foobot", "noindex indexifembedded"),
-        ([b"noai, noimageai"], "foobot", "noai noimageai"),
+        ([b"nosnippet, notranslate, noimageindex"], "foobot", "nosnippet noimageindex notranslate"),
+        ([b"noindex, indexifembedded, noai, noimageai"], "foobot", "noindex indexifembedded noai noimageai"),
     ],
     "`all`, `index`, `follow`: nothing: defaults, they cancel nothing": [
-        ([b"all"], "foobot", ""),
-        ([b"index, follow"], "foobot", ""),
+        ([b"all, index, follow"], "foobot", ""),
         ([b"index", b"noindex", b"index"], "foobot", "noindex"),
     ],
     "All that applies is added up; nothing cancels a restriction.": [
-        ([b"noindex", b"nofollow"], "foobot", BOTH),
         ([b"foobot: noindex", b"nofollow"], "foobot", BOTH),
     ],
     "every token of a chain counts": [
@@ -58,12 +53,10 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
         ([b"foobot-image: noindex"], "foobot", ""),
     ],
     "a further `otherbot:` inside the line holds from there on": [
-        ([b"foobot: noindex, barbot: nofollow"], "foobot", "noindex"),
         ([b"foobot: noindex, barbot: nofollow, noarchive"], "barbot", "nofollow noarchive"),
     ],
     "Each header line starts afresh, for everybody.": [
         ([b"barbot: noindex", b"nofollow"], "foobot", "nofollow"),
-        ([b"barbot: noindex", b"nofollow"], "barbot", BOTH),
     ],
     "`max-snippet:`, … and `unavailable_after:` are rules, not agents": [
         ([b"max-snippet: 5, noindex"], "foobot", "noindex max_snippet=5"),
@@ -79,14 +72,12 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
     ],
     "`max-image-preview:none` is not `none`": [
         ([b"max-image-preview : none"], "foobot", "max_image_preview=none"),
-        ([b"foobot: max-image-preview:none"], "foobot", "max_image_preview=none"),
     ],
     "Of two values the more restrictive counts.": [
         ([b"max-image-preview:large, max-image-preview:standard"], "foobot", "max_image_preview=standard"),
         ([b"max-snippet:0, max-snippet:-1"], "foobot", "max_snippet=0"),
     ],
     "0: none, -1: no limit; what is no number is ignored": [
-        ([b"max-snippet:0"], "foobot", "max_snippet=0"),
         ([b"max-video-preview:" + b"9" * 18], "foobot", f"max_video_preview={'9' * 18}"),
     ],
     "any bytes; what means nothing is ignored": [
@@ -105,7 +96,6 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
     "also after a rule with a value, since a restriction must not be lost by a slip": [
         ([b"max-snippet:-1; noindex"], "foobot", "noindex max_snippet=-1"),
         ([b"max-snippet:x; noindex"], "foobot", "noindex"),
-        ([b"max-snippet; noindex"], "foobot", "noindex"),
         ([b"unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT noindex"], "foobot", f"noindex {AFTER}"),
         ([b"unavailable_after: 2025-12-03T13:09:53Z; max-snippet: 5 noindex"], "foobot", f"noindex max_snippet=5 {AFTER}"),
     ],
@@ -117,28 +107,21 @@ META = b'<meta name="robots" content="noindex">'
 HTML: dict[str, list[tuple[bytes, str, str]]] = {
     "every `<meta name=\"robots\" content=\"…\">`": [
         (b'<meta name="robots" content="foobot: noindex">', "utf-8", ""),
-        (b"<META NAME='ROBOTS' CONTENT='NOINDEX'>", "utf-8", "noindex"),
-        (b'<meta name="robots" content="index, follow">' + META, "utf-8", "noindex"),
         (b'<meta name="robots" content="max-snippet:-1, max-image-preview:large, max-video-preview:-1">', "utf-8", "max_snippet=-1 max_image_preview=large max_video_preview=-1"),
         (b'<meta name="robots" content="">', "utf-8", ""),
-        (b'<meta name="robot" content="noindex">', "utf-8", ""),
         (b'<meta property="robots" content="noindex">', "utf-8", ""),
     ],
     "every meta whose name is one of the crawler's tokens": [
-        (b'<meta name="foobot" content="noindex">', "utf-8", "noindex"),
         (b'<meta name="FooBot" content="noindex">', "utf-8", "noindex"),
         (b'<meta name="foobot-image" content="nofollow"><meta name="foobot" content="noindex">', "utf-8", BOTH),
         (b'<meta name="foobot-news" content="noindex"><meta name="*" content="noindex">', "utf-8", ""),
     ],
     "in `head` and in `body`": [
-        (b"<head></head><body>" + META + b"</body>", "utf-8", "noindex"),
         (b"<table><tr>" + META + b"</tr></table>", "utf-8", "noindex"),
     ],
     "Not inside `noscript`, `template`, `script`, `style`, `textarea`, comments": [
         (b"<noscript>" + META + b"</noscript>", "utf-8", ""),
-        (b"<template>" + META + b"</template>", "utf-8", ""),
         (b"<template/>" + META, "utf-8", ""),
-        (b"<script>document.write('" + META + b"')</script>", "utf-8", ""),
         (b"<script><!-- <script> </script> -->" + META + b"</script>", "utf-8", ""),
         (b"<script><!-- <script></script></script>" + META, "utf-8", "noindex"),
         (b"<script><!-- x</script>" + META, "utf-8", "noindex"),
@@ -146,18 +129,15 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
         (b"<textarea>" + META + b"</textarea>", "utf-8", ""),
         (b"<title></titles>" + META + b"</title>", "utf-8", ""),
         (b"<noembed>" + META + b"</noembed>", "utf-8", ""),
-        (b"<noscript></noscript>" + META, "utf-8", "noindex"),
         (b"<!-->" + META, "utf-8", "noindex"),
         (b"<!-- --!>" + META, "utf-8", "noindex"),
         (b"<!-- -- >" + META, "utf-8", ""),
         (b"<!--[if IE]>" + META + b"<![endif]-->", "utf-8", ""),
-        (b"<![if !IE]>" + META + b"<![endif]>", "utf-8", "noindex"),
         (b"<?php echo ?>" + META, "utf-8", "noindex"),
         (b"</ x" + META, "utf-8", ""),
         (b"<![CDATA[ > " + META + b" ]]>", "utf-8", "noindex"),
     ],
     "Not inside foreign content (`svg`, `math`)": [
-        (b"<svg><path/></svg>" + META, "utf-8", "noindex"),
         (b"<svg><title>x</title></svg>" + META, "utf-8", "noindex"),
         (b"<svg><style><p></style></svg>" + META, "utf-8", "noindex"),
         (b"<svg><foreignObject><p>" + META + b"</p></foreignObject></svg>", "utf-8", "noindex"),
@@ -185,16 +165,12 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
     ],
     "comments, and what is none: quotes and angles in tags": [
         (b'<a b=c="d e= "f>g">' + META, "utf-8", "noindex"),
-        (b'<a b=c="d>' + META, "utf-8", "noindex"),
         (b'<a b="c>' + META.replace(b'"', b"'") + b'">', "utf-8", ""),
-        (b'<a ="b>' + META, "utf-8", "noindex"),
         (b'<a="b>' + META, "utf-8", "noindex"),
         (b'<a b="" ="d>' + META, "utf-8", "noindex"),
         (b'<a b/="d>' + META, "utf-8", "noindex"),
         (b"</a b='c>" + META + b"'>", "utf-8", ""),
         (b"a < b = '<p>'" + META, "utf-8", "noindex"),
-        (b"<p><" + META, "utf-8", "noindex"),
-        (b"<i>1 < 2</i>" + META, "utf-8", "noindex"),
     ],
     "`content` may stand before `name`; quotes may be double, single or missing": [
         (b"<meta content='noindex' name='robots'>", "utf-8", "noindex"),
@@ -208,11 +184,9 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
         (b'<p title="' + META.replace(b'"', b"'") + b'">', "utf-8", ""),
     ],
     "encodings: UTF-8, UTF-16, windows-1251 and others": [
-        (META.decode().encode("utf-16-le"), "utf-16-le", "noindex"),
         (META.decode().encode("utf-16-be"), "utf-16-be", "noindex"),
     ],
     "any bytes": [
-        (b"", "utf-8", ""),
         (b'<meta name="robots" content="&#' + b"9" * 5000 + b';, noindex">', "utf-8", "noindex"),
     ],
 }  # fmt: skip
@@ -222,7 +196,6 @@ DATES = {
         ("Wed, 03 Dec 2025 13:09:53 GMT", "2025-12-03T13:09:53"),
         ("3 Dec 25 13:09 UT", "2025-12-03T13:09:00"),
         ("25 Jun 2010 15:00:00 PST", "2010-06-25T23:00:00"),
-        ("Wed, 03 Dec 2025 13:09:53 +0100", "2025-12-03T12:09:53"),
         ("Wed, 03 Dec 2025 13:09:53 -0330", "2025-12-03T16:39:53"),
         ("Wed, 03 Dec 2025 13:09:53 +0100 (CET)", "2025-12-03T12:09:53"),
         ("Fri, 31 Dec 1999 23:59:60 GMT", "1999-12-31T23:59:59"),
@@ -233,7 +206,6 @@ DATES = {
         ("Sunday, 06-Nov-94 08:49:37 GMT", "1994-11-06T08:49:37"),
     ],
     "ISO 8601": [
-        ("2025-12-03T13:09:53Z", "2025-12-03T13:09:53"),
         ("2025-12-03t13:09:53z", "2025-12-03T13:09:53"),
         ("2025-12-03T13:09:53.999+01:00", "2025-12-03T12:09:53"),
         ("2025-12-03T13:09-08:00", "2025-12-03T21:09:00"),
@@ -242,9 +214,7 @@ DATES = {
         ("20251203", "2025-12-03T00:00:00"),
     ],
     "what else people write": [
-        ("Wed Dec  3 13:09:53 2025", "2025-12-03T13:09:53"),
         ("Wed Dec  3 13:09:53 CET 2025", "2025-12-03T12:09:53"),
-        ("December 3, 2025", "2025-12-03T00:00:00"),
         ("December 3rd, 2025 at 1:09 pm", "2025-12-03T13:09:00"),
         ("Dec 3, 2025, 12:09:53 AM PST", "2025-12-03T08:09:53"),
         ("3 Sept 2025", "2025-09-03T00:00:00"),
@@ -254,8 +224,7 @@ DATES = {
     "a date that cannot be read is ignored": [
         (text, "")
         for text in (
-            "", "never", "0", "31 Feb 2025", "2025-13-01", "2025-12-03T25:00:00Z", "12/03/2025",
-            "3 Dec", "2025", "Dec 2025", "0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00",
+            "", "never", "31 Feb 2025", "2025-12-03T25:00:00Z", "12/03/2025", "Dec 2025", "0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00",
             "3 Dec 2025 13:09 XYZ!", "3 Dec 2025 13:00 pm", "99999-12-03", "1764767393",
             "3 Foo 2025", "3 Dec 2025 4", "\u0663 Dec 2025", "x" * 200, "1 " * 5000,
         )

@@ -16,15 +16,11 @@ fresh = partial(fresh_seconds, default=DEFAULT, minimum=MINIMUM, maximum=MAXIMUM
 
 FRESH = [
     (None, None, DEFAULT, "24 hours by default"),
-    ("max-age=3600", None, 3600.0, "shorter"),
     ("max-age=0", None, MINIMUM, "zero can't force a fetch per page"),
-    ("max-age=604801", None, MAXIMUM, "above the ceiling"),
     ("max-age=" + "9" * 5000, None, MAXIMUM, "more than Python converts"),
     ("no-store", None, MINIMUM, "no-store"),
     ("No-Cache, Max-Age=3600", None, MINIMUM, "no-cache beside max-age, in capitals"),
-    ("max-age=3600, no-store", None, MINIMUM, "no-store beside max-age"),
-    ('max-age="3600"', None, 3600.0, "in quotes"),
-    ("max-age = 3600", None, 3600.0, "with blanks"),
+    ('max-age = "3600"', None, 3600.0, "in quotes, with blanks"),
     ("max-age=7200, max-age=3600", None, 3600.0, "the smallest of two"),
     ("s-maxage=3600", None, DEFAULT, "meant for proxies"),
     ("max-age=soon", None, DEFAULT, "nonsense"),
@@ -42,9 +38,7 @@ def test_cache_control_and_age_decide_how_long_an_answer_is_fresh() -> None:
 NOW = 1_445_412_480.0  # Wed, 21 Oct 2015 07:28:00 GMT
 RETRY_AFTER = [
     (None, None, "no header"),
-    ("120", 120.0, "seconds"),
     (" 120 ", 120.0, "blanks around"),
-    ("0", 0.0, "at once"),
     ("Wed, 21 Oct 2015 07:30:00 GMT", 120.0, "a date"),
     ("Wed Oct 21 07:30:00 2015", 120.0, "a date as in C"),
     ("Wed, 21 Oct 2015 07:00:00 GMT", 0.0, "a date in the past"),
@@ -90,7 +84,6 @@ def test_retry_after_is_a_lower_bound() -> None:
 # (text, its last moment in UTC, why)
 LAST_MOMENTS = [
     ("2026", "2026-12-31 23:59:59.999999", "a year"),
-    ("2026-02", "2026-02-28 23:59:59.999999", "a month"),
     ("2028-02", "2028-02-29 23:59:59.999999", "a month of a leap year"),
     (" 2026-1-3 ", "2026-01-03 23:59:59.999999", "a day may mean its evening"),
     ("2026-01-31T12:30Z", "2026-01-31 12:30:00", "no seconds"),

@@ -3,8 +3,6 @@ the crawl delay that a group may hold (section 12). How lines are read is in `te
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 
 from scrapy_rep.protocol import RobotsTxt
@@ -35,25 +33,9 @@ def test_sitemap_lines_are_listed_in_order() -> None:
     check(SITEMAPS, lambda body: list(RobotsTxt.parse(body).sitemaps))
 
 
-def test_a_line_is_cut_after_so_many_bytes() -> None:
-    line = b"Disallow: /" + b"x" * (MAX_LINE - 11)
-    path = line.decode().removeprefix("Disallow: ")
-    for end, more in product((b"\n", b"\r", b"\r\n"), (b"", b"y", b"y" * MAX_LINE)):
-        body = ALL + line + more + end + b"Disallow: /y" + end
-        assert verdict(body, path) == disallowed(2)
-        assert verdict(body, path[:-1]) == ALLOWED
-        assert verdict(body, "/y") == disallowed(3)
-
-
 def test_a_byte_order_mark_does_not_count_as_part_of_its_line() -> None:
     for mark in (b"", b"\xef\xbb", b"\xef\xbb\xbf"):
         assert verdict(mark + b" " * (MAX_LINE - 14) + ALL + b"Disallow: /x", "/x") == disallowed(2)
-
-
-def test_what_stands_at_the_end_of_a_cut_line() -> None:
-    line = b" " * (MAX_LINE - len(b"Disallow: /x$")) + b"Disallow: /x"
-    assert verdict(ALL + line + b"$", "/xy") == ALLOWED  # the last byte that counts
-    assert verdict(ALL + line + b" $", "/xy") == disallowed(2)
 
 
 def filled(head: bytes, size: int) -> bytes:

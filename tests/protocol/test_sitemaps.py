@@ -88,9 +88,7 @@ LOCS = {
     # Wrong, and very common: an ampersand that should be &amp;.
     "http://a.test/?a=1&b=2&c;": None,
     "http://a.test/?a=1&b=2": "http://a.test/?a=1&b=2",
-    "http://a.test/?a=1&": "http://a.test/?a=1&",
     "http://a.test/?a & b && c": "http://a.test/?a & b && c",
-    "\n\t http://a.test/a b \n": "http://a.test/a b",
 }
 
 
@@ -134,13 +132,11 @@ def test_broken_xml_yields_what_comes_before_the_break() -> None:
 
 NO_SITEMAP = {
     "": "it is empty",
-    " \n\t": "it is empty",
     "\ufeff": "it is empty",
     "<!DOCTYPE html><html><body>Not found": "it is an HTML page, not a sitemap",
     "\n<!-- x --> <HTML lang='en'>": "it is an HTML page, not a sitemap",
     '<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml">': "<html>",
     "<error>no</error>": "its root element is <error>, so it is not a sitemap",
-    "<url><loc>http://a.test/</loc></url>": "its root element is <url>",
     "<": "broken XML",
     "<?xml version='1.0'?>": "broken XML",
     "GIF89a\0\1\2": "it is neither XML nor text",
@@ -224,21 +220,15 @@ ELSEWHERE = {
     "an undeclared prefix": "<image:image><image:loc>http://a.test/i.png</image:loc></image:image>",
     "an undeclared prefix of an attribute": "<x:mobile y:z='1'/>",
     "an HTML entity": "<title>x&nbsp;y&rsquo;</title>",
-    "a control character": "<title>x\x01y</title>",
-    "a NUL": "<title>x\0y</title>",
+    "a NUL, a control character": "<title>x\0y\x01</title>",
     "a pair of surrogates": f"<title>{SURROGATES}</title>",
-    "half a pair": "<title>&#xD83D;</title>",
-    "no character": "<title>&#x110000;&#0;&#99999999;</title>",
+    "no character": "<title>&#xD83D;&#x110000;&#0;&#99999999;</title>",
     "an end tag is missing": "<title>x",
     "one tag is missing within another": "<title>x<b>y</title>",
-    "a start tag is missing": "x</title>",
     "tags cross": "<b>x<i>y</b>z</i>",
     "a tag that HTML doesn't close": "<br>",
-    "a sign": "<title>1 < 2</title>",
-    "an ampersand": "<title>x & y &co</title>",
-    "a quote is missing": "<title lang='en>x</title>",
-    "no quotes": "<title lang=en>x</title>",
-    "an attribute twice": "<title a='1' a='2'>x</title>",
+    "an ampersand, a sign": "<title>x & y &co 1 < 2</title>",
+    "quotes are missing": "<title lang='en>x</title><title lang=en a='1' a='2'>x</title>",
     "a tag is cut": "<title",
     "CDATA's end": "<title>x]]></title>",
     "a comment within": "<title>x<!-- y -- z -->y</title>",
@@ -262,7 +252,6 @@ def test_damage_elsewhere_costs_that_text_only(damage: str) -> None:
 
 WITHIN = {
     "an element": "http://a.test/<b>x</b>1",
-    "an empty element": "http://a.test/<br/>1",
     "an HTML entity": "http://a.test/caf&eacute;",
     "a control character": "http://a.test/\x01",
     "a NUL": "http://a.test/\0",
@@ -271,9 +260,7 @@ WITHIN = {
     "no UTF-8": b"http://a.test/caf\xe9",
     "no UTF-8, in CDATA": b"<![CDATA[http://a.test/caf\xe9]]>",
     "an end tag": "http://a.test/</b>x",
-    "another end tag": "http://a.test/</lastmod>",
     "its end tag is missing": "http://a.test/x<lastmod>2026</lastmod></url><url>",
-    "a sign": "http://a.test/?1<2",
     "CDATA's end": "http://a.test/]]>",
     "a text without end": "http://a.test/" + "x" * 70_000,
 }
@@ -316,15 +303,12 @@ def test_an_entry_is_not_lost_with_what_is_around_it() -> None:
 
 
 MIXED = [
-    f"<urlset xmlns='{NAMESPACE}'><url xmlns=''>{LOC}</url></urlset>",
     f"<urlset><url xmlns='{NAMESPACE}'>{LOC}</url></urlset>",
     f"<urlset xmlns='{NAMESPACE}'><url xmlns='{NAMESPACE.replace('http', 'https')}'>{LOC}</url></urlset>",
-    f"<s:urlset xmlns:s='{NAMESPACE}'><url>{LOC}</url></s:urlset>",
     f"<urlset xmlns:s='{NAMESPACE}'><s:url>{LOC}</s:url></urlset>",
     f"<urlset xmlns:s='{NAMESPACE}'><url><s:loc>http://a.test/p</s:loc></url></urlset>",
     "<ns0:urlset><ns1:url><ns2:loc>http://a.test/p</ns2:loc></ns1:url></ns0:urlset>",
     f"<sitemapindex xmlns='x'><sitemap xmlns='y'>{LOC}</sitemap></sitemapindex>",
-    f"<rss><channel xmlns='http://a.test/ns'><item>{LINK}</item></channel></rss>",
     f"<rss><channel><item xmlns='x'>{LINK}</item></channel></rss>",
     "<feed><entry><link href='http://a.test/p'/></entry></feed>",
 ]
@@ -383,10 +367,8 @@ TEXTS: dict[str, str | None] = {
     "http://a.test/1\nhttp://a.test/2": None,
     "# mine\n# all of it\nhttp://a.test/1": None,
     "HTTPS://a.test/1": None,
-    "404 page not found": "it is text",
     '{"urls": ["http://a.test/1"]}': "it is text",
     "Notice: Undefined index in /x.php on line 3\n": "it is text",
-    "Allow: /\nDisallow: /x\nSitemap: http://a.test/": "it is text",
     "/a\n/b\n": "it is text",
 }
 
