@@ -69,12 +69,11 @@ def without_reactor(config: pytest.Config) -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("scrapy-rep")
-    group.addoption(
-        "--everything", action="store_true", help="all tests, also where another mode runs them"
-    )
-    group.addoption(
-        "--quick", action="store_true", help="only tests that start no process and take little time"
-    )
+    for option, text in {
+        "--everything": "all tests, also where another mode runs them",
+        "--quick": "only tests that start no process and take little time",
+    }.items():
+        group.addoption(option, action="store_true", help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:

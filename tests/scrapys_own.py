@@ -73,12 +73,10 @@ def failures(source: Path, middleware: str, arguments: list[str]) -> set[str]:
     report = source / "report.xml"
     pytest = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}"]
     pytest += ["-W", "ignore:Session-scoped fixtures"]  # of newer versions of pytest
-    path = os.pathsep.join([str(source), str(ROOT)])
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
     print(f"\nWith {middleware}:", flush=True)
     try:
-        subprocess.run(
-            [*pytest, *arguments], cwd=source, env={**os.environ, "PYTHONPATH": path}, check=False
-        )
+        subprocess.run([*pytest, *arguments], cwd=source, env=variables, check=False)
     finally:
         defaults.write_text(untouched, "utf-8")
     cases = ElementTree.parse(report).iter("testcase")  # noqa: S314 (our own)

@@ -103,13 +103,12 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
     ("REP_USER_AGENT", ("Foo Bot", "FooBot/1.0", "*", "Föo", "FooBot,,Bar", ",", 0, True), AGENT),
     ("REP_USER_AGENT", (["FooBot", ""], ["FooBot", "*"], ["FooBot/1.0"], b"FooBot"), AGENT),
     ("REP_USER_AGENT", ([b"FooBot"], ["FooBot", None], [], (), Ellipsis), AGENT),
+    ("REP_USER_AGENT", ["Mozilla/5.0 (compatible; FooBot/1.2; +https://example.com/bot)"], AGENT),
 ]
 
 
 def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:
-    header = "Mozilla/5.0 (compatible; FooBot/1.2; +https://example.com/bot)"
-    whole: tuple[str, Sequence[Any], str] = ("REP_USER_AGENT", [header], AGENT)
-    for named, values, right in [*WRONG, whole]:
+    for named, values, right in WRONG:
         for name, value in product([named] if isinstance(named, str) else named, values):
             with pytest.raises(SettingsError) as error:
                 read(**{name: value})
@@ -168,10 +167,8 @@ def test_a_right_value_gets_its_meaning_and_type() -> None:
 
 
 def test_the_lower_of_two_settings_is_not_above_the_higher() -> None:
-    for low, high in (
-        ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY"),
-        ("REP_CACHE_MIN_TTL", "REP_CACHE_MAX_TTL"),
-    ):
+    lower = {"REP_RETRY_DELAY": "REP_RETRY_MAX_DELAY", "REP_CACHE_MIN_TTL": "REP_CACHE_MAX_TTL"}
+    for low, high in lower.items():
         assert read(**{low: 20, high: "20"})[low] == 20.0
         message = f"{low} is 20.5, but must not be more than {high}, which is 20.0."
         with pytest.raises(SettingsError, match=f"^{re.escape(message)}$"):

@@ -10,6 +10,7 @@ from tests.helpers.robots_command import assert_wrong_usage, robots_here
 from tests.helpers.rows import every_row
 
 MUST_BE = "must be a product token such as FooBot (letters, - and _), or several joined by commas"
+STORAGE = "scrapy robots: REP_CACHE_STORAGE"
 
 # What follows "scrapy robots", and what is said.
 WRONG = [
@@ -33,7 +34,6 @@ WRONG = [
     ),
     ("--agent \u009b http://a/", f"error: --agent is '\\u009b', but {MUST_BE}"),
     ("http://a/ --spider no", "error: no such spider: 'no'"),
-    ("--file robots.txt / --spider no", "error: no such spider: 'no'"),
     ("--cache --spider no", "error: no such spider: 'no'"),
     ("--foo http://a/", "error: no such option: --foo"),
     ("--\x1b[31m", "error: no such option: --\\x1b[31m"),
@@ -77,16 +77,10 @@ WRONG = [
     ("--held . --agent a", "error: --agent has no effect with --held"),
     ("--report", "error: --report needs a file that REP_DECISIONS has written"),
     ("--report none", "scrapy robots: none: No such file or directory"),
-    (
-        "--cache",
-        "scrapy robots: REP_CACHE_STORAGE is in memory, so nothing is left after a crawl",
-    ),
+    ("--cache", f"{STORAGE} is in memory, so nothing is left after a crawl"),
     (
         "--cache -s REP_CACHE_STORAGE=no.such.Storage",
-        (
-            "scrapy robots: REP_CACHE_STORAGE is 'no.such.Storage', which can't be imported: "
-            "No module named 'no'."
-        ),
+        f"{STORAGE} is 'no.such.Storage', which can't be imported: No module named 'no'.",
     ),
     ("--cache --drop", "error: --drop needs hosts or URLs; '*' drops everything"),
     ("--cache --file x", "error: --file has no effect with --cache"),
