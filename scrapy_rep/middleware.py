@@ -23,12 +23,12 @@ from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
+from scrapy_rep.origins.agents import FOREIGN, SCHEME, origin_of
 from scrapy_rep.origins.choices import ChoiceListener
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Decide, Drop, Pass, Wait
-from scrapy_rep.origins.requests import FOREIGN, SCHEME, origin_of
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.freshness import Standing
@@ -53,6 +53,8 @@ class RepMiddleware:
     clock = staticmethod(time.time)
     """Seconds since the epoch. Tests may replace it."""
 
+    _seeding: SitemapSeeding | None = None
+
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         if is_interactive(crawler):
             settings = one_attempt(settings)
@@ -64,19 +66,16 @@ class RepMiddleware:
         self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
         self.decisions = Recorder(context, origins)
-        self._deferral = Deferral(context, origins, self.decisions)
-        self._verdicts = self._deferral.releases.verdicts
-        self._gate = Gate(context, origins, self._deferral)
+        self._deferral = deferral = Deferral(context, origins, self.decisions)
+        self._verdicts = deferral.releases.verdicts
+        self._gate = Gate(context, origins, deferral)
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
-        self._seeding: SitemapSeeding | None = None
         if seeding_mode(crawler, settings):
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
-            self._seeding = SitemapSeeding(
-                context, origins, self._deferral, discovery, self.decisions
-            )
+            self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
             self._gate.look = self._seeding.look
         # Each new robots.txt is announced in this order: to the hold last, since requests that it
         # releases need all the others' results.
@@ -85,7 +84,7 @@ class RepMiddleware:
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
         listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Signals(context)]
-        origins.listeners += [*listeners, self._deferral]
+        origins.listeners += [*listeners, deferral]
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:

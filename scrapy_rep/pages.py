@@ -22,7 +22,7 @@ from scrapy.spiders import SitemapSpider
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import Encoder
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.requests import chain_behind, origin_of
+from scrapy_rep.origins.agents import chain_behind, origin_of
 from scrapy_rep.protocol.page import PageRules, links_of
 from scrapy_rep.settings import RepSettings, settings_beside
 
@@ -106,7 +106,7 @@ def follow_links(
 
 
 def is_exempt(request: Request, response: Response) -> bool:
-    """Return whether *request* may be followed anyway: it is for the page itself, or its meta says so."""
+    """Return whether *request* may be followed anyway: to the page itself, or by its meta."""
     meta = request.meta
     if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):
         return True

@@ -125,7 +125,7 @@ def _overrides(value: Any) -> dict[str, str | None] | None:
 
 
 def _switch(on: str | bool | None, *choices: str) -> Callable[[Any], str | bool]:
-    """Return the check of a setting that is False or one of *choices*. True means *on*; None: it is wrong."""
+    """Return a setting's check: False or one of *choices*. True means *on*; if None, it is wrong."""
 
     def check(value: Any) -> str | bool:
         if value in choices:
@@ -174,7 +174,7 @@ def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
 
 
 def _checked_in(path: str) -> Any:
-    """A setting that is None by default. Its check, imported only if it is set, says what the value must be."""
+    """A setting that is None by default. Its check, imported if it is set, explains a wrong value."""
 
     def check(value: Any) -> Any:
         return load_object(f"scrapy_rep.{path}")(value) if value else None

@@ -58,37 +58,34 @@ WITHOUT = [one for one in BEFORE if one is not RobotsTxtMiddleware]
 REPLACED = [RepMiddleware if one is RobotsTxtMiddleware else one for one in BEFORE]
 MOVED = [*WITHOUT, RepMiddleware]
 
-PROJECTS: dict[str, tuple[dict[Any, Any], list[Any]]] = {
-    "nothing": ({}, REPLACED),
+PROJECTS: list[tuple[dict[Any, Any], list[Any]]] = [
+    ({}, REPLACED),
     # Who switches the built-in off by hand, as for enabling by hand, means nothing else by it.
-    "built-in off, by name": ({BUILT_IN: None}, REPLACED),
-    "built-in off, by class": ({RobotsTxtMiddleware: None}, REPLACED),
+    ({BUILT_IN: None}, REPLACED),
+    ({RobotsTxtMiddleware: None}, REPLACED),
     # A place that the project chose is ours to take.
-    "built-in moved, by name": ({BUILT_IN: 950}, MOVED),
-    "built-in moved, by class": ({RobotsTxtMiddleware: 950}, MOVED),
-    "built-in where it is anyway": ({BUILT_IN: 100}, REPLACED),
+    ({BUILT_IN: 950}, MOVED),
+    ({RobotsTxtMiddleware: 950}, MOVED),
+    ({BUILT_IN: 100}, REPLACED),
     # What the project says about us itself stays.
-    "ours moved, by name": ({OURS: 950}, MOVED),
-    "ours moved, by class": ({RepMiddleware: 950}, MOVED),
-    "ours off": ({OURS: None}, WITHOUT),
-    "both by hand": ({BUILT_IN: None, OURS: 100}, REPLACED),
-    "both by hand, ours moved": ({BUILT_IN: None, OURS: 950}, MOVED),
-    "ours moved, built-in listed": ({BUILT_IN: 100, OURS: 950}, MOVED),
-    "ours off, built-in listed": ({BUILT_IN: 100, OURS: None}, WITHOUT),
-    "a subclass of ours": (
-        {Subclass: 100},
-        [Subclass if one is RepMiddleware else one for one in REPLACED],
-    ),
-    "a subclass of ours, off": ({Subclass: None}, REPLACED),
-    "a neighbour": ({Neighbour: 1}, [Neighbour, *REPLACED]),
-}
+    ({OURS: 950}, MOVED),
+    ({RepMiddleware: 950}, MOVED),
+    ({OURS: None}, WITHOUT),
+    ({BUILT_IN: None, OURS: 100}, REPLACED),
+    ({BUILT_IN: None, OURS: 950}, MOVED),
+    ({BUILT_IN: 100, OURS: 950}, MOVED),
+    ({BUILT_IN: 100, OURS: None}, WITHOUT),
+    ({Subclass: 100}, [Subclass if one is RepMiddleware else one for one in REPLACED]),
+    ({Subclass: None}, REPLACED),
+    ({Neighbour: 1}, [Neighbour, *REPLACED]),
+]
 
 
 @pytest.mark.scrapy_api
 def test_order_of_middlewares() -> None:
     with every_row() as row:
-        for name, (project, order) in PROJECTS.items():
-            with row(name):
+        for project, order in PROJECTS:
+            with row(project):
                 assert components(with_addon(DOWNLOADER_MIDDLEWARES=project)) == order
     # After the offsite filter, before all that touches headers.
     names = [one.__name__ for one in components(with_addon())]
@@ -96,12 +93,9 @@ def test_order_of_middlewares() -> None:
 
 
 def test_preferences_are_looked_at_behind_ours() -> None:
-    asking: list[dict[str, Any]] = [
-        {"REP_USAGE": {"tdm": "record"}},
-        {"REP_USAGE_TOKENS": ["CCBot"]},
-        {"REP_USAGE_FIELD": "usage"},
-        {"REP_TDMREP": True},
-    ]
+    some: dict[str, Any] = {"REP_USAGE": {"tdm": "record"}, "REP_USAGE_TOKENS": ["CCBot"]}
+    asking = [{name: value} for name, value in some.items()]
+    asking += [{"REP_USAGE_FIELD": "usage"}, {"REP_TDMREP": True}]
     projects: list[tuple[dict[Any, Any], int]] = [
         ({}, 2),
         ({BUILT_IN: 40}, 1),
@@ -153,28 +147,23 @@ BY_HAND = {"ADDONS": {}, "DOWNLOADER_MIDDLEWARES": {BUILT_IN: None, OURS: 100}}
 
 
 @pytest.mark.scrapy_api
-@pytest.mark.parametrize(
-    ("settings", "obeys"),
-    [
+async def test_one_middleware_at_most_is_at_work(sites: Sites) -> None:
+    """With the add-on, and by hand: Scrapy's own would ask for robots.txt once more."""
+    for settings, obeys in (
         ({"DOWNLOADER_MIDDLEWARES": {RobotsTxtMiddleware: 543}}, True),
         ({"ROBOTSTXT_OBEY": "False"}, False),
         ({**BY_HAND, "ROBOTSTXT_OBEY": True}, True),
         # By hand the master switch is by hand too, and Scrapy's default is off.
         (BY_HAND, False),
-    ],
-)
-async def test_one_middleware_at_most_is_at_work(
-    sites: Sites, settings: dict[str, Any], obeys: bool
-) -> None:
-    """With the add-on, and by hand: Scrapy's own would ask for robots.txt once more."""
-    site = sites.add(robots=RULES)
-    result = await crawl([site.url("/private"), site.url("/x")], settings)
-    assert result.status(site.url("/x")) == 200
-    assert result.disallowed(site.url("/private")) is obeys
-    assert site.count("/robots.txt") == result.stat("robotstxt/request_count") == obeys
-    assert result.stat("rep/outcome/rules") == result.stat("robotstxt/forbidden") == obeys
-    assert site.count("/private") == (not obeys)
-    result.assert_clean()
+    ):
+        site = sites.add(robots=RULES)
+        result = await crawl([site.url("/private"), site.url("/x")], settings)
+        assert result.status(site.url("/x")) == 200
+        assert result.disallowed(site.url("/private")) is obeys
+        assert site.count("/robots.txt") == result.stat("robotstxt/request_count") == obeys
+        assert result.stat("rep/outcome/rules") == result.stat("robotstxt/forbidden") == obeys
+        assert site.count("/private") == (not obeys)
+        result.assert_clean()
 
 
 async def test_switches_of_a_spider_and_of_a_request(sites: Sites) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 # What is at the top of the package. Each imports from the rows above its own alone; a folder also
 # from itself.
@@ -39,13 +38,11 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
 def modules(folder: str) -> dict[str, Path]:
-    found = {}
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        # Scripts of benchmarks/ import each other by their names alone.
-        found[name.removeprefix("benchmarks.")] = path
-    return found
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
+    # Scripts of benchmarks/ import each other by their names alone.
+    names = [one.removesuffix(".__init__").removeprefix("benchmarks.") for one in names]
+    return dict(zip(names, paths, strict=True))
 
 
 @cache
@@ -60,6 +57,13 @@ def _forgotten_afterwards() -> Iterator[None]:
     parsed.cache_clear()
 
 
+def named(node: ast.AST) -> list[str]:
+    """What an import names: modules, or names in one."""
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [f"{node.module}.{alias.name}" for alias in node.names] + [node.module]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
 def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterator[str]:
     """Yield the modules of *known* that a file imports.
 
@@ -68,12 +72,7 @@ def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterato
     nodes: list[ast.AST] = [parsed(path)]
     while nodes:
         node = nodes.pop()
-        names: list[str] = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names] + [node.module]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        yield from (name for name in names if name in known)
+        yield from (name for name in named(node) if name in known)
         later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
             isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         )
@@ -81,15 +80,10 @@ def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterato
             nodes += (one for one in ast.iter_child_nodes(node) if isinstance(one, STATEMENTS))
 
 
-def test_the_top_is_ten_folders_and_eight_files() -> None:
-    top = {path.stem for path in (ROOT / "scrapy_rep").iterdir() if path.name[0] != "_"}
-    assert top - {"py"} == set(LEVEL)  # py.typed
-    folders = [name for name in LEVEL if (ROOT / "scrapy_rep" / name).is_dir()]
-    assert (len(folders), len(LEVEL) - len(folders)) == (10, 7)  # and __init__.py
-
-
 def test_imports_go_one_way() -> None:
     """Those for type checking, and within functions, too."""
+    top = {path.stem for path in (ROOT / "scrapy_rep").iterdir() if path.name[0] != "_"}
+    assert top - {"py"} == set(LEVEL)  # py.typed
     package = modules("scrapy_rep")
     against = [
         f"{name} imports {other}"
@@ -110,13 +104,9 @@ def test_the_protocol_needs_neither_scrapy_nor_a_clock_nor_io() -> None:
     allowed -= {"asyncio", "http", "io", "os", "random", "socket", "ssl", "time", "urllib.request"}
     alone = {statements: modules("scrapy_rep")[statements]}
     for name, path in {**alone, **modules("scrapy_rep/protocol")}.items():
-        for node in ast.walk(parsed(path)):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [str(node.module)]
-            for one in names:
-                within = {one[:at] for at in range(len(one) + 1) if one[at : at + 1] in ("", ".")}
-                assert within & allowed, f"{name} imports {one}"
+        for one in (one for node in ast.walk(parsed(path)) for one in named(node)):
+            within = {one[:at] for at in range(len(one) + 1) if one[at : at + 1] in ("", ".")}
+            assert within & allowed, f"{name} imports {one}"
 
 
 def test_nothing_imports_in_circles() -> None:
@@ -147,17 +137,14 @@ def test_no_file_and_no_constructor_is_too_long() -> None:
 # -- tests -----------------------------------------------------------------------------------
 
 
-def test_nothing_imports_from_a_test_module() -> None:
-    """What two of them need is in tests/helpers, or in a module of their folder."""
-    pattern = re.compile(r"^\s*(?:from|import) \S*\btest_.*", re.MULTILINE)
-    assert [found for path in TESTS for found in pattern.findall(path.read_text("utf-8"))] == []
-
-
 def test_names_of_tests_say_the_behaviour() -> None:
-    """Three words at least, and no name twice in a file: the second would hide the first."""
+    """Three words at least, and no name twice in a file: the second would hide the first. What two files
+    need is in tests/helpers, or in a module of their folder: none imports from another's tests."""
     wrong = []
-    for path in TESTS:
-        tests = re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
+    for path in (ROOT / "tests").rglob("*.py"):
+        text = path.read_text("utf-8")
+        wrong += re.findall(r"^\s*(?:from|import) \S*\btest_.*", text, re.MULTILINE)
+        tests = re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)
         wrong += [f"{path.name}: {one}" for one in tests if len(one.split("_")) < 4]
         wrong += [f"{path.name}: {one}" for one in set(tests) if tests.count(one) > 1]
     assert wrong == []

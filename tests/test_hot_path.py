@@ -8,6 +8,7 @@ import sys
 import urllib.parse
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from scrapy import Request
@@ -29,20 +30,20 @@ class LongWay(Exception):
     """The middleware did what it has no need to do."""
 
 
-def forbid_the_long_way(patch: pytest.MonkeyPatch) -> None:
+def forbid_the_long_way(patched: pytest.MonkeyPatch) -> None:
     """What the hot path has no need for raises."""
 
     def raiser(*args: Any, **kwargs: Any) -> Any:
         raise LongWay
 
-    patch.setattr(Origin, "from_url", raiser)
-    patch.setattr(RobotsTxt, "parse", raiser)
+    patched.setattr(Origin, "from_url", raiser)
+    patched.setattr(RobotsTxt, "parse", raiser)
     taking_apart = ("urlsplit", "urlparse", "urljoin", "urlparse_cached", "safe_url_string")
     for name, module in list(sys.modules.items()):
         if module is urllib.parse or name.split(".")[0] in ("scrapy_rep", "scrapy", "w3lib"):
             for function in taking_apart:
                 if function in vars(module):  # hasattr() would call a deprecated one
-                    patch.setattr(module, function, raiser)
+                    patched.setattr(module, function, raiser)
 
 
 async def answers(warm: list[str], asked: list[str | Request], **warm_with: Any) -> list[Any]:
@@ -54,8 +55,8 @@ async def answers(warm: list[str], asked: list[str | Request], **warm_with: Any)
         if len(spider.responses) + len(spider.errors) < len(warm):
             return
         middleware: Any = spider.crawler.get_downloader_middleware(RepMiddleware)
-        with pytest.MonkeyPatch.context() as patch:
-            forbid_the_long_way(patch)
+        with pytest.MonkeyPatch.context() as patched:
+            forbid_the_long_way(patched)
             for request in requests:
                 try:
                     answer = middleware.process_request(request)
@@ -67,13 +68,9 @@ async def answers(warm: list[str], asked: list[str | Request], **warm_with: Any)
                 except (RobotsDisallowed, RobotsUnreachable) as error:
                     found.append(type(error))
 
-    result = await crawl(
-        ListSpider,
-        {"CONCURRENT_REQUESTS": 1},
-        requests=[Request(url, **warm_with) for url in warm],
-        on_page=ask,
-        on_failure=ask,
-    )
+    some = [Request(url, **warm_with) for url in warm]
+    one_by_one = {"CONCURRENT_REQUESTS": 1}
+    result = await crawl(ListSpider, one_by_one, requests=some, on_page=ask, on_failure=ask)
     result.assert_clean()
     assert len(found) == len(asked)
     return found
@@ -153,28 +150,25 @@ async def test_unknown_and_stale_are_asked_for(
     clock = Clock().install(monkeypatch)
     site, other = sites.add(robots=RULES), sites.add(robots=RULES)
     seen: list[Any] = []
-    used_at: list[float] = []
 
     class StaleProbe(ListSpider):
         async def parse(self, response: Any, **kwargs: Any) -> None:
-            middleware = self.crawler.get_downloader_middleware(RepMiddleware)
-            assert middleware is not None
-            process: Any = middleware.process_request
-            assert process(Request(site.url("/y"))) is None
+            middleware: Any = self.crawler.get_downloader_middleware(RepMiddleware)
+            known, unknown = Request(site.url("/y")), Request(other.url("/y"))
+            seen.append(middleware.process_request(known))
             clock.now += 86401
-            for url in (site.url("/y"), other.url("/y")):
-                coroutine = process(Request(url))
+            for request in (known, unknown):
+                coroutine = middleware.process_request(request)
                 assert inspect.iscoroutine(coroutine)
                 seen.append(await coroutine)
-            seen.append(process(Request(site.url("/y"))))
+            seen.append(middleware.process_request(known))
             clock.now += 86399
-            seen.append(process(Request(site.url("/y"))))
+            seen.append(middleware.process_request(known))
             # Else it would leave memory as one that nobody asks about.
-            used_at.append(middleware._by_prefix[site.url("/")].used_at)
+            seen.append(middleware._by_prefix[site.url("/")].used_at)
 
     result = await crawl(StaleProbe, requests=[site.url("/x")])
-    assert seen == [None] * 4
-    assert used_at == [clock.now]
+    assert seen == [None] * 5 + [clock.now]
     assert [one.count("/robots.txt") for one in (site, other)] == [2, 1]
     result.assert_clean()
 
@@ -182,18 +176,8 @@ async def test_unknown_and_stale_are_asked_for(
 async def test_time_per_request_does_not_grow_with_the_file(sites: Sites) -> None:
     """Rules are prepared once for a group, not for each request: counted, not timed."""
     site = sites.add(robots=RULES + "".join(f"Disallow: /{n}/x\n" for n in range(2000)))
-    prepared: list[Any] = []
-
-    class Counted(Rules):
-        __slots__ = ()
-
-        def __init__(self, values: list[str], numbers: list[int]) -> None:
-            prepared.append(len(values))
-            super().__init__(values, numbers)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(robotstxt, "Rules", Counted)
+    with patch.object(robotstxt, "Rules", wraps=Rules) as prepared:
         result = await crawl([site.url(f"/{number}/x") for number in range(30)])
     assert result.stat("robotstxt/forbidden") == 30
-    assert len(prepared) == 1
+    assert prepared.call_count == 1
     result.assert_clean()

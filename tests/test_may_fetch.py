@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from scrapy.signals import response_received
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 from scrapy_rep import may_fetch
@@ -50,44 +51,30 @@ async def test_answers_are_those_of_robots_txt(sites: Sites) -> None:
     result.assert_clean()
 
 
-@pytest.mark.parametrize(
-    ("settings", "closed", "down"),
-    [
-        ({"REP_UNREACHABLE": "allow"}, False, True),
-        ({"REP_UNREACHABLE": "defer"}, False, False),
-        ({"REP_DRY_RUN": True}, True, True),
-        ({"ROBOTSTXT_OBEY": False}, True, True),
-        ({"REP_USER_AGENT": "FooBot"}, True, False),
-    ],
-    ids=str,
-)
-async def test_settings_of_the_crawl_apply(
-    sites: Sites, settings: dict[str, Any], closed: bool, down: bool
-) -> None:
+async def test_settings_of_the_crawl_apply(sites: Sites) -> None:
     site = sites.add(robots=RULES + "User-agent: FooBot\nDisallow: /foo\n")
-    other = sites.add(robots=503)
-    urls = [site.url("/private"), other.url("/x")]
-    result = await crawl(AskingSpider, {**settings, "REP_RETRY_MAX_DELAY": NEVER}, questions=urls)
-    assert list(result.spider.answers.values()) == [closed, down]
-    assert result.stat("rep/deferred") == 0
-    result.assert_clean()
+    urls = [site.url("/private"), sites.add(robots=503).url("/x")]
+    settings: dict[str, Any]
+    for settings, answers in (
+        ({"REP_UNREACHABLE": "allow"}, [False, True]),
+        ({"REP_UNREACHABLE": "defer"}, [False, False]),
+        ({"REP_DRY_RUN": True}, [True, True]),
+        ({"ROBOTSTXT_OBEY": False}, [True, True]),
+        ({"REP_USER_AGENT": "FooBot"}, [True, False]),
+    ):
+        settings = {**settings, "REP_RETRY_MAX_DELAY": NEVER}
+        result = await crawl(AskingSpider, settings, questions=urls)
+        assert (settings, [*result.spider.answers.values()]) == (settings, answers)
+        assert result.stat("rep/deferred") == 0
+        result.assert_clean()
 
 
 @pytest.mark.loop
 async def test_questions_end_with_the_crawl(sites: Sites) -> None:
-    site = sites.add(robots=silence())
-    record = Record()
-
-    class Spider(AskingSpider):
-        async def parse(self, response: Any, **kwargs: Any) -> None:
-            later(0.1, record.close)
-            await super().parse(response)
-
-    settings = {"REP_DOWNLOAD_TIMEOUT": NEVER}
-    result = await crawl(
-        Spider, settings, questions=[site.url("/x")], signal_handlers=record.handlers
-    )
-    assert result.spider.answers == {site.url("/x"): False}
+    url, record = sites.add(robots=silence()).url("/x"), Record()
+    record.handlers[response_received] = lambda response: later(0.1, record.close)
+    result = await record.crawl(AskingSpider, questions=[url], REP_DOWNLOAD_TIMEOUT=NEVER)
+    assert result.spider.answers == {url: False}
 
 
 async def test_questions_can_be_given_up(sites: Sites) -> None:

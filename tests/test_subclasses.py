@@ -22,10 +22,19 @@ pytestmark = pytest.mark.usefixtures("in_time")
 
 
 class Overruling(RepMiddleware):
-    """Has a licence for one folder."""
+    """Has a licence for one folder, and methods that RepMiddleware itself does not have."""
+
+    seen: list[str] = []
 
     def overrules(self, request: Request, decision: Any) -> bool:
         return "/private/licensed/" in request.url and decision.rule.line == 2
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        self.seen.append(response.url)
+        return response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        self.seen.append(f"{request.url} {type(exception).__name__}")
 
 
 class Waiting(RepMiddleware):
@@ -47,7 +56,10 @@ def enabled(middleware: type) -> dict[str, Any]:
 
 
 async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path) -> None:
-    site = sites.add(robots=RULES)
+    """And sees all responses but sitemaps."""
+    Overruling.seen.clear()
+    site = sites.add(pages={"/map.xml": urlset([])})
+    site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}\n")
     licensed, closed = site.url("/private/licensed/a"), site.url("/private/b")
     trail = tmp_path / "decisions.jsonl"
 
@@ -56,7 +68,7 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
             super().parse(response)
             self.may = [await may_fetch(self.crawler, url) for url in (licensed, closed)]
 
-    settings = {**enabled(Overruling), "REP_DECISIONS": str(trail)}
+    settings = {**enabled(Overruling), "REP_DECISIONS": str(trail), "REP_SITEMAPS": True}
     result = await crawl(Asking, settings, requests=[licensed, closed])
     assert result.responses == {licensed: 200}
     assert result.spider.may == [True, False]
@@ -66,6 +78,9 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
     [told] = [line for line in decisions(trail) if line["url"] == licensed]
     assert (told["verdict"], told["line"]) == ("allowed", 2)
     assert told["reason"] == "RepMiddleware.overrules()"
+    expected = [f"{closed} RobotsDisallowed", licensed, site.url("/robots.txt")]
+    assert sorted(Overruling.seen) == sorted(expected)
+    assert site.count("/map.xml") == 1
     result.assert_clean()
 
 
@@ -82,28 +97,3 @@ async def test_process_request_of_a_subclass_may_be_a_coroutine(sites: Sites) ->
     assert down.url("/x") not in Waiting.outcomes  # it got there only when it was given up
     assert result.stat("rep/given_up") == 1
     result.assert_clean()
-
-
-class Noting(RepMiddleware):
-    """Has methods that RepMiddleware itself does not have."""
-
-    seen: list[str] = []
-
-    def process_response(self, request: Request, response: Response) -> Response:
-        self.seen.append(response.url)
-        return response
-
-    def process_exception(self, request: Request, exception: Exception) -> None:
-        self.seen.append(f"{request.url} {type(exception).__name__}")
-
-
-async def test_a_subclass_sees_all_responses_but_sitemaps(sites: Sites) -> None:
-    Noting.seen.clear()
-    site = sites.add()
-    site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n{RULES}")
-    site.set("/map.xml", urlset([]))
-    urls = [site.url("/page"), site.url("/private")]
-    await crawl(urls, {**enabled(Noting), "REP_SITEMAPS": True})
-    expected = [urls[0], f"{urls[1]} RobotsDisallowed", site.url("/robots.txt")]
-    assert sorted(Noting.seen) == expected
-    assert site.count("/map.xml") == 1

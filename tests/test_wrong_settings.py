@@ -12,7 +12,6 @@ from tests.helpers.crawling import ListSpider, assert_ended_at_start, crawl
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl, on_every_reactor
 from tests.helpers.servers import Sites
-from tests.helpers.storing import FolderStorage
 
 
 class NamelessSpider(ListSpider):
@@ -35,16 +34,6 @@ async def test_a_wrong_setting_ends_the_crawl_at_its_start(sites: Sites) -> None
         requests = [site.url(f"/{number}") for number in range(40)]
         result = await crawl(spider, settings, requests=requests)
         assert_ended_at_start(result, site, sentence)
-
-
-async def test_unknown_settings_are_warned_of_and_defaults_shown(sites: Sites) -> None:
-    """Other components read the defaults from Scrapy's settings."""
-    site = sites.add(robots="User-agent: *\nDisallow:")
-    result = await crawl(site.url("/"), {"REP_UNREACHEABLE": "drop"})
-    [warning] = lines(result, level="WARNING")
-    assert warning.endswith("no effect: REP_UNREACHEABLE (did you mean REP_UNREACHABLE?)")
-    assert result.responses == {site.url("/"): 200}
-    assert result.spider.settings.getfloat("REP_DEFER_GRACE") == 0.5
 
 
 class SeededSpider(ListSpider):
@@ -77,29 +66,25 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
 async def test_a_crawl_begins_with_how_it_obeys(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And a warning of settings that nobody knows. Other components can read the defaults."""
     monkeypatch.chdir(tmp_path)
     site = sites.add(robots="User-agent: *\nDisallow:")
     sqlite = "scrapy_rep.storages.sqlite.SqliteStorage"
-    dropping = {"REP_USER_AGENT": "a,b", "REP_UNREACHABLE": "drop"}
-    letting = {"USER_AGENT": "Mozilla/5.0 (X11)", "REP_UNREACHABLE": "allow"}
-    unreachable = ". While it is unreachable, requests are"
-    for settings, says in (
-        (
-            {"REP_UNREACHABLE": "defer"},
-            f"as testbot{unreachable} held for up to 10 min. Cache: memory",
-        ),
-        (
-            {**dropping, "REP_CACHE_STORAGE": FolderStorage},
-            f"as a or b{unreachable} dropped. Cache: tests.helpers.storing.FolderStorage",
-        ),
-        (
-            {**letting, "REP_CACHE_STORAGE": sqlite},
-            f"as any crawler (*){unreachable} let through. Cache: SQLite",
-        ),
+    folder = "tests.helpers.storing.FolderStorage"
+    for unreachable, storage, agent, says in (
+        ("defer", None, {}, "as testbot{} held for up to 10 min. Cache: memory"),
+        ("drop", folder, {"REP_USER_AGENT": "a,b"}, f"as a or b{{}} dropped. Cache: {folder}"),
+        ("allow", sqlite, {"USER_AGENT": "X/5"}, "as X{} let through. Cache: SQLite"),
+        ("allow", sqlite, {"USER_AGENT": "Mozilla/5.0"}, "as any crawler (*){} let through."),
     ):
-        result = await crawl(site.url("/"), {"REP_CACHE_PATH": str(tmp_path / "x"), **settings})
+        settings = {"REP_UNREACHABLE": unreachable, "REP_CACHE_STORAGE": storage, **agent}
+        settings |= {"REP_CACHE_PATH": str(tmp_path / "x"), "REP_UNREACHEABLE": "drop"}
+        result = await crawl(site.url("/"), settings)
         [line] = lines(result, "Obeying robots.txt", level="INFO")
-        assert line.endswith(says)
+        assert says.format(". While it is unreachable, requests are") in line
+        warning = "no effect: REP_UNREACHEABLE (did you mean REP_UNREACHABLE?)"
+        assert lines(result, warning, level="WARNING")
+        assert result.spider.settings.getfloat("REP_DEFER_GRACE") == 0.5
 
 
 @pytest.mark.process

@@ -73,10 +73,8 @@ def lint(task: Task) -> None:
         if robots.outcome is Outcome.MISSING:
             found = [Finding(None, "no-file", f"no robots.txt ({robots.answer}): no restrictions")]
         else:
-            complete = len(robots.body) < (MAX_BYTES + 1 if url else _MAX_READ)
-            found = findings_in(
-                robots.body, robots_url=url, complete=complete, also=[usage_findings]
-            )
+            whole = len(robots.body) < (MAX_BYTES + 1 if url else _MAX_READ)
+            found = findings_in(robots.body, robots_url=url, complete=whole, also=[usage_findings])
         for one in found:
             if one.severity in failing:
                 task.statuses.add(Status.FOUND)
@@ -110,8 +108,7 @@ def compare(task: Task) -> None:
     _read(task, names, keep)
     if task.statuses:
         return  # one can't be read
-    places = [request_for(one)[1].robots_url if "://" in one else one for one in names]
-    old, new = (found[place] for place in places)
+    old, new = (found[request_for(one)[1].robots_url if "://" in one else one] for one in names)
     agents = task.named
     if task.options.agents_of_file or not agents:
         agents = list(dict.fromkeys([*agents, *agents_of([old, new])]))

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
@@ -148,55 +148,58 @@ class _Cache:
         if self._choices is not None:
             self._choices.mark(state, self._now)
         output, name, colour = self._output, state.standing.value, _COLOURS[state.standing]
-        fetched, fresh_until = iso(entry.fetched_at), iso(entry.fresh_until)
-        since, next_at = iso(entry.unreachable_since), iso(entry.next_attempt_at)
         body = entry.body.decode("utf-8", "replace") if whole and entry.has_copy else None
-        output.json(
-            {
-                "origin": entry.origin,
-                "state": name,
-                "outcome": entry.outcome.value,
-                "status": entry.status,
-                "url": entry.url or None,
-                "hops": entry.hops,
-                "sha256": entry.sha256,
-                "fetched_at": fetched,
-                "fresh_until": fresh_until if entry.fresh_until else None,
-                "updated_at": iso(entry.updated_at),
-                "unreachable_since": since,
-                "attempts": entry.attempts,
-                "next_attempt_at": next_at if entry.next_attempt_at else None,
-                "error": entry.error,
-                **({"body": body} if whole else {}),
-            }
-        )
+        output.json({**_as_json(entry, name), **({"body": body} if whole else {})})
         if self._options.json:
             return  # the rest unpacks the body
-        if not whole:
-            details = f"fetched {fetched}, fresh until {fresh_until}"
-            if entry.unreachable_since is not None:
-                details = f"since {since}: {entry.error}"
-            state_and_colour = (name.ljust(_WIDEST), colour)
-            output.row(state_and_colour, entry.origin, _answer(entry), (details, DIM))
-            return
-        rows = [("answer", _answer(entry))]
-        if entry.hops:
-            rows.append(("redirects", f"{entry.hops}, to {entry.url}"))
-        if entry.fetched_at is not None:
-            rows += [("fetched", f"{fetched}"), ("fresh until", f"{fresh_until}")]
-        if entry.unreachable_since is not None:
-            rows += [
-                ("unreachable since", f"{since}"),
-                ("failed attempts", f"{entry.attempts}"),
-                ("next attempt", f"not before {next_at}"),
-                ("last error", f"{entry.error}"),
-            ]
-        if entry.sha256 is not None:
-            rows.append(("SHA-256", entry.sha256))
-        output.block([(name, colour), entry.origin], rows)
-        if body is not None:
-            for line in ["", *body.splitlines()]:
+        if whole:
+            output.block([(name, colour), entry.origin], _rows(entry))
+            for line in [] if body is None else ["", *body.splitlines()]:
                 output.line(clean(line))
+            return
+        details = f"fetched {iso(entry.fetched_at)}, fresh until {iso(entry.fresh_until)}"
+        if entry.unreachable_since is not None:
+            details = f"since {iso(entry.unreachable_since)}: {entry.error}"
+        output.row((name.ljust(_WIDEST), colour), entry.origin, _answer(entry), (details, DIM))
+
+
+def _as_json(entry: Entry, state: str) -> dict[str, Any]:
+    return {
+        "origin": entry.origin,
+        "state": state,
+        "outcome": entry.outcome.value,
+        "status": entry.status,
+        "url": entry.url or None,
+        "hops": entry.hops,
+        "sha256": entry.sha256,
+        "fetched_at": iso(entry.fetched_at),
+        "fresh_until": iso(entry.fresh_until or None),
+        "updated_at": iso(entry.updated_at),
+        "unreachable_since": iso(entry.unreachable_since),
+        "attempts": entry.attempts,
+        "next_attempt_at": iso(entry.next_attempt_at or None),
+        "error": entry.error,
+    }
+
+
+def _rows(entry: Entry) -> list[tuple[str, str]]:
+    """Return all about *entry* but its body, for people."""
+    rows = [("answer", _answer(entry))]
+    if entry.hops:
+        rows.append(("redirects", f"{entry.hops}, to {entry.url}"))
+    if entry.fetched_at is not None:
+        fetched, fresh_until = iso(entry.fetched_at), iso(entry.fresh_until)
+        rows += [("fetched", f"{fetched}"), ("fresh until", f"{fresh_until}")]
+    if entry.unreachable_since is not None:
+        rows += [
+            ("unreachable since", f"{iso(entry.unreachable_since)}"),
+            ("failed attempts", f"{entry.attempts}"),
+            ("next attempt", f"not before {iso(entry.next_attempt_at)}"),
+            ("last error", f"{entry.error}"),
+        ]
+    if entry.sha256 is not None:
+        rows.append(("SHA-256", entry.sha256))
+    return rows
 
 
 def _answer(entry: Entry) -> str:
@@ -227,16 +230,7 @@ def held(task: Task) -> None:
     path = Path(task.options.held, FILE_NAME)
     if not path.parent.is_dir():
         raise CommandError(f"{clean(task.options.held)!r} is not a directory")
-    found: list[tuple[str, int, float]] = []
-    try:
-        if path.exists():
-            # A file that a crawl has open, or was killed with, has a WAL beside it. Without one,
-            # nothing may be created: the next run would take it for the trace of a kill.
-            mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
-            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as db:
-                found = db.execute(_HELD).fetchall()
-    except (sqlite3.Error, OSError) as error:
-        raise CommandError(f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE) from None
+    found = _held_in(path)
     with task.storage() as storage:
         known = storage.load_many([origin for origin, *_ in found]) if storage and found else {}
     output = task.output
@@ -255,6 +249,19 @@ def held(task: Task) -> None:
         output.row(count, origin, since, (why, DIM))
     total = counted(sum(requests for _, requests, _ in found), "request")
     output.note(f"{total} of {counted(len(found), 'origin')} held")
+
+
+def _held_in(path: Path) -> list[tuple[str, int, float]]:
+    try:
+        if not path.exists():
+            return []
+        # A file that a crawl has open, or was killed with, has a WAL beside it. Without one,
+        # nothing may be created: the next run would take it for the trace of a kill.
+        mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as db:
+            return db.execute(_HELD).fetchall()
+    except (sqlite3.Error, OSError) as error:
+        raise CommandError(f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE) from None
 
 
 # -- report ----------------------------------------------------------------------------------

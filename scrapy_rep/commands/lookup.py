@@ -24,13 +24,13 @@ from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
+from scrapy_rep.origins.agents import Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
-from scrapy_rep.origins.requests import Agents, origin_of, path_in
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 # How many origins are asked at once.
 _AHEAD = 256
 
-# Seconds of silence before a line says what the command waits for, where no progress line can be shown.
+# Seconds of silence before a line says what is waited for, where there is no progress line.
 _SILENT = 10.0
 
 # Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
@@ -268,6 +268,10 @@ class Lookup:
             facts = Facts(str(origin), origin.robots_url, error=text_of(error))
             self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)
             raise
+        self._files[origin] = self._file_of(origin, state, answer)
+        return state
+
+    def _file_of(self, origin: Origin, state: OriginState, answer: Answer | None) -> RobotsFile:
         entry, stale = state.entry, state.standing is Standing.STALE
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
@@ -284,7 +288,7 @@ class Lookup:
             error=entry.error if failed else None,
             setting=state.by or None,
         )
-        self._files[origin] = RobotsFile(
+        return RobotsFile(
             Outcome.UNREACHABLE if failed and not stale else entry.outcome,
             entry.body,
             facts,
@@ -293,4 +297,3 @@ class Lookup:
             pass_unreachable=self.settings.unreachable == "allow",
             note=answer.note if answer else "",
         )
-        return state

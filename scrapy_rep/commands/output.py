@@ -4,6 +4,7 @@ without a traceback. Lines aren't wrapped: terminals do that, and ``grep`` finds
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import logging
 import os
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     """A text, or a text and its colours."""
 
 GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
+
+# Errors of a pipe that nobody reads any more. Windows has none of its own for that.
+_READER_GONE = {errno.EPIPE, *([errno.EINVAL] if os.name == "nt" else [])}
 
 
 class Status(IntEnum):
@@ -185,9 +189,8 @@ class Output:
     def _try(self, write: Callable[..., object], *data: object) -> None:
         try:
             write(*data)
-        except BrokenPipeError:  # the reader has seen enough, like `head`
-            _give_up(self._stream)
-            raise Ending("", Status.GOOD) from None
         except OSError as error:
             _give_up(self._stream)
+            if error.errno in _READER_GONE:  # it has seen enough, like `head`
+                raise Ending("", Status.GOOD) from None
             raise Ending(f"standard output: {error.strerror}") from None

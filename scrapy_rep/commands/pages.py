@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.lookup import Chain, Lookup
     from scrapy_rep.commands.task import Task
+    from scrapy_rep.preferences.statements import Usage
     from scrapy_rep.protocol import Origin
 
     Page = Response | CommandError
@@ -44,7 +45,7 @@ _FILE = "file:"
 async def _fetched(
     task: Task, lookup: Lookup, asked: Iterable[tuple[str, Request, Origin]]
 ) -> AsyncIterator[tuple[str, Chain, Request, Page]]:
-    """Yield each URL for each agent that robots.txt lets in, its request, and the final page."""
+    """Yield each URL for each agent, its request, and the final page, or why there is none."""
     for url, request, _ in asked:
         pages: Pages = {}
         for chain in task.agents(lookup):
@@ -166,20 +167,24 @@ def usage(task: Task) -> None:
                 found = usage_of(page, final, known, chain)
             if NO in found.verdicts.values():
                 task.statuses.add(Status.FOUND)
-            rows: Rows = []
-            decisive = [found.decisive(purpose) for purpose in PURPOSES]
-            for purpose, statement in zip(PURPOSES, decisive, strict=True):
-                said, colour = _SAID[found[purpose]]
-                because = "" if statement is None else f": {statement}"
-                rows.append((purpose, f"{said}{because}", colour))
-            rows += [("also", str(one)) for one in found.statements if one not in decisive]
-            rows += [("license", one) for one in found.licenses]
-            if found.tdm_policy:
-                rows.append(("TDM policy", found.tdm_policy))
-            if found.robots_sha256:
-                rows.append(("robots.txt", f"SHA-256 {found.robots_sha256}"))
             data = {"agent_in_words": in_words(chain), **found.as_dict()}
-            _print(task, (url, chain, page), data, rows)
+            _print(task, (url, chain, page), data, _usage_rows(found))
 
     if asked:
         task.crawl(job)
+
+
+def _usage_rows(found: Usage) -> Rows:
+    rows: Rows = []
+    decisive = [found.decisive(purpose) for purpose in PURPOSES]
+    for purpose, statement in zip(PURPOSES, decisive, strict=True):
+        said, colour = _SAID[found[purpose]]
+        because = "" if statement is None else f": {statement}"
+        rows.append((purpose, f"{said}{because}", colour))
+    rows += [("also", str(one)) for one in found.statements if one not in decisive]
+    rows += [("license", one) for one in found.licenses]
+    if found.tdm_policy:
+        rows.append(("TDM policy", found.tdm_policy))
+    if found.robots_sha256:
+        rows.append(("robots.txt", f"SHA-256 {found.robots_sha256}"))
+    return rows

@@ -33,6 +33,50 @@ _ACTIONS = {
 }
 _FORMS = ("json", "csv", "explain", "show")
 
+_FLAG: dict[str, Any] = {"action": "store_true"}
+_MANY: dict[str, Any] = {"action": "append", "default": []}
+# Each option's help and how it is parsed. Scrapy takes a line of help that ends with a colon for a
+# heading: no colon before a blank here.
+_OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "--agent": (
+        (
+            "product token of a crawler, by default the project's; A,B is one crawler, B being its "
+            "fallback for A; may be repeated"
+        ),
+        {"metavar": "TOKEN", **_MANY},
+    ),
+    "--agents-of-file": ("ask about all agents that the robots.txt names, and *", _FLAG),
+    "--spider": ("use the settings and the agent of this spider", {"metavar": "NAME"}),
+    "--file": ("read robots.txt from FILE, - for standard input", {"metavar": "FILE"}),
+    "--json": ("print JSON, one object a line", _FLAG),
+    "--csv": ("print CSV, with a heading", _FLAG),
+    "--explain": ("explain each verdict (groups, all matching rules, steps)", _FLAG),
+    "--show": ("also print the robots.txt, with the deciding lines marked", _FLAG),
+    "--compare": (
+        "print the URLs whose verdict changes between two files or origins; without URLs, the rules",
+        {"metavar": ("OLD", "NEW"), "nargs": 2},
+    ),
+    "--lint": ("list likely mistakes in a robots.txt, of a URL or a file", _FLAG),
+    "--fail-on": (
+        "with --lint, exit with 1 only for findings of this severity (error, warning, note) or above",
+        {"metavar": "SEVERITY", "choices": ("error", "warning", "note")},
+    ),
+    "--sitemaps": ("list an origin's sitemaps as a tree, and count their URLs", _FLAG),
+    "--page": ("show X-Robots-Tag headers and robots metas of pages, URLs or --file", _FLAG),
+    "--header": (
+        "with --page --file, a header of the page such as X-Robots-Tag:noindex; may be repeated",
+        {"metavar": "HEADER", **_MANY},
+    ),
+    "--usage": ("show whether pages may be used for AI training, search and so on", _FLAG),
+    "--cache": ("list the project's robots.txt cache, or what it has of hosts or URLs", _FLAG),
+    "--drop": ("with --cache, remove the entries instead", _FLAG),
+    "--report": ("print the report on crawls (HTML) from REP_DECISIONS files", _FLAG),
+    "--held": (
+        "list what the crawl with this JOBDIR holds, running or not",
+        {"metavar": "JOBDIR"},
+    ),
+}
+
 
 class RobotsCommand(ScrapyCommand):
     settings: Settings  # Scrapy sets it
@@ -56,41 +100,8 @@ class RobotsCommand(ScrapyCommand):
 
     def add_options(self, parser: ArgumentParser) -> None:
         super().add_options(parser)
-
-        # Scrapy takes a line that ends with a colon for a heading: no colon before a blank here.
-        def option(name: str, text: str, metavar: Any = None, **more: Any) -> None:
-            how = {"metavar": metavar} if metavar else {"action": "store_true"}
-            parser.add_argument(name, help=text, **{**how, **more})
-
-        many = {"action": "append", "default": []}
-        agent = (
-            "product token of a crawler, by default the project's; A,B is one crawler, B being its "
-            "fallback for A; may be repeated"
-        )
-        option("--agent", agent, "TOKEN", **many)
-        option("--agents-of-file", "ask about all agents that the robots.txt names, and *")
-        option("--spider", "use the settings and the agent of this spider", "NAME")
-        option("--file", "read robots.txt from FILE, - for standard input", "FILE")
-        option("--json", "print JSON, one object a line")
-        option("--csv", "print CSV, with a heading")
-        option("--explain", "explain each verdict (groups, all matching rules, steps)")
-        option("--show", "also print the robots.txt, with the deciding lines marked")
-        compare = "print the URLs whose verdict changes between two files or origins; without URLs, the rules"
-        option("--compare", compare, ("OLD", "NEW"), nargs=2)
-        option("--lint", "list likely mistakes in a robots.txt, of a URL or a file")
-        fail_on = "with --lint, exit with 1 only for findings of this severity (error, warning, note) or above"
-        option("--fail-on", fail_on, "SEVERITY", choices=("error", "warning", "note"))
-        option("--sitemaps", "list an origin's sitemaps as a tree, and count their URLs")
-        option("--page", "show X-Robots-Tag headers and robots metas of pages, URLs or --file")
-        header = (
-            "with --page --file, a header of the page such as X-Robots-Tag:noindex; may be repeated"
-        )
-        option("--header", header, "HEADER", **many)
-        option("--usage", "show whether pages may be used for AI training, search and so on")
-        option("--cache", "list the project's robots.txt cache, or what it has of hosts or URLs")
-        option("--drop", "with --cache, remove the entries instead")
-        option("--report", "print the report on crawls (HTML) from REP_DECISIONS files")
-        option("--held", "list what the crawl with this JOBDIR holds, running or not", "JOBDIR")
+        for name, (text, how) in _OPTIONS.items():
+            parser.add_argument(name, help=text, **how)
 
     def process_options(self, args: list[str], opts: Namespace) -> None:
         super().process_options(args, opts)

@@ -16,7 +16,7 @@ from scrapy_rep.commands.lookup import Lookup, ahead, follow
 from scrapy_rep.commands.output import DIM, RED, YELLOW, CommandError, Progress, Status
 from scrapy_rep.engine.text import PageURLs, counted, resolve_sitemap
 from scrapy_rep.inspection.explanation import in_words
-from scrapy_rep.origins.requests import as_it_stands, origin_of, path_in
+from scrapy_rep.origins.agents import as_it_stands, origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable
@@ -301,24 +301,29 @@ class _Site:
         branch = "".join("    " if end else "│   " for end in last[:-1])
         branch += "└── " if last[-1] else "├── "
         is_list = one.kind is not None and one.kind is not Kind.INDEX
-        entries = {name: counted(tally[name], "entry", "entries") for name in ("invalid", "broken")}
-        notes = [
-            one.kind is Kind.INDEX and f"index of {counted(len(one.children), 'sitemap')}",
-            one.final_url and f"redirects to {one.final_url}",
-            tally["unjudged"] and f"{tally['unjudged']:,} not checked: robots.txt unavailable",
-            tally["invalid"] and f"{entries['invalid']} without a URL",
-            tally["broken"] and f"{entries['broken']} with a damaged URL",
-            one.problem,
-        ]
         shade = RED if one.unread is Status.FOUND else YELLOW if one.problem else DIM
-        told = "; ".join(note for note in notes if note)
         self._row(
             f"{tally['urls']:,}" if is_list else "",
             _number(tally["forbidden"]) if is_list else "",
             branch + one.url,
-            *([(f"({told})", shade)] if told else []),
+            *([(f"({told})", shade)] if (told := _remarks(one)) else []),
             colour=RED if tally["forbidden"] else "",
         )
+
+
+def _remarks(one: Sitemap) -> str:
+    """Return what there is to say about a sitemap, besides its counts."""
+    tally = one.tally
+    entries = {name: counted(tally[name], "entry", "entries") for name in ("invalid", "broken")}
+    notes = [
+        one.kind is Kind.INDEX and f"index of {counted(len(one.children), 'sitemap')}",
+        one.final_url and f"redirects to {one.final_url}",
+        tally["unjudged"] and f"{tally['unjudged']:,} not checked: robots.txt unavailable",
+        tally["invalid"] and f"{entries['invalid']} without a URL",
+        tally["broken"] and f"{entries['broken']} with a damaged URL",
+        one.problem,
+    ]
+    return "; ".join(note for note in notes if note)
 
 
 def _number(count: int) -> str:

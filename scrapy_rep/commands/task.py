@@ -1,4 +1,4 @@
-"""What all actions of ``scrapy robots`` share: what is asked, where answers go, and the exit status."""
+"""What the actions of ``scrapy robots`` share: questions, where answers go, the exit status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.commands.lookup import RobotsSpider
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain
 from scrapy_rep.engine.text import clean, text_of
-from scrapy_rep.origins.requests import SPIDER_ATTRIBUTE, Agents, origin_of, warning_of_digits
+from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE, Agents, origin_of, warning_of_digits
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import product_token
 from scrapy_rep.settings import RepSettings, chain
@@ -122,7 +122,7 @@ class Task:
             raise UsageError("no URL given")
 
     def requests(self) -> list[tuple[str, Request, Origin]]:
-        """Return each URL as given, its request and its origin; ``UsageError`` without any."""
+        """Return each URL as given, its request and origin. Complains about what is no URL."""
         found = []
         for url, where in self.urls():
             with self.going_on(where):

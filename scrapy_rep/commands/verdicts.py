@@ -18,8 +18,8 @@ from scrapy_rep.engine.text import clean, counted, iso
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, in_words
 from scrapy_rep.inspection.lint import rows
+from scrapy_rep.origins.agents import path_in
 from scrapy_rep.origins.answer import READ_BYTES
-from scrapy_rep.origins.requests import path_in
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of
 from scrapy_rep.protocol.syntax import GLOBAL, cut
@@ -169,7 +169,7 @@ class _Printer:
                 self._line(one, columns)
 
     def _line(self, one: Explanation, columns: int) -> None:
-        """Print a verdict, its agent in so many *columns*, and remember what is told at the end."""
+        """Print a verdict, the agent in *columns*, and remember what is printed at the end."""
         verdict = (one.verdict.ljust(WIDEST), COLOURS[one.verdict])
         who = [in_words(one.chain).ljust(columns)] if columns else []
         self._output.row(verdict, *who, one.url, (one.why, DIM))
@@ -317,20 +317,22 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         "agent_in_words": in_words(one.chain),
         "verdict": one.verdict,
     }
-    if explain:
-        data["chain"] = list(one.chain)
-        data["steps"] = [{"step": step, "result": result} for step, result in one.steps]
-        data["groups"] = [
-            {
-                "agents": [agent.value for agent in group.agents],
-                "lines": [agent.line for agent in group.agents],
-                "rules": len(group.rules),
-                "applied": applied,
-            }
-            for group, applied in one.considered
-        ]
-        data["matched"] = [
-            {"line": m.rule.line, "rule": str(m.rule), "length": m.length, "why": m.why}
-            for m in one.matched
-        ]
-    return data
+    return {**data, **_explanation_as_json(one)} if explain else data
+
+
+def _explanation_as_json(one: Explanation) -> dict[str, Any]:
+    groups = [
+        {
+            "agents": [agent.value for agent in group.agents],
+            "lines": [agent.line for agent in group.agents],
+            "rules": len(group.rules),
+            "applied": applied,
+        }
+        for group, applied in one.considered
+    ]
+    matched = [
+        {"line": m.rule.line, "rule": str(m.rule), "length": m.length, "why": m.why}
+        for m in one.matched
+    ]
+    steps = [{"step": step, "result": result} for step, result in one.steps]
+    return {"chain": list(one.chain), "steps": steps, "groups": groups, "matched": matched}

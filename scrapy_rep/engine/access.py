@@ -148,7 +148,7 @@ class EngineAccess:
             return 0
 
     def wake(self) -> None:
-        """Make the engine look for requests to download, as its ``crawl()`` does: by ``_slot.nextcall``."""
+        """Make the engine look for requests to download: by ``_slot.nextcall``, as ``crawl()``."""
         slot = self._crawler.engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
@@ -187,8 +187,7 @@ class Listener:
                 self._signals.connect(handler, signal)
 
     def end(self) -> None:
-        """Stop listening on the loop's next turn: disconnecting while a signal is sent makes the
-        next handler miss it."""
+        """Stop on the loop's next turn: disconnecting while a signal is sent makes others miss it."""
         if self._wanted:
             self._wanted = False
             call_later(0, self._leave)

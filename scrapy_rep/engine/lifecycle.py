@@ -31,7 +31,7 @@ REASON = "rep_settings_error"
 
 # Seconds between checks whether the engine runs.
 _START_SECONDS = 0.01
-# Someone waits there, so nothing is held and no sitemaps are crawled. `scrapy robots` crawls nothing at all.
+# Someone waits there: nothing is held, no sitemaps are crawled. `scrapy robots` crawls nothing.
 _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
@@ -73,7 +73,7 @@ class StopAtStart:
             deferred_from_coro(engine.close_spider_async(reason=REASON))
         else:
             # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
-            # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
+            # If the spider closed now, there would be no engine_stopped.
             call_later(_START_SECONDS, self._close)
 
     def _engine_stopped(self) -> None:

@@ -1,4 +1,4 @@
-"""The package's loggers: nothing in their lines can forge lines or control the terminal, and floods
+"""The package's loggers: what they log can neither forge lines nor control the terminal, and floods
 are limited. Every module gets its logger here, as a test checks."""
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def without_passwords(text: str) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Return the type and message of *error* for use within a sentence: no full stop, no passwords."""
+    """Return type and message of *error* for use within a sentence: no full stop, no passwords."""
     text = without_passwords(str(error)).strip().rstrip(".")
     name = type(error).__name__
     return f"{name}: {text}" if text else name
@@ -187,7 +187,7 @@ def _shown(one: str) -> str:
 
 
 def date(seconds: float, form: str) -> str:
-    """Return seconds since the epoch in a :func:`time.strftime` *form*, UTC; ``?`` if out of range."""
+    """Return seconds since the epoch in a :func:`time.strftime` *form*, UTC; ``?`` out of range."""
     try:
         return time.strftime(form, time.gmtime(seconds))
     except (OverflowError, ValueError, OSError):

@@ -32,7 +32,7 @@ _OUTDATED = 1000
 
 
 class Alarm:
-    """Calls back for each key when it is due: 100,000 unreachable origins need a heap, not a task each."""
+    """Calls back for each key when it is due: a heap, since 100,000 tasks would be too many."""
 
     def __init__(self, on_due: Callable[[str], None], paused: Callable[[], bool]) -> None:
         """*on_due* gets a key when it is due, and may set it again. *paused*: nothing is due now."""

@@ -126,10 +126,10 @@ class Deferral(ResolutionListener):
     # Requests that stay
 
     def wait(self, origin: Origin, request: Request, since: float | None = None) -> None:
-        """Keep *request*, since *since* or now, until its robots.txt, still unknown, has been fetched."""
+        """Keep *request* (since *since*, or now) until its unknown robots.txt has been fetched."""
         asked_before = self._table.get(origin) is not None
         self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-        held_origin = self.held.wait(origin, request, since)
+        held_origin = self.held.add_waiting(origin, request, since)
         if asked_before:
             self._table.pin(origin)
         if not held_origin.leaves:
@@ -150,7 +150,7 @@ class Deferral(ResolutionListener):
         """Hold *request* until its unreachable origin answers again."""
         # Others of its origin may wait for the same answer, of which the deferral hasn't heard so
         # far. They come first, and there may be no room for this one then.
-        held_origin = self.held.wait(state.origin, request, since)
+        held_origin = self.held.add_waiting(state.origin, request, since)
         held_origin.answered = True
         self._hold_waiting(held_origin, state)
         if state.name not in self._retries:
@@ -167,7 +167,7 @@ class Deferral(ResolutionListener):
             return False
         if held_origin.unheld >= self._most_joined:
             return False
-        self.held.wait(held_origin.origin, request, since)
+        self.held.add_waiting(held_origin.origin, request, since)
         heappush(held_origin.ready, entry_of(held_origin.waiting.pop()))
         return True
 
@@ -200,7 +200,7 @@ class Deferral(ResolutionListener):
 
     def _settle(self, held_origin: HeldOrigin) -> None:
         """Hold requests that have only waited so far, if there is room."""
-        for held in self.held.settle(held_origin):
+        for held in self.held.hold_waiting(held_origin):
             self._expect(held_origin.key, held.since)
 
     # What is known of an origin

@@ -98,7 +98,7 @@ class DiskHold:
         self._gone: list[int] = []  # those of them that are garbage
 
     def open(self) -> bool:
-        """Open the file, and take over what an earlier run left. Return whether it can be used now. Blocks."""
+        """Open the file, and take over an earlier run's requests. Return whether it works. Blocks."""
         if not self._looked:
             self._looked = True
             self._warn_of_kill()
@@ -128,7 +128,7 @@ class DiskHold:
     def _warn_of_kill(self) -> None:
         """Warn about Scrapy's own queue if the last run did not close it. The queue stays in place:
         some of it can often be read."""
-        # SQLite deletes the WAL file with its last connection, and a run closes the hold after the scheduler.
+        # SQLite's last connection deletes the WAL file; a run closes the hold after the scheduler.
         path = self._journal.path
         assert path is not None
         queue = path.parent / "requests.queue"
@@ -181,7 +181,7 @@ class DiskHold:
         return self._journal.unwritten("held", row) is None
 
     def read(self, number: int, since: float, row: int) -> Held | None:
-        """Return the request of *row*; None if it can't be read; ``sqlite3.Error`` if the file can't be now."""
+        """Return the request of *row*; None if it is unreadable. May raise ``sqlite3.Error``."""
         try:
             request = self._load(row)
         except Exception as error:  # the spider's callback may be gone, say
@@ -293,5 +293,5 @@ def dumps(request: Request, spider: Spider) -> bytes:
 
 
 def loads(data: bytes, spider: Spider) -> Request:
-    """Return the request in *data*. Raises if it can't be read, or the spider no longer has its callback."""
+    """Return the request in *data*. Raises if it is unreadable, or the spider lacks its callback."""
     return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301 (see above)

@@ -28,10 +28,10 @@ from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
 from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
+from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
-from scrapy_rep.origins.requests import FOREIGN, SCHEME
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
@@ -282,6 +282,7 @@ class Releases:
             for _ in range(min(looks, len(origins))):
                 looks -= 1
                 held_origin = origins.popleft()
+                held_origin.in_turn = False
                 request = self._leave(held_origin)
                 if not origins:
                     self._turns.pop(priority, None)
@@ -295,38 +296,30 @@ class Releases:
 
     def _leave(self, held_origin: HeldOrigin) -> Request | None:
         """Give the origin its turn. Return the request that leaves, if any."""
-        held_origin.in_turn = False
-        fails = bool(held_origin.failing)
         heap = held_origin.failing or held_origin.ready
         try:
             held = self._held.first(held_origin, heap)
         except sqlite3.Error as error:
-            if not self._told:
-                self._told = True
-                message = "Can't release held requests, retrying: %(error)s"
-                logger.error(message, {"error": error}, extra=self._context.extra)
-            self._resting += 1
-            call_later(_RETRY_SECONDS, self._rested, held_origin)
+            self._rest(held_origin, error)
             return None
         if held is None:
             self._moved = True
         else:
-            if not fails:
+            if heap is held_origin.ready:
                 is_old = time.monotonic() >= held_origin.good_until
                 if is_old and self._deferral.is_due(held_origin):
                     return None
                 if self._context.engine.slots.is_full(held.request, held_origin.leaving):
                     self._queue(held_origin)
                     return None
+                held_origin.leaving.append(held.request)
             heappop(heap)
             self._told = False
             self._held.left(held_origin, held)
-            if fails:
+            if heap is held_origin.failing:
                 self._give_up(held_origin, held)
-            else:
-                held_origin.leaving.append(held.request)
-                if held.counts:
-                    self._release(held_origin, held)
+            elif held.counts:
+                self._release(held_origin, held)
         if not held_origin.leaves:
             self._deferral.finished(held_origin)
         elif not held_origin.in_turn:
@@ -338,6 +331,15 @@ class Releases:
         heap = held_origin.failing or held_origin.ready
         held_origin.in_turn = True
         self._turns.setdefault(-heap[0][0] if heap else 0, deque()).append(held_origin)
+
+    def _rest(self, held_origin: HeldOrigin, error: sqlite3.Error) -> None:
+        """Let an origin whose requests can't be read wait a little."""
+        if not self._told:
+            self._told = True
+            message = "Can't release held requests, retrying: %(error)s"
+            logger.error(message, {"error": error}, extra=self._context.extra)
+        self._resting += 1
+        call_later(_RETRY_SECONDS, self._rested, held_origin)
 
     def _rested(self, held_origin: HeldOrigin) -> None:
         self._resting -= 1

@@ -2,8 +2,9 @@
 returned to a scheduler that isn't Scrapy's; at its end, to one that outlives the process; else
 their errbacks are called.
 
-They go in by the documented ``enqueue_request()``, past the dupe filter and without a signal: both
-have seen them. What they were like before is in their meta, for the process that gets them next.
+They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
+without the signal, which was sent. Their meta says what they were like before, for the process that
+gets them next.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import dumps
 from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.requests import origin_of
 
 logger = get_logger(__name__)
 
@@ -134,7 +135,7 @@ class HandingBack:
         yield None, None
         for held_origin in self._held.all():
             if self._held.disk is not None:
-                self._held.settle(held_origin, everything=True)
+                self._held.hold_waiting(held_origin, everything=True)
             for held in self._held.take_mortal(held_origin):
                 yield held, held_origin
             yield None, held_origin

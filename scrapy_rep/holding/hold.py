@@ -153,7 +153,7 @@ class HeldOrigins:
         concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency
-        # The file of sitemaps keeps a page until its request object is freed: the hold must not have a copy.
+        # The spool keeps a page until its request object is freed: the hold must not have a copy.
         self._has_job = bool(job_dir(context.crawler.settings))
         self._started = time.monotonic()
         self._number = 0  # the number of the request that came last
@@ -211,7 +211,7 @@ class HeldOrigins:
 
     # They come and go
 
-    def wait(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
+    def add_waiting(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
         """Keep *request*, which came to the gate at *since* (None: now), until there is an answer."""
         key = str(origin)
         held_origin = self._origins.get(key)
@@ -223,7 +223,7 @@ class HeldOrigins:
         self.changed(held_origin, unheld=1)
         return held_origin
 
-    def settle(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
+    def hold_waiting(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
         """Hold, count and announce as many of the origin's waiting requests as there is room for;
         with *everything*, all. Return these."""
         room = len(held_origin.waiting) if everything else max(0, self.room_for(held_origin))
@@ -347,17 +347,7 @@ class HeldOrigins:
         """Use *disk* from now on. Yield each origin of an earlier run, whose requests come first.
         Those held so far stay in memory."""
         self.disk = disk
-        number, ran = disk.number, disk.ran
-        self._number += number
-        self._started -= ran
-        for one in self._origins.values():
-            one.waiting = [
-                held._replace(number=held.number + number, since=held.since + ran)
-                for held in one.waiting
-            ]
-            one.heap = [
-                (urgency, own + number, since + ran, what) for urgency, own, since, what in one.heap
-            ]
+        self._move_behind(disk.number, disk.ran)
         slices, requests = Slices(), 0
         for key, heap in disk.recover():
             try:
@@ -383,6 +373,19 @@ class HeldOrigins:
             }
             message = "Still holding %(requests)s to %(origins)s from an earlier run"
             logger.info(message, values, extra=self._context.extra)
+
+    def _move_behind(self, number: int, ran: float) -> None:
+        """Let those held so far follow *number* requests, of runs that took *ran* seconds."""
+        self._number += number
+        self._started -= ran
+        for one in self._origins.values():
+            one.waiting = [
+                held._replace(number=held.number + number, since=held.since + ran)
+                for held in one.waiting
+            ]
+            one.heap = [
+                (urgency, own + number, since + ran, what) for urgency, own, since, what in one.heap
+            ]
 
 
 def lean(request: Request) -> Request:

@@ -96,14 +96,9 @@ class HoldLog:
             if self.told_idle or now < self._told_idle_at + _IDLE_SECONDS:
                 return
             self.told_idle, self._told_idle_at = True, now
-        total, parts = sum(one.count for one in origins), []
+        total = sum(one.count for one in origins)
         most = nlargest(_NAMED, origins, key=attrgetter("count"))
-        for one in most:
-            known, why = self._table.get(one.origin), "no answer yet"
-            if known is not None:
-                error = known.entry.error
-                why = kind_of(error, short=True) if error else "answered, about to leave"
-            parts.append(f"{one.count:,} to {one.origin}: {why}")
+        parts = [f"{one.count:,} to {one.origin}: {self._why(one.origin)}" for one in most]
         if others := len(origins) - len(most):
             rest = total - sum(one.count for one in most)
             parts.append(f"{rest:,} to {counted(others, 'other origin')}")
@@ -120,3 +115,10 @@ class HoldLog:
             values,
             extra=self._context.extra,
         )
+
+    def _why(self, origin: Origin) -> str:
+        known = self._table.get(origin)
+        if known is None:
+            return "no answer yet"
+        error = known.entry.error
+        return kind_of(error, short=True) if error else "answered, about to leave"

@@ -117,7 +117,7 @@ STDIN = "standard input"
 
 
 def in_words(chain: Sequence[str]) -> str:
-    """Return the name of a crawler that goes by these tokens: ``GPTBot, as fallback for Googlebot``."""
+    """Return the name of a crawler with these tokens: ``GPTBot, as fallback for Googlebot``."""
     return ", as fallback for ".join(reversed(chain)) or "an unknown crawler"
 
 

@@ -172,6 +172,11 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
     if remarks:
         also = f", here and on {len(remarks) - 1} more lines" if remarks[1:] else ""
         yield Finding(remarks[0], "not-utf8", f"not UTF-8{also}")
+    yield from _values(outline)
+
+
+def _values(outline: Outline) -> Iterator[Finding]:
+    """Yield what is wrong with the agents and the rules, each by itself."""
     for one in outline.homeless:
         yield Finding(one.rule.line, "rule-before-group", "ignored: no user-agent line above it")
     for group in outline.groups:
@@ -322,22 +327,24 @@ def _never_decide(outline: Outline) -> Iterator[Finding]:
             )
     for line, keys in rules:
         rivals = [best[key] for key in keys]
-        here, winner = line.rule, rivals[0].rule
         # An allow of an index page also speaks for its directory; a disallow does not.
-        speaks = here.allow and "/index.htm" in line.pattern
-        if any(one is line or (speaks and not one.rule.allow) for one in rivals):
-            continue
-        if rivals[0].pattern == line.pattern and winner.allow == here.allow:
-            yield Finding(here.line, "duplicate", f"same rule as on line {winner.line}")
-            continue
-        if len(rivals[0].pattern) > len(line.pattern):
-            why = "is longer"
-        elif winner.allow != here.allow:
-            why = "wins: Allow beats a Disallow of the same length"
-        else:
-            why = "comes first"
-        message = f"never decides: line {winner.line} ({winner}) matches the same URLs and {why}"
-        yield Finding(here.line, "shadowed", message)
+        speaks = line.rule.allow and "/index.htm" in line.pattern
+        if not any(one is line or (speaks and not one.rule.allow) for one in rivals):
+            yield _shadowed(line, rivals[0])
+
+
+def _shadowed(line: RuleLine, by: RuleLine) -> Finding:
+    here, winner = line.rule, by.rule
+    if by.pattern == line.pattern and winner.allow == here.allow:
+        return Finding(here.line, "duplicate", f"same rule as on line {winner.line}")
+    if len(by.pattern) > len(line.pattern):
+        why = "is longer"
+    elif winner.allow != here.allow:
+        why = "wins: Allow beats a Disallow of the same length"
+    else:
+        why = "comes first"
+    message = f"never decides: line {winner.line} ({winner}) matches the same URLs and {why}"
+    return Finding(here.line, "shadowed", message)
 
 
 def _same_paths(line: RuleLine) -> str | None:

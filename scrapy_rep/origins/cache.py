@@ -114,7 +114,7 @@ class RobotsCache:
         return None if state.standing is Standing.ASK else state
 
     def failure(self, origin: Origin) -> Exception | None:
-        """Return what the last attempt at *origin*'s robots.txt raised, as far as known, without traceback."""
+        """Return what the last attempt for *origin* raised, if known, without a traceback."""
         if origin in self._broken:
             return self._broken[origin][1]
         state = self._table.get(origin)
@@ -129,7 +129,7 @@ class RobotsCache:
     async def read(
         self, state: OriginState, agent: tuple[str, ...], body: bytes | None = None
     ) -> None:
-        """Prepare the rules for *agent*, of a large file in a thread. *body* is the robots.txt's, if known."""
+        """Prepare the rules for *agent*, of a large file in a thread. *body*: if known."""
         entry, robots, settings = state.entry, state.robots, self._settings
         if robots is None or robots.is_read(agent, settings.obey_global_group):
             return
@@ -139,10 +139,9 @@ class RobotsCache:
         if in_turn:
             await maybe_deferred_to_future(self._reading.acquire())
         try:
-            if in_turn and self._read_seconds > SLICE_SECONDS:
-                # A storage may have answered for hundreds of origins at once.
+            if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
-                await pause()
+                await pause()  # a storage may have answered for hundreds of origins at once
             if in_turn and (state.robots or robots).is_read(agent, settings.obey_global_group):
                 return  # for another request, meanwhile
             if len(body) > LARGE:
@@ -190,17 +189,20 @@ class RobotsCache:
             if storage:
                 storage.give_back(str(origin))
             if isinstance(error, CONFIGURATION_ERRORS):
-                if len(self._broken) >= _MAX_BROKEN:
-                    self._broken.clear()
-                own = isinstance(error, ProjectError)
-                until = self._clock() + self._settings.retry_max_delay if own else -math.inf
-                # A copy has no traceback, whose frames would stay in memory.
-                listed = type(error) in CONFIGURATION_ERRORS
-                self._broken[origin] = until, copy(error) if listed else ProjectError(str(error))
+                self._note_broken(origin, error)
             raise
         if storage:
             storage.publish(state.entry)
         return state, answer
+
+    def _note_broken(self, origin: Origin, error: Exception) -> None:
+        if len(self._broken) >= _MAX_BROKEN:
+            self._broken.clear()
+        own = isinstance(error, ProjectError)
+        until = self._clock() + self._settings.retry_max_delay if own else -math.inf
+        # A copy has no traceback, whose frames would stay in memory.
+        listed = type(error) in CONFIGURATION_ERRORS
+        self._broken[origin] = until, copy(error) if listed else ProjectError(str(error))
 
     async def _recall(
         self, origin: Origin, storage: StorageClient | HttpCache
@@ -281,16 +283,7 @@ class RobotsCache:
         return self._take(origin, entry)
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
-        settings, unreachable_for = self._settings, entry.unreachable_for
-        if not isinstance(answer.error, NOT_ABOUT_SITE):
-            ladder = self.choices is not None and self.choices.ladder
-            unreachable_for = unreachable_seconds(
-                unreachable_for,
-                entry.attempts - entry.proxy_attempts,
-                now - entry.updated_at,
-                # Twelve hours, too, are attempts that were made, spread over that time.
-                BLACKOUT if ladder and unreachable_for < BLACKOUT else settings.unreachable_limit,
-            )
+        settings = self._settings
         is_proxys, dead = isinstance(answer.error, ProxyError), is_dead_host(answer.error)
         attempts, proxy_attempts = entry.attempts + 1, entry.proxy_attempts + is_proxys
         step, base = attempts - proxy_attempts, settings.retry_delay
@@ -309,7 +302,7 @@ class RobotsCache:
             entry,
             updated_at=now,
             unreachable_since=now if entry.unreachable_since is None else entry.unreachable_since,
-            unreachable_for=min(unreachable_for, MAX_TIME),
+            unreachable_for=min(self._unreachable_for(entry, answer, now), MAX_TIME),
             attempts=attempts,
             proxy_attempts=proxy_attempts,
             dead_attempts=entry.dead_attempts + dead if dead or is_proxys else 0,
@@ -317,6 +310,16 @@ class RobotsCache:
             not_before=min(now + delay, now + wait, MAX_TIME) if wait else 0.0,
             error=answer.reason,
         )
+
+    def _unreachable_for(self, entry: Entry, answer: Answer, now: float) -> float:
+        known = entry.unreachable_for
+        if isinstance(answer.error, NOT_ABOUT_SITE):
+            return known
+        ladder = self.choices is not None and self.choices.ladder
+        # Twelve hours, too, are attempts that were made, spread over that time.
+        limit = BLACKOUT if ladder and known < BLACKOUT else self._settings.unreachable_limit
+        attempts = entry.attempts - entry.proxy_attempts
+        return unreachable_seconds(known, attempts, now - entry.updated_at, limit)
 
     def _take(self, origin: Origin, entry: Entry) -> OriginState:
         if self.choices is not None and self.choices.refusal(entry):

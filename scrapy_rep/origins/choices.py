@@ -18,10 +18,10 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.exceptions import SettingsError
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
-from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge

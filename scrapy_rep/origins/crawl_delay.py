@@ -7,16 +7,16 @@ from scrapy import Request, signals
 
 from scrapy_rep.engine.access import META_KEY
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
+from scrapy_rep.origins.agents import SCHEME, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
-from scrapy_rep.origins.requests import SCHEME, Agents, origin_of
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.robotstxt import Pace
 
 logger = get_logger(__name__)
 
-# The slot chosen by Scrapy or here. Redirects and retries inherit `download_slot`; only a user's stays.
+# The slot chosen by Scrapy or here. Redirects and retries inherit `download_slot`: only a user's stays.
 _CHOSEN = "rep_download_slot"
 
 
@@ -106,7 +106,7 @@ class CrawlDelay(ResolutionListener):
         self._log.log(message, values, context.spider)
 
     def choose_slot(self, request: Request, state: OriginState) -> None:
-        """Keep *request* clear of other delays: of the origin that redirected it, or for another agent."""
+        """Keep *request* clear of delays of the origin that redirected it, or for another agent."""
         if not self._most or self._context.settings.dry_run:
             return
         meta, agents = request.meta, self._agents

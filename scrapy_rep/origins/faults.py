@@ -66,7 +66,7 @@ class ProxyError(Exception):
 
 
 class RedirectRefused(Exception):
-    """robots.txt redirects to where we, or the project, don't go: the origin allows nothing by that."""
+    """robots.txt redirects to where we, or the project, don't go: what it allows stays unknown."""
 
     def __init__(self, target: str, why: str) -> None:
         super().__init__(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")

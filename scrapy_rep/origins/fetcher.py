@@ -110,7 +110,7 @@ class _Control(_Connection):
         self._replies: DeferredQueue[bytes] = DeferredQueue()
 
     async def ask(self, command: str, *codes: bytes) -> bytes:
-        """Send *command*, if any. Return the last line of the reply, which must begin with one of *codes*."""
+        """Send *command*, if any. Return the reply's last line, which begins with one of *codes*."""
         if command:
             self.transport.write(f"{command}\r\n".encode())
         reply = await self._replies.get()

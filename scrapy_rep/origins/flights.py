@@ -26,11 +26,11 @@ from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 
-# Fetches at a time per CONCURRENT_REQUESTS. A fetch counts for some seconds: later it is probably
-# to a silent origin, and must not block the rest.
+# Fetches at a time per CONCURRENT_REQUESTS, and the seconds for which a fetch counts among them:
+# later it is probably to a silent origin, and must not block the rest.
 _AT_A_TIME = 4
 _SLOW_SECONDS = 2.0
-# All fetches at a time, as a multiple of these; and what this is limited to.
+# All fetches at a time, slow ones included: this many times the others, up to so many sockets.
 _SLOW_TIMES = 4
 _SOCKETS = 512
 
@@ -175,7 +175,7 @@ class Flights:
         return self._flights.get(origin)
 
     def to(self, origin: Origin, request: Request | None = None, *, again: bool = False) -> Flight:
-        """Return the flight to *origin*; begin one, for *request*, if there is none. *again*: it is a retry."""
+        """Return the flight to *origin*, or begin one for *request* (*again*: a retry)."""
         flight = self._flights.get(origin)
         if flight is None:
             flight = Flight(origin, request)

@@ -8,6 +8,7 @@ from scrapy import Request
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.log import Isolation
+from scrapy_rep.origins.agents import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.context import CrawlContext
@@ -16,7 +17,6 @@ from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight, Flights, Resolution, ResolutionListener
 from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
-from scrapy_rep.origins.requests import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -59,10 +59,7 @@ class Origins:
         try:
             state, answer = await self.cache.ask(flight)
         except (Exception, asyncio.CancelledError) as error:
-            told = error if isinstance(error, Exception) else CancelledError()
-            for listener in self.listeners:
-                with self._isolated(listener.part):
-                    listener.failed(flight.origin, told)
+            self._failed(flight.origin, error)
             raise
         flight.landing = True
         request = flight.request or Request(flight.origin.robots_url)
@@ -88,6 +85,12 @@ class Origins:
                 with self._isolated(listener.part):
                     raise
         return state
+
+    def _failed(self, origin: Origin, error: Exception | asyncio.CancelledError) -> None:
+        told = error if isinstance(error, Exception) else CancelledError()
+        for listener in self.listeners:
+            with self._isolated(listener.part):
+                listener.failed(origin, told)
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if a fetch is due; and the

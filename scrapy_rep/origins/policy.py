@@ -1,7 +1,7 @@
 """What to do with a request, given what is known of its origin (REP.md section 4).
 
 The one place that decides whether a request leaves the gate, waits, is held, is judged, is dropped or
-passes; but holding/deferral.py decides when a held request's time is over. Pure: no I/O, no clock.
+passes, except when a held request's time is over: holding/deferral.py does. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations

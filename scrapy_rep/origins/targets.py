@@ -24,7 +24,7 @@ from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.resolution import look_up, unwatch, watch
-from scrapy_rep.origins.requests import origin_of
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.protocol import Origin
 
 # Not public, beside what Python knows of IANA's special-purpose addresses (RFC 6890).
@@ -54,7 +54,7 @@ _PRIVATE_NAMES = (".localhost", ".local", ".home.arpa", ".internal")
 
 
 def is_private_address(text: str) -> bool | None:
-    """Whether an address is loopback, link-local, private or otherwise not public; None for a name."""
+    """Whether an address (None: a name) is loopback, link-local, private or otherwise not public."""
     try:
         address = ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
@@ -200,7 +200,7 @@ class Targets:
         return bool(request.meta.get("proxy"))
 
     def may_connect(self, host: str, address: str) -> bool:
-        """Whether connections may be made to an *address* of *host*: asked whenever a name is resolved."""
+        """Whether to connect to an *address* of *host*: asked whenever a name is resolved."""
         if host == address:
             return True
         host, private = host.rstrip("."), is_private_address(address)

@@ -16,10 +16,10 @@ from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.origins.agents import chain_behind, crawls_behind, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Flight, Flights
-from scrapy_rep.origins.requests import chain_behind, crawls_behind, origin_of, path_in
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.pages import encoding_of, is_html, page_rules
 from scrapy_rep.preferences.statements import (

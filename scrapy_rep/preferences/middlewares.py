@@ -232,9 +232,11 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         return cls(crawler, settings)
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        unwanted, middleware = False, self.crawler.get_downloader_middleware(UsageMiddleware)
-        if middleware and response and (request := response.request):
+        unwanted = False
+        if response and (request := response.request):
             with self._isolated("check of items (REP_USAGE)"):
+                if (middleware := self.crawler.get_downloader_middleware(UsageMiddleware)) is None:
+                    return item
                 found = usage(response)
                 if not request.meta.get("dont_obey_robotstxt"):
                     unwanted = middleware.unwanted(request, found)

@@ -389,7 +389,7 @@ def _lines_for(body: bytes, token: str | None) -> Iterator[tuple[int, str, str, 
 # TDM reservations
 
 PATH = "/.well-known/tdmrep.json"
-"""Bytes of an origin's file."""
+"""Of the URL of an origin's file."""
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 

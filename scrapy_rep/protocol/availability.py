@@ -216,7 +216,7 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
         return Outcome.RULES
     if 300 <= status < 500 and status != 429:
         return Outcome.MISSING
-    if soft_404 and 500 <= status < 600 and says_not_found(body):
+    if soft_404 and 500 <= status < 600 and is_soft_404(body):
         return Outcome.MISSING
     return Outcome.UNREACHABLE
 
@@ -231,8 +231,8 @@ def is_challenge(status: int | None, body: bytes) -> bool:
     return status in (200, 202) and is_html(body) and _RULE.search(body) is None
 
 
-def says_not_found(body: bytes) -> bool:
-    """Return whether the title or first heading of an HTML page is "404", "Page not found" or the like."""
+def is_soft_404(body: bytes) -> bool:
+    """Return whether an HTML page's title or first heading is "404", "Page not found" or the like."""
     head = body[:_SEARCHED]
     titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
     found = _CHARSET.search(head[:_CHARSET_WITHIN])

@@ -83,7 +83,7 @@ _MAX_NAME = _MAX_PREFIXES = 100
 
 _ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
 _FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
-# The namespaces of sitemaps, but not of extensions; prefixes of extensions whose namespace is missing.
+# The namespaces of sitemaps, not of extensions; prefixes of extensions without a namespace.
 _SITEMAPS = "schemas/sitemap/"
 _EXTENSIONS = frozenset(
     ("atom", "code", "geo", "image", "media", "mobile", "news", "pagemap", "video", "xhtml")
@@ -107,14 +107,15 @@ class _Over(Exception):
 class XmlFeed:
     """Turns bytes into entries."""
 
+    root: str | None = None  # local name of the root element, once seen
+    kind: Kind | None = None
+    problem: str | None = None
+    """The first error in the file so far."""
+    over = False
+    """Whether there is no point in reading on."""
+
     def __init__(self, start: bytes, *, media: bool = False) -> None:
         """*start* of the file tells its encoding. *media*: read the URLs of images and videos."""
-        self.root: str | None = None  # local name of the root element, once seen
-        self.kind: Kind | None = None
-        self.problem: str | None = None
-        """The first error in the file so far."""
-        self.over = False
-        """Whether there is no point in reading on."""
         self._media = media
         encoding, unknown = _encoding_of(start)
         utf8 = encoding == "utf-8"
@@ -214,11 +215,15 @@ class XmlFeed:
         cut = text.find("<", start + 1) >= 0
         if not (cut or last or len(text) - start > MAX_TEXT):
             return None
+        return self._damaged_tag(text, start, ends=cut or last)
+
+    def _damaged_tag(self, text: str, start: int, *, ends: bool) -> int:
+        """Read a tag that isn't a proper one. *ends*: no more of it is to come."""
         if found := _DAMAGED_TAG.match(text, start):
             self._tag(*found.groups())
             self._damaged("a tag is damaged")
             return found.end()
-        if cut or last or not (begun := _BEGINNING.match(text, start)):
+        if ends or not (begun := _BEGINNING.match(text, start)):
             self._damaged("'<' without a tag")
             return start + 1
         self._tag(begun[1], "")
@@ -345,11 +350,8 @@ class XmlFeed:
         # The first of several with one name counts.
         found = reversed(_ATTRIBUTE.findall(attributes))
         values = {name: one or other for name, one, other in found}
-        href, atom, language = (
-            values.get("href"),
-            self.kind is Kind.ATOM,
-            values.get("hreflang", ""),
-        )
+        href, language = values.get("href"), values.get("hreflang", "")
+        atom = self.kind is Kind.ATOM
         if not href or self.kind is Kind.RSS or (atom and prefix != self._prefix):
             return False
         if values.get("rel", "alternate") != "alternate" or (self._open and atom):

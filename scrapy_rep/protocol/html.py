@@ -203,7 +203,7 @@ def with_blanks(text: str) -> str:
 
 
 def _but_plain(names: bytes) -> re.Pattern[bytes]:
-    """Return a pattern for everything but plain tags, and for tags whose names begin as in *names*."""
+    """Return a pattern for all but plain tags, and for tags whose names begin as in *names*."""
     return re.compile(
         rb"<(?!/[^<>\"'=]*>|(?!%s)[A-Za-z][^ \t\n\f\r/><]*" % names + PLAIN + rb")", re.IGNORECASE
     )

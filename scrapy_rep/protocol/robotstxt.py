@@ -51,7 +51,7 @@ _USUAL = re.compile(r"(https?://[^/?;#]*)(/[^#]*)")
 
 
 class Pace(NamedTuple):
-    """What a file asks of the pace of a crawl (REP.md section 12). Of several lines the slowest counts."""
+    """What a file asks of a crawl's pace (REP.md section 12). Of several lines the slowest counts."""
 
     crawl_delay: Ask | None = None
     slowest: Ask | None = None
@@ -108,7 +108,7 @@ class RobotsTxt:
         obey_global: bool = True,
         with_delay: bool = False,
     ) -> None:
-        """Prepare the rules for *agent*, the sitemaps and, if asked, :meth:`pace`: one reading of *body*."""
+        """Read *body* once for *agent*'s rules, the sitemaps and, if asked, :meth:`pace`."""
         text = normalise(body)
         groups = Groups(text)
         self._sitemaps = sitemaps = _sitemaps_of(text)
@@ -155,7 +155,7 @@ class RobotsTxt:
     def rules(
         self, agent: str | Sequence[str], obey_global: bool = True
     ) -> tuple[str | None, Rules]:
-        """Return the group that applies to *agent* (a token of the chain, ``*`` or None) and its rules."""
+        """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules."""
         answer = self._answer
         if agent != answer[0] or obey_global is not answer[1]:
             answer = self._choose_group(agent, obey_global)
@@ -306,7 +306,7 @@ _PACE: dict[int, Callable[[str], float | None]] = {
 
 
 class Groups:
-    """A file, split at its ``user-agent`` lines: a crawler needs few of the stretches between them."""
+    """A file, split at its ``user-agent`` lines: a crawler needs few of the stretches in between."""
 
     __slots__ = ("_stretches", "tokens")
 

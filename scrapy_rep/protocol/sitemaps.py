@@ -107,8 +107,7 @@ class SitemapReader:
                 break
             yield []
         start = start.lstrip()
-        feed = self._feed_for(start)
-        if feed is None:
+        if (feed := self._feed_for(start)) is None:
             return
         parts: Iterable[bytes | None] = chain([start], content, [None])
         for part in parts:
@@ -198,7 +197,7 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
 
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut into pieces of :data:`STEP` bytes: what zlib makes of a broken file depends on where it is cut."""
+    """Cut into pieces of :data:`STEP` bytes: what zlib makes of a broken file depends on them."""
     data = bytearray()
     for piece in pieces:
         for start in range(0, len(piece), STEP):

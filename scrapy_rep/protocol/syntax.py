@@ -133,7 +133,7 @@ def readable(value: str) -> str:
 
 
 def readable_url(value: str) -> str:
-    """Return a latin-1 URL likewise. If it isn't UTF-8, bytes above 127 are percent-encoded, as in rules."""
+    """Return a latin-1 URL likewise, or if it isn't UTF-8, with bytes above 127 percent-encoded."""
     try:
         return value if value.isascii() else value.encode("latin-1").decode()
     except UnicodeDecodeError:

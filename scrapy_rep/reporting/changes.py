@@ -10,10 +10,10 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.text import counted
+from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution
-from scrapy_rep.origins.requests import Agents
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.storages.base import Entry
@@ -59,8 +59,12 @@ class ChangeWatch:
         large = len(old) + len(new) > LARGE
         change = await run_in_thread(compare, *how) if large else compare(*how)
         self._context.stats.inc_value("rep/changed")
+        self._log_change(state.origin, change, len(urls))
+        return {"old_sha256": before.sha256, **change}
+
+    def _log_change(self, origin: Origin, change: dict[str, Any], compared: int) -> None:
         values = {
-            "origin": state.origin,
+            "origin": origin,
             "added": counted(change["lines_added"], "line"),
             "removed": f"{change['lines_removed']:,}",
             "turned": "",
@@ -68,14 +72,13 @@ class ChangeWatch:
         if count := change["turned_count"]:
             first = change["turned"][0]
             values["turned"] = (
-                f"; this changes the verdict on {count} of {counted(len(urls), 'waiting or recent URL')}: "
+                f"; this changes the verdict on {count} of {counted(compared, 'waiting or recent URL')}: "
                 f"for example, {first['url']} is now {first['now']}"
             )
         message = (
             "robots.txt of %(origin)s has changed: %(added)s added, %(removed)s removed%(turned)s"
         )
         self._log.log(message, values, self._context.spider)
-        return {"old_sha256": before.sha256, **change}
 
 
 def compare(

@@ -195,14 +195,14 @@ def kind_of(reason: str | None, error: Exception | None = None, *, short: bool =
 
 # Rules in the summary.
 _TOP = 5
-# Origins whose latest outcome is known. That of older ones is final: one that comes back counts twice.
+# Origins whose latest outcome may still change. One that is forgotten and comes back counts twice.
 _ORIGINS = 100_000
 _RULES = 5_000
 _RULE_LENGTH = 500
 
 _NAMES = {"disallowed": "forbidden", "unreachable": "dropped"}
 
-# Rows that are looked at in one go: half of 50,000 would take a third of a second.
+# One in this many rows is looked at in one go: half of 50,000 would take a third of a second.
 _AT_A_TIME = 100
 
 RowT = TypeVar("RowT")

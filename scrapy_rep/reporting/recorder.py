@@ -22,12 +22,12 @@ from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.requests import Agents
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -98,6 +98,9 @@ class Recorder(ResolutionListener):
         self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
         """Returns some URLs that wait for an answer of an origin."""
         origins.table.on_leave = self._allowed_so_far
+        self._connect()
+
+    def _connect(self) -> None:
         for handler, signal in (
             (self._opened, scrapy_signals.spider_opened),
             (self._closed, scrapy_signals.spider_closed),
@@ -105,7 +108,7 @@ class Recorder(ResolutionListener):
             (self._released, signals.request_released),
             (self._given_up, signals.request_given_up),
         ):
-            context.crawler.signals.connect(handler, signal)
+            self._context.crawler.signals.connect(handler, signal)
 
     def tell(
         self,

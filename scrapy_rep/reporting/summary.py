@@ -1,25 +1,28 @@
-"""What the log says when a crawl begins: whether robots.txt is obeyed, and how; and its summary at the end."""
+"""What the log says at the beginning (whether, and how, robots.txt is obeyed), and the summary."""
 
 from __future__ import annotations
 
 from collections import Counter
-from textwrap import wrap
+from textwrap import TextWrapper
 
 from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import counted, duration
+from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.requests import Agents
 from scrapy_rep.reporting.record import Counts
 from scrapy_rep.settings import SPIDER_SITEMAPS, changed
 
 logger = get_logger(__name__)
 
 _PRINTED_LENGTH = 200
-# Columns, and the indent of what is wrapped. Scrapy's log has a date and more before the first line.
-_WIDTH, _INDENT = 80, " " * 4
+_INDENT = " " * 4
+# Scrapy's log has a date and more before the first line.
+_WRAPPER = TextWrapper(
+    80, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+)
 
 _OUTCOMES = {
     "with rules": ("rules", "empty", "html", "challenge"),
@@ -98,17 +101,7 @@ def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> 
     if changed := _stat(stats, "changed"):
         lines.append(f"{counted(changed, 'robots.txt', 'robots.txt files')} changed in the crawl")
     lines += filter(None, (_sitemaps(stats), _pages(stats), _usage(stats)))
-    wrapped = [
-        part
-        for line in lines + _rules(counts)
-        for part in wrap(
-            line,
-            _WIDTH,
-            subsequent_indent=_INDENT,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    ]
+    wrapped = [part for line in lines + _rules(counts) for part in _WRAPPER.wrap(line)]
     logger.info("\n".join(["%s"] * len(wrapped)), *wrapped, extra=context.extra)
 
 

@@ -50,7 +50,7 @@ LISTED = "listed"
 
 
 def own_sitemaps(crawler: Crawler) -> list[str]:
-    """Return the sitemaps that the spider names itself; ``ValueError`` if one is not an absolute URL."""
+    """Return the sitemaps that the spider names; ``ValueError`` if one is not an absolute URL."""
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     urls = [str(url) for url in value] if isinstance(value, list | tuple) else []
     for url in urls:
@@ -163,7 +163,7 @@ def with_seeding(kind: KindT) -> KindT:
 
 
 class Entries:
-    """What ``sitemap_filter`` gets: an iterator with the kind of the sitemap, like Scrapy's ``Sitemap``."""
+    """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's ``Sitemap``."""
 
     def __init__(self, entries: list[Entry], kind: str) -> None:
         self.left = deque(entries)

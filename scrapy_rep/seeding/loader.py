@@ -29,9 +29,9 @@ from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.text import clean, counted, text_of
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.requests import origin_of
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
@@ -65,12 +65,30 @@ _AT_ONCE = 50
 # While this many pages wait, no sitemaps are requested.
 _PAGES_ENOUGH = 1_000_000
 
-# Warnings for each origin: an index may list 50,000 missing sitemaps. Origins beyond _ORIGINS share one limit.
+# Warnings per origin: an index may list 50,000 missing sitemaps. Others share one limit.
 _WARNINGS, _ORIGINS = 5, 10_000
 
 MAXSIZE = "download_maxsize"
 """Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. It is for one response:
 :meth:`Loader.check` removes it from retries."""
+
+
+_READ = "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
+
+
+def _values(url: str, kind: str, entries: int, selection: Selection) -> dict[str, str]:
+    """Return the values for :data:`_READ`."""
+    rejected = selection.rejected.items()
+    why = ", ".join(f"{count:,} {reason.value}" for reason, count in rejected if count)
+    waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
+    return {
+        "url": url,
+        "kind": kind,
+        "entries": counted(entries, "entry", "entries"),
+        "accepted": f"{selection.accepted:,}",
+        "unproven": waiting if selection.unproven else "",
+        "why": f"; rejected: {why}" if why else "",
+    }
 
 
 class SitemapLog:
@@ -103,19 +121,7 @@ class SitemapLog:
             taken=selection.accepted,
             rejected={reason.value: count for reason, count in rejected.items()},
         )
-        why = ", ".join(f"{count:,} {reason.value}" for reason, count in rejected.items())
-        waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
-        message = (
-            "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
-        )
-        values = {
-            "url": sitemap.url,
-            "kind": reader.kind.value,
-            "entries": counted(reader.count, "entry", "entries"),
-            "accepted": f"{selection.accepted:,}",
-            "unproven": waiting if selection.unproven else "",
-            "why": f"; rejected: {why}" if why else "",
-        }
+        message, values = _READ, _values(sitemap.url, reader.kind.value, reader.count, selection)
         if nothing and not CHOSEN.issuperset(rejected):
             self.warn(sitemap.origin, message, **values)
         else:
@@ -158,7 +164,7 @@ class SitemapLog:
 
 
 class Loader:
-    """Hands requests for sitemaps to the scheduler, and reads sitemaps into the spool, one at a time."""
+    """Hands requests for sitemaps to the scheduler. Reads sitemaps into the spool, one at a time."""
 
     def __init__(self, context: SeedingContext, verifier: Verifier, log: SitemapLog) -> None:
         self._context = context
@@ -307,7 +313,7 @@ class Loader:
         return found
 
     def failed(self, request: Request, exception: Exception) -> None:
-        """Note that a sitemap can't be fetched; ``IgnoreRequest`` replaces exceptions that Scrapy would log."""
+        """Note that a sitemap can't be fetched; ``IgnoreRequest`` if Scrapy would log an error."""
         sitemap = None
         with suppress(sqlite3.Error):  # the next run asks for it again
             sitemap = self._of(request)
@@ -331,7 +337,7 @@ class Loader:
         self._log.failed(sitemap, why, expected=sitemap.guessed or forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
-        """Try the first of the usual places, or the next *after* one; ``sqlite3.Error`` if the spool fails."""
+        """Try the first of the usual places, or the next *after* one. May raise ``sqlite3.Error``."""
         at = 0 if after is None else GUESSES.index(after) + 1
         for place in GUESSES[at : at + 1]:
             url = origin + place
@@ -349,7 +355,7 @@ class Loader:
             self._log.warn(origin, message, url=url, origin=origin)
 
     def lost(self, urls: list[str]) -> None:
-        """Give up these *urls*: the crawl is idle, so another component must have dropped the requests."""
+        """Give up *urls*: the crawl is idle, so another component must have dropped the requests."""
         for url in urls:
             with suppress(sqlite3.Error):  # there will be another look
                 sitemap = self._spool.sitemaps.get(url)

@@ -25,10 +25,10 @@ from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.text import counted, text_of
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.requests import USUAL, origin_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.recorder import Recorder
@@ -325,16 +325,19 @@ class SitemapSeeding(ResolutionListener):
         self._verifier = Verifier(parts, origins, log.warn)
         self.loader = Loader(parts, self._verifier, log)
         self._feeder = Feeder(parts, deferral, self.loader)
-        self._spool.wake = self._feeder.wake
         self._idle_with: list[str] = []
-        connect = crawler.signals.connect
+        self._connect()
+
+    def _connect(self) -> None:
+        self._spool.wake = self._feeder.wake
+        connect = self._context.crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._request_dropped, scrapy_signals.request_dropped)
         connect(self._feeder.outstanding.left, request_deferred)
         connect(self._feeder.outstanding.keep, request_given_up)
-        deferral.handing_back.on_handed_back = self._feeder.outstanding.left
+        self._deferral.handing_back.on_handed_back = self._feeder.outstanding.left
 
     def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:
         """Note a request that leaves the scheduler. Return a check to await before anything is
@@ -363,7 +366,7 @@ class SitemapSeeding(ResolutionListener):
             self._visit(request, None)
 
     def _visit(self, request: Request, prefix: str | None) -> None:
-        """Note that the crawl requests a page, so its origin may seed. Remember the *prefix* of its URL."""
+        """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._mode == "start" and not request.meta.get("is_start_request"):

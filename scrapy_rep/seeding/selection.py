@@ -35,7 +35,7 @@ from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow, strings
 
 logger = get_logger(__name__)
 
-# Characters of JSON from its entry that a page's request carries; that all requests of one entry carry.
+# Characters of an entry's JSON that a page's request carries; that all its requests carry.
 _MAX_ENTRY, _MAX_ENTRIES = 65_536, 1 << 20
 _MAX_DATE, _MAX_ALTERNATES = 100, 1000
 # URL prefixes whose verdict is remembered while a sitemap is read.

@@ -77,9 +77,7 @@ class Page(NamedTuple):
     url: str
     entry: dict[str, Any]
     sitemap: str
-    again: (
-        bool  # whether it went to the scheduler in an earlier run, which ended before it was done
-    )
+    again: bool  # whether an earlier run handed it to the scheduler, and ended too soon
 
 
 class SitemapRow(NamedTuple):
@@ -248,12 +246,20 @@ def _loaded(text: str | None) -> Any:
     return None
 
 
+def _entry(text: str | None) -> dict[str, Any]:
+    """Return what a sitemap says about a page, from the row's JSON."""
+    found = _loaded(text)
+    entry = {"alternate": [], **found} if isinstance(found, dict) else {"alternate": []}
+    entry["lastmod"] = entry.get("lastmod") or None
+    return entry
+
+
 class Spool:
     """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't be used;
     what is written is kept in memory then."""
 
     def __init__(self, directory: str | None, seconds: float, spider: Spider | None) -> None:
-        """*directory*: JOBDIR; None: a temporary file. *seconds*: how long users wait for a file that fails."""
+        """*directory*: JOBDIR, or None. *seconds*: how long users wait for a failing file."""
         path = Path(directory, FILE_NAME) if directory else None
         self._journal = Journal(
             path,
@@ -395,13 +401,7 @@ class Spool:
         site.waiting -= count
         if site.waiting <= 0:
             del self.sites[number]
-        pages = []
-        for row, url, text, sitemap in rows:
-            found = _loaded(text)
-            entry = {"alternate": [], **found} if isinstance(found, dict) else {"alternate": []}
-            entry["lastmod"] = entry.get("lastmod") or None
-            pages.append(Page(row, url, entry, sitemap, again))
-        return pages
+        return [Page(row, url, _entry(text), sitemap, again) for row, url, text, sitemap in rows]
 
     def _move(self, site: int, cursor: int) -> None:
         self._journal.put("sites", (site, self.origin_of(site), cursor))

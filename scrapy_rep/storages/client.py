@@ -125,7 +125,7 @@ class _Calls:
     def claim(
         self, asked: list[_PendingClaim], renewed: list[str], unsaved: dict[str, Entry]
     ) -> list[Claim]:
-        """Renew the leases of *renewed*. Return the answers to *asked*. *unsaved* ones count as stored."""
+        """Renew leases of *renewed*. Return answers to *asked*; *unsaved* ones count as stored."""
         found = unsaved | self._load([one.origin for one in asked if one.origin not in unsaved])
         left = [one for one in asked if not one.settled_by(found)]
         origins = [one.origin for one in left]
@@ -200,7 +200,7 @@ class _Calls:
 
 
 class _Unsaved(dict[str, "Entry"]):
-    """The latest answer of each origin that a storage hasn't saved yet, oldest first, up to a limit."""
+    """The latest answer of each origin that isn't saved yet, oldest first, up to a limit."""
 
     _bytes = 0
     late = False

@@ -121,7 +121,7 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
     )
 
 
-# Seconds to wait for a lock. Nobody else should lock such a file, and nobody may block the event loop.
+# Seconds to wait for a lock: nobody else should lock such a file, or may block the event loop.
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
 # Changes written in one transaction, by a thread.
 _AT_ONCE = 500
@@ -178,10 +178,8 @@ class Journal:
         self._put, self._keys, self._delete = {}, {}, {}
         for table, columns in self._tables.items():
             self._keys[table] = keys = [column[1] for column in columns or () if column[5]]
-            marks, where = (
-                ", ".join("?" * len(columns or ())),
-                " AND ".join(f"{key} = ?" for key in keys),
-            )
+            marks = ", ".join("?" * len(columns or ()))
+            where = " AND ".join(f"{key} = ?" for key in keys)
             self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
             self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
 

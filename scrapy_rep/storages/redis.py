@@ -174,7 +174,7 @@ class RedisStorage(BatchStorage):
         self._write(pipeline.execute)
 
     def _write(self, call: Callable[..., Any], *arguments: object) -> Any:
-        """Connect again if the server has become a replica: after a failover, the address leads to another."""
+        """Connect again if the server is now a replica: the address leads to another by then."""
         try:
             return call(*arguments)
         except redis.ReadOnlyError:

@@ -3,6 +3,7 @@ shown by the examples of docs/command-look.md and docs/usage.md, which are tests
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -68,12 +69,11 @@ async def test_each_agent_is_told_what_is_for_it(tmp_path: Path, site: Site) -> 
     shop, other, foo = done.json
     assert [one["agent"] for one in (shop, other, foo)] == ["ShopBot", "OtherBot", "FooBot,BarBot"]
     assert (shop["noindex"], other["noindex"], foo["noindex"]) == (True, False, False)
-    tag, meta = {"source": "X-Robots-Tag 2", "line": None}, {"source": "meta shopbot", "line": 2}
-    assert shop["rules"] == [
-        {"rule": "noarchive", "value": None, **tag},
-        {"rule": "unavailable_after", "value": "2001-02-03T00:00:00Z", **tag},
-        {"rule": "noindex", "value": None, **meta},
-        {"rule": "max-snippet", "value": 20, **meta},
+    assert [tuple(rule.values()) for rule in shop["rules"]] == [
+        ("noarchive", None, "X-Robots-Tag 2", None),
+        ("unavailable_after", "2001-02-03T00:00:00Z", "X-Robots-Tag 2", None),
+        ("noindex", None, "meta shopbot", 2),
+        ("max-snippet", 20, "meta shopbot", 2),
     ]
     assert (shop["status"], foo["status"], other["status"]) == (200, 200, None)
     assert foo["expired"] is True
@@ -93,10 +93,7 @@ async def test_pages_that_can_not_be_had(tmp_path: Path, site: Site, sites: Site
     assert site.count("/private/x") == busy.count("/") == 0
     done = await robots_crawls(tmp_path, "--page", urls[0])
     assert done.status == 1
-    assert done.out.splitlines()[1:] == [
-        "  agent        ShopBot",
-        "  not fetched  forbidden by line 3: Disallow: /private",
-    ]
+    assert done.out.endswith("  not fetched  forbidden by line 3: Disallow: /private\n")
     assert (await robots_crawls(tmp_path, "--page", site.url("/plain"))).status == 0
 
 
@@ -104,11 +101,8 @@ def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
     headers = ["--header", "X-Robots-Tag: nofollow", "--header", "x-robots-tag: otherbot: noai"]
     asked = ("--page", "--file", "-", "--agent", "ShopBot", "--agent", "*")
     done = robots_here(tmp_path, *asked, *headers, stdin=HTML)
-    overall = [line for line in done.out.splitlines() if line.startswith("  overall")]
-    assert [line.split(maxsplit=1)[1] for line in overall] == [
-        "noindex, nofollow, max_snippet: 20",
-        "nofollow",
-    ]
+    overall = re.findall(r"^  overall +(.+)$", done.out, re.MULTILINE)
+    assert overall == ["noindex, nofollow, max_snippet: 20", "nofollow"]
     assert (done.status, done.err) == (1, "")
     done = robots_here(tmp_path, "--page", "--file", "-", stdin="<p>")
     assert "no restrictions" in done.out

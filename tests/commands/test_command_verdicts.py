@@ -4,8 +4,10 @@ this process: nothing is fetched. More is shown by the examples of docs/check.md
 from __future__ import annotations
 
 import csv
+import errno
 import hashlib
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
 from scrapy.settings import Settings
 
-from scrapy_rep.commands.output import Output, Progress
+from scrapy_rep.commands.output import Ending, Output, Progress, Status
 from scrapy_rep.commands.robots import RobotsCommand
 from scrapy_rep.protocol.syntax import cut
 from tests.helpers.robots_command import Stream, robots_here
@@ -47,18 +49,6 @@ def by_file(folder: Path, *arguments: str) -> Done:
     done = robots_here(folder, "--file", "r.txt", *arguments)
     assert done.err == ""
     return done
-
-
-def test_a_line_for_each_url_with_the_rule_as_it_stands(folder: Path) -> None:
-    long = "/x" * 300
-    done = by_file(folder, "/日本語/x", "/hidden", long)
-    assert done.status == 1
-    assert done.out.splitlines() == [
-        "disallowed   /日本語/x  r.txt:3: Dissalow: /日本語/ (group *)",
-        "disallowed   /hidden  r.txt:4: disallow /hidden (group *)",
-        f"allowed      {long}  no rule matches in the group for *",
-        "# Scrapy: 1 allowed, 2 disallowed",
-    ]
 
 
 def test_agents_that_the_file_names_come_after_those_asked_about(
@@ -106,6 +96,7 @@ def test_a_path_alone_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
     """A URL is compared as it stands, as Google's matcher does; that is said."""
     path, url = by_file(folder, "/日本語/x", "http://a.example/日本語/x", "--json").json
     assert (path["allowed"], path["line"], url["allowed"]) == (False, 3, True)
+    assert path["rule"] == "Dissalow: /日本語/"  # as it stands
     assert path["path"] == "/%E6%97%A5%E6%9C%AC%E8%AA%9E/x"
     shown = by_file(folder, "http://a.example/日本語/x").out.splitlines()[0]
     assert shown.endswith("; compared as it stands, but a crawl encodes it")
@@ -176,11 +167,25 @@ def test_progress_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal.text == "\r\x1b[K" + (r"\xe9" * 20)[:79] + "\r\x1b[K"
 
 
-def test_blocks_are_aligned_and_cells_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
-    long = "a word " * 50 + "end"
-    Output().block(["title"], [("a", long), ("label", "")])
-    assert stream.getvalue() == f"title\n  a      {long}\n  label\n"
+def test_cells_of_csv_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
     Output().csv(['a "b", c', None, 3, "x\ny", "é"])
     assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
+
+
+def test_on_windows_a_pipe_without_a_reader_is_an_invalid_argument(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Pipe(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(sys, "stdout", Pipe())
+    for gone, message, status in (
+        ({errno.EPIPE}, "standard output: Invalid argument", Status.USAGE),
+        ({errno.EPIPE, errno.EINVAL}, "", Status.GOOD),
+    ):
+        monkeypatch.setattr("scrapy_rep.commands.output._READER_GONE", gone)
+        with pytest.raises(Ending) as raised:
+            Output().flush()
+        assert (str(raised.value), raised.value.status) == (message, status)

@@ -25,9 +25,8 @@ async def test_the_exporter_shows_the_stats_of_a_running_crawl(
 
     def look(spider: Any) -> None:
         """At the exporter, from within the crawl."""
-        [exporter] = [
-            one for one in spider.crawler.extensions.middlewares if hasattr(one, "collect")
-        ]
+        some = spider.crawler.extensions.middlewares
+        [exporter] = [one for one in some if hasattr(one, "collect")]
         with open_url(f"http://127.0.0.1:{exporter.server.server_port}/metrics") as answer:
             seen.append(answer.read().decode())
 
@@ -37,9 +36,7 @@ async def test_the_exporter_shows_the_stats_of_a_running_crawl(
     result.assert_clean()
     assert 'scrapy_stat{stat="rep/outcome/rules"} 1.0' in seen[0]
     assert 'scrapy_stat{stat="robotstxt/request_count"} 1.0' in seen[0]
-
-
-def test_the_page_shows_the_exporter_as_it_is() -> None:
+    # The page shows it as it is.
     source = EXAMPLE.joinpath("example/prometheus.py").read_text("utf-8")
     shown = [block for block in blocks(TEXT, "python") if "prometheus_client" in block]
     assert [source.endswith(block) for block in shown] == [True]

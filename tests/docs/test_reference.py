@@ -27,11 +27,8 @@ TEXTS = dict(
 CODE = [(path.name, code) for path in PAGES for code in blocks(path.read_text("utf-8"), "python")]
 
 
-def test_each_setting_has_a_heading() -> None:
+def test_each_setting_has_a_heading_a_type_a_default_and_an_example() -> None:
     assert TEXTS.keys() == SETTINGS.keys()
-
-
-def test_a_setting_has_type_default_and_example() -> None:
     with every_row() as row:
         for name, default in SETTINGS.items():
             with row(name):
@@ -121,11 +118,10 @@ def config(name: str) -> configparser.ConfigParser:
     return found
 
 
-def test_environments_and_files_are_there() -> None:
+def test_environments_and_files_that_are_named_are_there() -> None:
     tox = config("tox.ini")
-    there = {name.partition(":")[2] for name in tox.sections()} | {
-        *tox["tox"]["envlist"].split(", ")
-    }
+    there = {name.partition(":")[2] for name in tox.sections()}
+    there |= {*tox["tox"]["envlist"].split(", ")}
     named = re.findall(r"tests/run\.py -e ([\w-]+)", TEXT)
     (others,) = re.findall(r"`python3 tests/run\.py -e lint`, or (.*?) \|", TEXT)
     assert {*named, *re.findall(r"`([\w-]+)`", others)} <= there
@@ -133,9 +129,6 @@ def test_environments_and_files_are_there() -> None:
     assert tests
     for path, name in tests:
         assert f"def {name}(" in ROOT.joinpath(path).read_text("utf-8")
-
-
-def test_files_that_are_named_are_there() -> None:
     design = page("DESIGN.md")
     named = re.findall(r"`((?:[\w]+/)+(?:\w+\.py)?)`|`(\w+\.py)`", design)
     paths = re.findall(r"\b(?:tests|docs|scrapy_rep)/[\w/]+\.(?:py|md)\b", TEXT)

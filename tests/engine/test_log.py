@@ -97,8 +97,8 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
 
 def hold_some(table: HeldOrigins, origin: Origin, count: int) -> HeldOrigin:
     for number in range(count):
-        held_origin = table.wait(origin, held(number).request, None)
-        table.settle(held_origin)
+        held_origin = table.add_waiting(origin, held(number).request, None)
+        table.hold_waiting(held_origin)
     return held_origin
 
 

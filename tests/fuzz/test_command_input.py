@@ -19,7 +19,7 @@ from scrapy_rep.commands.lookup import Job
 from scrapy_rep.commands.output import CommandError, Status
 from scrapy_rep.commands.task import Task
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
-from scrapy_rep.origins.requests import Agents
+from scrapy_rep.origins.agents import Agents
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings

@@ -11,9 +11,9 @@ from scrapy import Request
 from scrapy.http import Headers, Response
 
 from scrapy_rep.origins import answer
+from scrapy_rep.origins.agents import origin_of, path_in
 from scrapy_rep.origins.answer import MAX_HEADER, header_text
 from scrapy_rep.origins.fetcher import redirect_target
-from scrapy_rep.origins.requests import origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.freshness import backoff, fresh_seconds, latest, retry_after
 from scrapy_rep.protocol.syntax import is_name, product_token

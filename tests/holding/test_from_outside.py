@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scrapy import Request, signals
 from scrapy.crawler import Crawler
-from scrapy.exceptions import DontCloseSpider
+from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
@@ -97,6 +97,21 @@ async def test_signals_idleness_and_stats(
     assert ours.spider.idles == scrapys.spider.idles == [PAGES]
     assert of_scheduler(ours) == of_scheduler(scrapys)
     ours.assert_clean()
+
+
+class QuotaSpider(WatchedSpider):
+    """Lets so many requests pass, as documented for ``request_scheduled``."""
+
+    def see(self, request: Request, signal: object) -> None:
+        super().see(request, signal)
+        if self.seen[signals.request_scheduled] > PAGES:
+            raise IgnoreRequest("over the quota")
+
+
+@pytest.mark.parametrize("robots", ["slow", "down"])
+async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
+    for result in await both(sites.add(robots=ROBOTS[robots]()), QuotaSpider):
+        assert len(result.responses) == PAGES
 
 
 class PumpSpider(WatchedSpider):

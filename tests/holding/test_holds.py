@@ -166,13 +166,13 @@ async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(path: Pat
     context, origin = context_of(), Origin.from_url(A)
     table = HeldOrigins(context, Origins(context))
     for number in (3, 4):
-        table.settle(table.wait(origin, held(number).request, None))
-    one = table.wait(origin, held(5).request, None)
+        table.hold_waiting(table.add_waiting(origin, held(number).request, None))
+    one = table.add_waiting(origin, held(5).request, None)
     async for _ in table.move_to(hold := opened(path)):
         pass
     assert numbers([*read_all(hold, one.heap), *one.waiting]) == [1, 2, 3, 4, 5]
     assert min(entry[2] for entry in one.heap[2:]) >= 50.0
-    assert table.wait(origin, held(6).request, None).waiting[-1].number == 6
+    assert table.add_waiting(origin, held(6).request, None).waiting[-1].number == 6
     hold.close()
 
 
@@ -187,7 +187,7 @@ def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
     releases = Releases(context, table, Mock())
     for number in range(60):
         origin = Origin.from_url(f"http://{number}.example")
-        table.settle(one := table.wait(origin, held(number).request, None))
+        table.hold_waiting(one := table.add_waiting(origin, held(number).request, None))
         releases.add(one)
     change(path, "UPDATE held SET request = 5")
     wakes.clear()

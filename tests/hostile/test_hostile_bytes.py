@@ -14,7 +14,7 @@ import pytest
 from scrapy_rep.origins import answer
 from scrapy_rep.origins.answer import decode
 from scrapy_rep.protocol import sitemaps as unpack
-from scrapy_rep.protocol.availability import says_not_found
+from scrapy_rep.protocol.availability import is_soft_404
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from tests.helpers.rows import every_row
 from tests.helpers.timing import TIMES, assert_linear
@@ -260,4 +260,4 @@ HEADINGS = {
 
 
 def test_headings_are_read_as_before() -> None:
-    assert {page: says_not_found(page) for page in HEADINGS} == HEADINGS
+    assert {page: is_soft_404(page) for page in HEADINGS} == HEADINGS

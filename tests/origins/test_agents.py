@@ -8,7 +8,7 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.origins.requests import Agents
+from scrapy_rep.origins.agents import Agents
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.settings import RepSettings

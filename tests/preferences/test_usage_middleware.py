@@ -16,7 +16,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep import RepMiddleware, UsageMiddleware
+from scrapy_rep import RepMiddleware, UsageItemMiddleware, UsageMiddleware
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.preferences.lookup import lookup_of
@@ -216,3 +216,12 @@ async def test_the_parser_of_fields_is_an_extra(
     assert_ended_at_start(
         result, site, "REP_TDMREP needs http-sf: pip install 'scrapy-rep[usage]'."
     )
+
+
+def test_an_item_passes_if_its_check_fails() -> None:
+    """Here there is no engine; a DOWNLOADER of the project's own may have no middlewares."""
+    settings = {"ROBOTSTXT_OBEY": True, "REP_USAGE": {"tdm": "drop-items"}}
+    middleware = UsageItemMiddleware.from_crawler(get_crawler(settings_dict=settings))
+    for request in (Request("http://a.b/"), None):
+        item, response = {"a": 1}, Response("http://a.b/", request=request)
+        assert middleware.get_processed_item(item, response) is item

@@ -300,7 +300,7 @@ def test_a_locked_file_refuses_writes_but_can_be_read(
         lambda: storage.drop(A),
         lambda: storage.purge(NOW),
     ) * 2:
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
+        with pytest.raises(sqlite3.OperationalError, match=f"{path}: .*locked"):
             write()
         assert storage.load(A) == rules()
     other.close()

@@ -158,7 +158,7 @@ class ReportData:
     @property
     def findings(self) -> list[Finding]:
         """What needs a look in it, the most serious first."""
-        parts = (_of_the_crawl, _of_origins, _of_sitemaps)
+        parts = (_of_start_requests, _of_the_crawl, _of_origins, _of_sitemaps)
         found = [finding for part in parts for finding in part(self.crawl)]
         return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
 
@@ -231,7 +231,7 @@ _LEVELS = ("error", "warning", "note")
 _WHOLE = frozenset({"/", "/*", "*"})
 
 
-def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
+def _of_start_requests(crawl: CrawlSum) -> Iterator[Finding]:
     starts = (crawl.finished or Line({})).part("start_requests")
     if count := starts.number("refused"):
         level, words = "error", f"robots.txt refused every start request ({count:,})."
@@ -241,6 +241,9 @@ def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
         url, command = starts.text("url"), starts.text("command")
         words += f" The first was {url}: {starts.text('why').rstrip('.')}."
         yield Finding("start_requests", level, count, words, "rules", [url], "", command)
+
+
+def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
     if count := crawl.outcomes["none", CONFIGURATION]:
         stuck = [row for row in crawl.known.values() if row.kind == CONFIGURATION]
         words = f"The project's configuration keeps the crawl from {counted(count, 'origin')}"

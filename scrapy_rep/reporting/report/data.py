@@ -74,7 +74,7 @@ class OriginRow:
     size: int | None = None
     delay: float | None = None
     sha256: str | None = None
-    """The last file that counted."""
+    """Of the last file that counted."""
     fetches: int = 0
     sitemaps: int = 0
     requests: Counter[str] = field(default_factory=Counter)
@@ -124,7 +124,7 @@ class SaidRow:
 
 @dataclass(slots=True)
 class Change:
-    """What differs between two robots.txt files of an origin: in the crawl, or since the one before."""
+    """What differs between an origin's robots.txt files: in the crawl, or since the one before."""
 
     origin: str
     added: list[str] = field(default_factory=list)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from scrapy_rep.engine.log import BoundedSet
 from scrapy_rep.reporting.record import (
@@ -134,9 +134,7 @@ class CrawlSum:
         self.sitemaps: Rows[SitemapRow] = Rows(
             2 * MAX_SITEMAPS, MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
         )
-        self.periods: Rows[Period] = Rows(
-            2 * MAX_PERIODS, MAX_PERIODS, lambda period: -period.seconds
-        )
+        self.periods: Rows[Period] = Rows(2 * MAX_PERIODS, MAX_PERIODS, lambda one: -one.seconds)
         self.changes: Rows[Change] = Rows(2 * MAX_CHANGES, MAX_CHANGES, lambda _: 0)
         self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
         self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
@@ -144,15 +142,6 @@ class CrawlSum:
         """What was said about each purpose, and what was dropped."""
         self.usage_pages = 0
         self._held_by_time = Timeline()
-        self._handlers: dict[str, Callable[[Line, float], object]] = {
-            STARTED: self._started, ENDED: self._ended, ANSWER: self._answer, CHANGED: self._changed,
-            SITEMAP: self._sitemap, ALLOWED_COUNT: self._allowed, "allowed": self._allowed,
-            "disallowed": self._disallowed, "held": self._held, "released": self._left,
-            "unreachable": lambda line, _: self._count(line, "dropped"),
-            "given_up": self._left, "usage": self._said,
-            "usage_request": self._usage_dropped, "usage_item": self._usage_dropped,
-            **dict.fromkeys(_PAGES, self._page),
-        }  # fmt: skip
 
     def add(self, line: Line) -> None:
         """Count a line, which has a verdict."""
@@ -160,9 +149,9 @@ class CrawlSum:
         if at is not None:
             self.began = self.began or at
             self.ended = max(self.began, at)
-        handler = self._handlers.get(line.fields["verdict"])
+        handler = self._HANDLERS.get(line.fields["verdict"])
         if handler is not None:
-            handler(line, at or 0.0)
+            handler(self, line, at or 0.0)
 
     def _of(self, line: Line) -> OriginRow | None:
         name = line.text("origin")
@@ -210,7 +199,12 @@ class CrawlSum:
         if outcome == "unreachable":
             origin.kind = about.text("kind", 40) or kind_of(origin.reason)
             self._fails(origin, began, at, fetches)
-            return
+        else:
+            self._answers(origin, about, began, at)
+            origin.sha256 = line.text("sha256", 64) or None
+
+    def _answers(self, origin: OriginRow, about: Line, began: float, at: float) -> None:
+        """Note an answer that counts: requests that waited have it."""
         origin.kind = ""
         delay = about.fields.get("crawl_delay")
         origin.delay = None
@@ -218,11 +212,9 @@ class CrawlSum:
             origin.delay = float(delay)
         origin.size = None if about.fields.get("bytes") is None else about.number("bytes")
         origin.sitemaps = about.number("sitemaps")
-        origin.sha256 = line.text("sha256", 64) or None
-        # Those that waited have an answer.
         if (period := origin.period) is not None and period.end == "waited":
             period.began = min(began, period.began)
-            period.requests, period.reason = origin.unclear, OUTCOMES[outcome]
+            period.requests, period.reason = origin.unclear, OUTCOMES[origin.outcome]
         self._end_period(origin, "answered", at)
         origin.requests["waited"] += origin.unclear
         origin.unclear = 0
@@ -273,6 +265,9 @@ class CrawlSum:
         passed = line.text("reason").startswith(IMPOLITE)
         times = line.number("count") if "count" in line.fields else 1
         self._count(line, "passed" if passed else "allowed", times)
+
+    def _dropped(self, line: Line, _: float) -> None:
+        self._count(line, "dropped")
 
     def _disallowed(self, line: Line, _: float) -> None:
         origin = self._count(line, "forbidden")
@@ -369,6 +364,15 @@ class CrawlSum:
 
     def _purpose(self, name: str) -> Counter[str]:
         return self.usage.row(name[:_REASONS], Counter)
+
+    # Verdicts, each with what counts it.
+    _HANDLERS: ClassVar[dict[str, Callable[[CrawlSum, Line, float], object]]] = {
+        STARTED: _started, ENDED: _ended, ANSWER: _answer, CHANGED: _changed, SITEMAP: _sitemap,
+        ALLOWED_COUNT: _allowed, "allowed": _allowed, "disallowed": _disallowed,
+        "unreachable": _dropped, "held": _held, "released": _left, "given_up": _left,
+        "usage": _said, "usage_request": _usage_dropped, "usage_item": _usage_dropped,
+        **dict.fromkeys(_PAGES, _page),
+    }  # fmt: skip
 
     # The end
 

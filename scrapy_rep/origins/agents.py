@@ -127,7 +127,7 @@ class Agents:
         return self.default if self.usual is None else self.usual
 
     def chain_sent(self, request: Request) -> tuple[str, ...]:
-        """Return the chain of a request that was sent: its User-Agent header may be Scrapy's or a browser's."""
+        """Return the chain of a sent request: its header may be Scrapy's or a browser's."""
         if request.meta.get(META_KEY) is not None or self._fixed:
             return self.chain_of(request)
         return chain_in_header(request) or self.default
