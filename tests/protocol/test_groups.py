@@ -48,11 +48,13 @@ def filled(head: bytes, size: int) -> bytes:
 # (what stands at the limit, how many bytes of it are within, does the rule count, reason)
 LIMIT = [
     (b"Disallow: /x", 12, True, "the file ends at the limit"),
+    (b"Disallow: /x\n", 13, True, "its line end is the last byte"),
     (b"Disallow: /x\nDisallow: /x", 13, True, "its line end is the last byte, more follows"),
     (b"Disallow: /x\n", 12, True, "its line end is the first byte beyond"),
     (b"Disallow: /x\rDisallow: /x", 12, True, "CR is the first byte beyond"),
     (b"Disallow: /x\r\nDisallow: /x", 13, True, "the limit cuts CRLF in two"),
     (b"Disallow: /xy", 12, False, "the limit cuts it in two"),
+    (b"Disallow: /x", 11, False, "the limit cuts it in two, at the end of the file"),
     (b"Disallow: /x", 0, False, "it starts at the limit"),
     (b"Disallow: /x", -100, False, "it is beyond"),
 ]
