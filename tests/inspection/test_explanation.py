@@ -54,38 +54,22 @@ def test_the_reason_names_the_group_or_says_why_none_applies() -> None:
 
 
 # Rules, path; of each that matches, its line and why it wins or loses.
-INDEX = "allowing the index page of a directory allows the directory"
+LONGEST, LOST = "3 decides: the longest match", "2 lost: shorter"
 BEST = "decides: of the longest matches"
+INDEX = "allowing the index page of a directory allows the directory"
 WHY = [
-    ("Disallow: /x", "/x", ["2 decides: the only match"]),
     ("Disallow: /é", "/%C3%A9", ["2 decides: the only match"]),
     ("Disallow: /x$", "/x", ["2 decides: the only match"]),
-    (
-        "Disallow: /a$b\nDisallow: /a$*$\nDisallow: /A",
-        "/a$b",
-        ["3 decides: the longest match", "2 lost: shorter"],
-    ),
-    (
-        "Disallow: /\nDisallow: /x\nAllow: /y",
-        "/x",
-        ["3 decides: the longest match", "2 lost: shorter"],
-    ),
-    (
-        "Disallow: /x\nAllow: /x",
-        "/x",
-        [f"3 {BEST}, Allow wins", "2 lost: same length, and Allow wins"],
-    ),
+    ("Disallow: /a$b\nDisallow: /a$*$\nDisallow: /A", "/a$b", [LONGEST, LOST]),
+    ("Disallow: /\nDisallow: /x\nAllow: /y", "/x", [LONGEST, LOST]),
+    ("Disallow: /x\nAllow: /x", "/x", [f"3 {BEST}, Allow wins", "2 lost: same length, and Allow wins"]),
     (
         "Disallow: /*x\nDisallow: /xy",
         "/xy",
         [f"2 {BEST}, the first wins", "3 lost: same length, and the first wins"],
     ),
-    (
-        "Disallow: /d\nAllow: /d/index.html",
-        "/d/",
-        [f"3 decides: the longest match; {INDEX}", "2 lost: shorter"],
-    ),
-]
+    ("Disallow: /d\nAllow: /d/index.html", "/d/", [f"{LONGEST}; {INDEX}", LOST]),
+]  # fmt: skip
 
 
 def test_each_matching_rule_says_why_it_wins_or_loses() -> None:
@@ -111,22 +95,16 @@ def test_the_rules_one_by_one_come_to_the_same(question: tuple[bytes, list[str]]
 
 SOFT_404 = 'HTTP 500 with a page that says "not found"'
 PAGE = "<!DOCTYPE html>\n<title>Shop</title>"
+FREE = "no restrictions"
+HOPS = "HTTP 302 without a usable target, after 5 redirects"
 IN_ITS_PLACE = [
-    (answered(Outcome.MISSING, status=404), "no robots.txt (HTTP 404): no restrictions"),
-    (
-        answered(Outcome.MISSING, status=302, hops=5),
-        "no robots.txt (HTTP 302 without a usable target, after 5 redirects): no restrictions",
-    ),
-    (answered(Outcome.MISSING, status=500), f"no robots.txt ({SOFT_404}): no restrictions"),
-    (
-        answered(Outcome.RULES, PAGE, status=200),
-        "no group for a, and no * group (robots.txt is an HTML page)",
-    ),
-    (  # rules count wherever they stand
-        answered(Outcome.RULES, f"{PAGE}\nUser-agent: *\nDisallow: /\n", status=200),
-        "line 4: Disallow: / (robots.txt is an HTML page)",
-    ),
-]
+    (answered(Outcome.MISSING, status=404), f"no robots.txt (HTTP 404): {FREE}"),
+    (answered(Outcome.MISSING, status=302, hops=5), f"no robots.txt ({HOPS}): {FREE}"),
+    (answered(Outcome.MISSING, status=500), f"no robots.txt ({SOFT_404}): {FREE}"),
+    (answered(Outcome.RULES, PAGE, status=200), "no group for a, and no * group (robots.txt is an HTML page)"),
+    # Rules count wherever they stand.
+    (answered(Outcome.RULES, f"{PAGE}\n{ALL}Disallow: /\n", status=200), "line 4: Disallow: / (robots.txt is an HTML page)"),
+]  # fmt: skip
 
 
 def test_what_stands_in_the_place_of_a_file_is_told() -> None:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from scrapy_rep.protocol import Decision, RobotsTxt
-from scrapy_rep.protocol.syntax import is_name
 from tests.protocol import reference
 from tests.protocol.golden import FOLDER, SAMPLE, WHOLE_FILES, Record, whole_file
-from tests.protocol.strategies import TOKENS, any_text, chains, questions
+from tests.protocol.strategies import TOKENS, chains, questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,16 +91,3 @@ def test_equals_the_reference(question: tuple[bytes, list[str]], chain: list[str
             assert preloaded.decide(url, agent) == decision
             named_only = robots.decide(url, agent, obey_global=False)
             assert named_only == (decision if named(name) else Decision(True, None, None))
-
-
-@given(st.one_of(any_text, st.lists(any_text)))
-@example("\ud800")
-def test_an_agent_is_a_token_or_an_error(agent: str | list[str]) -> None:
-    robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /\nUser-agent: a\n")
-    chain = [agent] if isinstance(agent, str) else agent
-    if all(token in ("", "*") or is_name(token) for token in chain):
-        assert robots.decide("/x", agent).agent in (None, "*", agent, *agent)
-    else:
-        for ask in (robots.decide, robots.allowed):
-            with pytest.raises(ValueError, match="is not a product token"):
-                ask("/x", agent)

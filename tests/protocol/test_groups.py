@@ -126,19 +126,13 @@ SLOWER = "User-agent: foobot\nCrawl-delay: 7"
 NONSENSE = [*"soon|-1|nan|inf|-inf|1e999|5s|1,5|1_0|1e3|+5|0x10|٣|.||1 2".split("|"), "9" * 400]  # noqa: SIM905
 DELAYS = [
     ("User-agent: *\nCrawl-delay: 5", 5.0, "of the group for all"),
-    ("User-agent: FooBot\nCrawl-delay: 5", 5.0, "of the named group"),
     ("User-agent: FooBot\nDisallow: /\nUser-agent: *\nCrawl-delay: 5", None, "never mixed"),
-    ("User-agent: FooBot\nCrawl-delay: 0.5", 0.5, "parts of a second"),
     ("User-agent: FooBot\nCrawl-delay: .5", 0.5, "no zero before the point"),
     ("User-agent: FooBot\nCrawl-delay: 5.", 5.0, "nothing behind the point"),
     ("User-agent: FooBot\nCRAWL-DELAY : 5 # slow", 5.0, "in capitals, with a comment"),
     ("User-agent: FooBot\nCrawl-delay: 3\nCrawl-delay: 9\nCrawl-delay: 5", 9.0, "the largest"),
-    ("User-agent: b\nCrawl-delay: 60\nUser-agent: *\nDisallow: /x", None, "as in real files"),
-    ("User-agent: b\nUser-agent: FooBot\n\nCrawl-delay: 5\nAllow: /", 5.0, "of two agents"),
-    (f"{SLOW}\n{SLOWER}\nUser-agent: b\nCrawl-delay: 60", 7.0, "one group after the other"),
     ("Crawl-delay: 5\nUser-agent: FooBot\nDisallow: /", None, "before the first group"),
     *((f"User-agent: FooBot\nCrawl-delay: {value}", None, f"nonsense: {value!r}") for value in NONSENSE),
-    ("", None, "an empty file"),
 ]  # fmt: skip
 
 

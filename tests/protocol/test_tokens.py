@@ -15,11 +15,9 @@ COMPATIBLE = "Mozilla/5.0 (compatible;"
 
 # Header: token.
 OWN_NAME = {
-    "FooBot/1.2": "FooBot",
     "  FooBot/1.2 (+https://foo.example/bot)  ": "FooBot",
     "foo_bot-x/1.2": "foo_bot-x",
     "my_project (+http://www.yourdomain.com)": "my_project",  # Scrapy's project template
-    "python-requests/2.31.0": "python-requests",
     "FooBot/1.0 Mozilla/5.0": "FooBot",  # its own name before a browser's
     # As a group's name the token ends at the digit, so that is the one that can be obeyed.
     "MJ12bot/1.0": "MJ",
@@ -28,10 +26,8 @@ CHROME, GOOGLE = "Chrome/120.0.0.0 Safari/537.36", "+http://www.google.com/bot.h
 # In a comment: of a crawler that poses as a browser.
 DISGUISED = {
     f"{COMPATIBLE} FooBot/1.2; +https://foo.example/bot)": "FooBot",
-    f"{COMPATIBLE} FooBot/1.2)": "FooBot",
     f"{WEBKIT} Googlebot/2.1; {GOOGLE}) {CHROME}": "Googlebot",
     f"{MAC} Version/13.1.1 Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/x)": "Applebot",
-    f"{WEBKIT} ClaudeBot/1.0; +claudebot@anthropic.com)": "ClaudeBot",
     f"{COMPATIBLE} PetalBot;+https://webmaster.petalsearch.com/x)": "PetalBot",
     f"{ANDROID} {MOBILE} (compatible; Bytespider; spider-feedback@bytedance.com)": "Bytespider",
     # Names that don't say what they are: a version and an address, in one comment, do.
@@ -50,15 +46,12 @@ BROWSERS = [
     f"{WINDOWS} crawler@example.com",
     f"{WINDOWS} {SAFARI}",
     f"{IPHONE} (KHTML, like Gecko) CriOS/120.0.6099 Mobile/15E148 Safari/604",
-    "Mozilla/5.0 (X11; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0",
-    "Opera/9.80 (Windows NT 6.0) Presto/2.12.388 Version/12.14",
     "Mozilla/5.0 (Windows NT 10.0; WOW64; Trident/7.0; rv:11.0) like Gecko",
     "Mozilla/5.0 (compatible; MSIE 9.0; Windows NT 6.1; Trident/5.0)",
     "",
     "*",
     "/1.0",
     "(+https://foo.example)",
-    "1234",
 ]
 
 
