@@ -146,7 +146,6 @@ async def test_a_line_a_minute_tells_what_is_held(
     monkeypatch.setattr(deferral, "_TELL_SECONDS", 0.1)
     silent = silent_until_open()
     site = sites.add(robots=silent)
-    # Something else to do meanwhile.
     busy = sites.add(robots=RULES, pages={"/x": when_open(silent, "")})
     which = f"3 to {origin_of(site)}: no answer yet"
     line = f"3 requests held ({which}); next robots.txt attempt now, giving up in 8"

@@ -1,5 +1,4 @@
-"""REP.md section 2: with Scrapy's other middlewares switched on, as a user would, and with plugins
-that people use, robots.txt is fetched and obeyed as ever. What is not installed is skipped."""
+"""REP.md section 2: robots.txt is obeyed beside Scrapy's other middlewares and installed plugins."""
 
 from __future__ import annotations
 
@@ -245,13 +244,11 @@ async def test_no_encoding_is_asked_for_that_cannot_be_decoded(
 
 
 def needs(module: str) -> pytest.MarkDecorator:
-    """Skipped where *module* is not installed."""
     missing = find_spec(module) is None
     return pytest.mark.skipif(missing, reason=f"{module} is not installed")
 
 
 def assert_obeys(result: CrawlResult, site: Site) -> None:
-    """A page was fetched, a forbidden one not, and robots.txt once."""
     assert result.status(site.url("/page")) == 200
     assert result.disallowed(site.url("/private"))
     assert (site.count("/robots.txt"), site.count("/private")) == (1, 0)
@@ -320,9 +317,6 @@ async def test_playwright_pages_and_their_requests_obey(sites: Sites) -> None:
     assert result.stat("playwright/request_count/aborted") == 2
     [fetch] = site.hits("/robots.txt")
     assert "Sec-Fetch-Mode" not in dict(fetch.headers)
-
-
-# Several crawls
 
 
 @pytest.mark.scrapy_api

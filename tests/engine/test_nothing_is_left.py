@@ -32,13 +32,10 @@ from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
-
 CRAWLS = 8
 STOPPED, WRONG, REFUSED = 3, 6, 7
-"""The crawls that don't end by themselves: one is stopped while it holds requests, one has a wrong
-setting, and in one a middleware of the project's own, made after ours, raises."""
+"""One is stopped while it holds requests, one has a wrong setting, in one a middleware raises."""
 STORAGES = ("Memory", "Sqlite", "Redis")
-
 ROBOTS = f"""User-agent: {AGENT}
 Disallow: /private
 Crawl-delay: 0.01
@@ -47,8 +44,6 @@ Content-Usage: /no/ train-ai=n
 
 
 class Refuses:
-    """A middleware that can't be made."""
-
     def __init__(self) -> None:
         raise ValueError("no")
 
@@ -96,7 +91,6 @@ def town(sites: Sites, tmp_path: Path, redis_server: RedisServer) -> Town:
 
 
 async def crawled(town: Town, number: int) -> SimpleNamespace:
-    """What is known of a crawl that is over."""
     runner = new_runner(town.settings(number))
     crawler = runner.create_crawler(ListSpider)
     gate = town.held[number].pages["/robots.txt"]
@@ -200,11 +194,7 @@ async def test_several_crawls_leave_nothing_behind(
     assert [number for number, one in enumerate(crawls) if one.spider and one.spider()] == []
 
 
-# -- what may be left ------------------------------------------------------------------------
-
-
 def hooks() -> dict[str, tuple[int, int]]:
-    """How many handlers and filters each logger has."""
     loggers = {"": logging.getLogger(), **logging.root.manager.loggerDict}
     return {
         name: (len(one.handlers), len(one.filters))

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.pqueues import (
-    DownloaderAwarePriorityQueue,
-    DownloaderInterface,
-    ScrapyPriorityQueue,
-)
+from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface, ScrapyPriorityQueue
 from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue, PickleLifoDiskQueue
 from scrapy.utils.test import get_crawler
 
@@ -26,7 +22,6 @@ pytestmark = pytest.mark.scrapy_api
 # All, and those beyond a few: some tests cross that number.
 @pytest.fixture(params=[0, 8], ids="many is {}".format)
 def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many slots count as many."""
     monkeypatch.setattr(pqueue, "_MANY", request.param)
 
 
@@ -57,7 +52,6 @@ class World:
             self.queue.push(Request(f"http://{url}", priority=priority))
 
     def pop(self) -> str:
-        """The next URL, which then is an active download."""
         request = self.queue.pop()
         assert request is not None
         slot = self._slot_of(request)
@@ -66,7 +60,6 @@ class World:
         return request.url.removeprefix("http://")
 
     def end(self, slot: str) -> None:
-        """A download of *slot* ends."""
         self.slots[slot].active.pop()
 
 
@@ -124,7 +117,6 @@ def test_few_slots_come_in_scrapys_order() -> None:
 
 
 def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many wait."""
     world = World(BroadPriorityQueue)
     world.push(*[f"h{number}/{page}" for number in range(1000) for page in (1, 2)])
     looks = 0

@@ -17,7 +17,6 @@ from tests.helpers.names import resolvers
 from tests.helpers.servers import Sites
 
 HANDLERS = "scrapy.core.downloader.handlers."
-
 # What they need; None for what Scrapy uses by default.
 NEEDS = {
     None: None,
@@ -37,7 +36,6 @@ class Watcher:
 
 
 def handler_settings(handler: str | None) -> dict[str, Any]:
-    """Skips where it can't be used."""
     if handler is None:
         return {}
     if find_spec(handler.rpartition(".")[0]) is None:

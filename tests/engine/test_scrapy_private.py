@@ -31,8 +31,6 @@ from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.scrapy_api
-
-# What `EngineAccess` reaches through.
 PRIVATE = {"_slot", "total_concurrency", "enqueue_scrape", "scraper", "downloader"}
 
 
@@ -42,7 +40,6 @@ async def in_a_crawl(
     settings: dict[str, Any] | None = None,
     **more: Any,
 ) -> CrawlResult:
-    """A crawl of a page, in whose callback *look* is called."""
 
     def on_page(spider: Spider) -> None:
         look(EngineAccess(spider.crawler))
@@ -100,9 +97,6 @@ def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     access = EngineAccess(Crawler())  # type: ignore[arg-type]
     with access.extra_slot():
         assert not access.slots.is_full(Request("http://a.example/"), [])
-
-
-# The ways to close a spider, all of which have to pass `close_spider_async`
 
 
 def _callback(engine: Any) -> None:
@@ -234,9 +228,6 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
     assert error.startswith("Bug in scrapy-rep: the work before closing failed.")
 
 
-# Failing a request
-
-
 class Product(Request):
     """A request with an argument of its own, which Request.replace() doesn't know."""
 
@@ -268,9 +259,6 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
     assert list(result.failures) == ["http://other.example/"]
     assert result.spider.items == [{"message": "why", "product": 1}]
     assert result.reason == ("way" if closing else "finished")
-
-
-# The rest
 
 
 async def test_slots_can_be_slowed_down(sites: Sites) -> None:

@@ -14,8 +14,6 @@ from tests.helpers.crawling import captured_log
 
 
 class World:
-    """A clock, and timers that ring as it goes forward."""
-
     def __init__(self) -> None:
         self.now, self.paused = 100.0, False
         self.timers: list[tuple[float, Callable[[], Any]]] = []
@@ -37,7 +35,6 @@ class World:
         self.on_due(key)
 
     def go_to(self, time: float) -> None:
-        """Let the clock go on, and ring what is due meanwhile."""
         while ready := [one for one in self.timers if one[0] <= time]:
             timer = min(ready, key=itemgetter(0))
             self.timers.remove(timer)
