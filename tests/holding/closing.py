@@ -15,7 +15,6 @@ SLOW: dict[str, Any] = {**DEFER, "REP_DOWNLOAD_TIMEOUT": 30.0, "DOWNLOAD_TIMEOUT
 
 
 def closing_took(result: CrawlResult) -> float:
-    """Seconds between Scrapy's own two lines in the log."""
     at = {
         record.getMessage().split(" (")[0]: record.created
         for record in result.records
@@ -30,7 +29,6 @@ def assert_closed_soon(result: CrawlResult) -> None:
 
 
 def assert_nothing_dropped(result: CrawlResult, record: Record) -> None:
-    """It ended well, nobody was told that a request failed, and nothing counts as dropped."""
     assert_clean(result)
     assert result.failures == {}
     assert record.dropped == []

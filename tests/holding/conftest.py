@@ -1,5 +1,3 @@
-"""Crawls in processes of their own."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -13,7 +11,6 @@ from tests.helpers.process import Crawl
 
 @pytest.fixture
 def crawl(tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
-    """`Crawl` in a folder of the test; none outlives it."""
     crawls: list[Crawl] = []
 
     def start(*args: Any, **kwargs: Any) -> Crawl:

@@ -22,7 +22,6 @@ class HoldSpider(Spider):
     name = "hold"
 
     def parse(self, response: Any) -> None: ...
-
     def failed(self, failure: Any) -> None: ...
 
 
@@ -38,7 +37,6 @@ SPIDER = hold_spider()
 
 
 def held(number: int, since: float = 0.0, **kwargs: Any) -> Held:
-    """The request's URL says its number."""
     return Held(number, since, Request(f"{A}/{number}", **kwargs))
 
 
@@ -47,7 +45,6 @@ def unserialisable(number: int, since: float = 0.0, **kwargs: Any) -> Held:
 
 
 def numbers(taken: list[Held]) -> list[int]:
-    """In their order; each has the URL that it was held with."""
     assert [one.request.url for one in taken] == [f"{A}/{one.number}" for one in taken]
     return [one.number for one in taken]
 
@@ -59,7 +56,6 @@ def on_disk(hold: DiskHold, origin: str, one: Held) -> Entry:
 
 
 def read_all(hold: DiskHold, heap: list[Entry]) -> list[Held]:
-    """What can be read of it, in the order in which it would leave."""
     found = [
         hold.read(number, since, what) if isinstance(what, int) else Held(number, since, what)
         for _, number, since, what in sorted(heap)
@@ -68,14 +64,12 @@ def read_all(hold: DiskHold, heap: list[Entry]) -> list[Held]:
 
 
 def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
-    """The hold of a run, with what earlier ones left."""
     hold = DiskHold(str(path.parent), spider)
     assert hold.open()
     return hold
 
 
 def run(path: Path) -> tuple[DiskHold, dict[str, list[Entry]]]:
-    """The next run, and what it has of earlier ones."""
     hold = opened(path)
     return hold, dict(hold.recover())
 
@@ -87,5 +81,4 @@ def file_of(hold: DiskHold) -> sqlite3.Connection:
 
 
 def ran(hold: DiskHold, seconds: float) -> None:
-    """The crawl has been running for so long."""
     hold._journal.put("clock", (1, seconds))

@@ -1,5 +1,4 @@
-"""REP.md section 4, "deferred": requests of an unreachable origin are held, and come back when an answer comes;
-under JOBDIR over several runs; paused crawls; and download slots. In real crawls."""
+"""REP.md section 4, "deferred": requests are held, and come back with an answer, over runs too."""
 
 from __future__ import annotations
 
@@ -104,7 +103,6 @@ async def test_waiting_goes_on_in_the_next_run(
         assert_no_errors(result)
         passed += 1000
         record = Record()
-        # Enough to tell that nothing was given up at once.
         record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 3 else None
 
 
@@ -268,10 +266,8 @@ async def test_other_policies_and_silence(sites: Sites, choice: str, robots: Any
 
 
 # Who waits, and the fetches of robots.txt, leave the download slots to the pages
-
 UNLIMITED = tuple(map(int, scrapy.__version__.split(".")[:2])) >= (2, 19)
 """Whether CONCURRENT_REQUESTS = 0 means no limit; before, nothing was downloaded."""
-
 ROWS = [
     (1, 0),
     (1, NEVER),
@@ -303,7 +299,6 @@ async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
     robots = silent_until_open()
     silent, healthy = [sites.add(robots=robots) for _ in range(16)], sites.add(robots=RULES)
     wanted = urls(healthy, 30)
-
     record = Record()
     # The first is there so that the healthy one is asked too: 16 fetches are all that may run.
     others = [site.url(path) for path in ("/a", "/b", "/c") for site in silent]

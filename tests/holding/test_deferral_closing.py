@@ -88,8 +88,7 @@ async def test_without_jobdir_they_are_given_up(
     monkeypatch.setattr(Pipeline, "events", [])
     held = Held(sites, lambda record: deferred_from_coro(record.engine.stop_async()))
     result = await held.crawl(
-        ITEM_PIPELINES={Pipeline: 1},
-        on_failure=lambda spider: [{"url": spider.errors[-1][0].url}],
+        ITEM_PIPELINES={Pipeline: 1}, on_failure=lambda spider: [{"url": spider.errors[-1][0].url}]
     )
     assert result.reason == "shutdown"
     errors = [result.failures[url] for url in held.urls]
@@ -108,7 +107,6 @@ async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path) -> None:
     result = await held.crawl(**settings)
     assert result.failures == result.responses == {}
     assert result.stats["rep/held"] == 40
-
     held.up.open()
     held.sites[1].set("/robots.txt", RULES)
     again = Record()
@@ -198,8 +196,6 @@ async def test_what_errbacks_download_at_the_end(sites: Sites) -> None:
 
 
 class LambdaSpider(ListSpider):
-    """Its requests can't be written to disk."""
-
     def recorded(self, request: str | Request) -> Request:
         return super().recorded(request).replace(callback=lambda response: self.parse(response))
 
@@ -264,7 +260,6 @@ class SharedScheduler(BaseScheduler):
 
 @pytest.fixture
 def shared() -> type[SharedScheduler]:
-    """An empty one, which says that requests outlive a crawl."""
 
     class Shared(SharedScheduler):
         queue, seen, persist = [], set(), True
@@ -273,8 +268,6 @@ def shared() -> type[SharedScheduler]:
 
 
 class Once(ListSpider):
-    """Its requests are filtered."""
-
     dont_filter = False
 
 
@@ -300,7 +293,6 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
     assert_closed_soon(result)
     assert result.failures == result.responses == {}
     assert result.stats["rep/held"] == 0 and "rep/given_up" not in result.stats
-
     gate = Gate(503, RULES)
     for site in both:
         site.set("/robots.txt", gate)

@@ -1,5 +1,4 @@
-"""What bounds deferral: how long, how many, whose hosts are down for good; and the moment in which a robots.txt
-turns out to be unreachable."""
+"""What bounds deferral: how long, how many, hosts down for good; and the moment of the failure."""
 
 from __future__ import annotations
 
@@ -36,7 +35,6 @@ from tests.helpers.servers import Connection, Hit, Sites
 from tests.helpers.storing import in_a_file
 
 pytestmark = pytest.mark.slow
-
 TOO_MANY = "Too many requests are held (REP_DEFER_MAX_REQUESTS"
 
 
@@ -115,23 +113,18 @@ async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
 
 async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
     def settled(hit: Hit, connection: Connection) -> Awaitable[None]:
-        """Down until each request is held or dropped."""
         assert record.spider is not None
         dropped = record.spider.crawler.stats.get_value("rep/unreachable/dropped", 0)
         up = len(record.deferred) + dropped == 42
         return as_behaviour(RULES if up else 503)(hit, connection)
 
     def on_failure(spider: Any) -> Any:
-        """After the first one that is too many."""
         return map(spider.recorded, wanted) if len(spider.errors) == 1 else None
 
     greedy, modest = sites.add(robots=settled), sites.add(robots=settled)
     wanted, record = urls(modest, 2), Record()
     result = await record.crawl(
-        urls(greedy, 40),
-        on_failure=on_failure,
-        REP_DEFER_MAX_REQUESTS=22,
-        CONCURRENT_REQUESTS=4,
+        urls(greedy, 40), on_failure=on_failure, REP_DEFER_MAX_REQUESTS=22, CONCURRENT_REQUESTS=4
     )
     assert set(result.responses) >= set(wanted)
     assert len(result.responses) == 22 and len(result.failures) == 20

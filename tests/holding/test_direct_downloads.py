@@ -11,14 +11,7 @@ from scrapy import signals as scrapy_signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, in_turn, redirect, silence
 from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.held import (
-    NEVER,
-    InlineSpider,
-    Record,
-    later,
-    silent_until_open,
-    urls,
-)
+from tests.helpers.held import NEVER, InlineSpider, Record, later, silent_until_open, urls
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
 
@@ -30,7 +23,6 @@ async def crawl_files(
     record: Record | None = None,
     **settings: Any,
 ) -> CrawlResult:
-    """An item for each page, with the files that belong to it."""
 
     def item(spider: Any) -> list[dict[str, Any]]:
         number = spider.responses[-1].url.rpartition("/page")[2]

@@ -22,11 +22,9 @@ from tests.helpers.held import Gate, silent_until_open, urls
 from tests.helpers.servers import Site, Sites
 
 pytestmark = pytest.mark.slow
-
 PAGES = 20
 OURS: dict[str, Any] = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.1, "REP_DEFER_IDLE": 60}
 SCRAPYS: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
-
 # robots.txt that is there at once, that takes a while, and that is down at first. Scrapy's own
 # middleware takes a failure for permission.
 ROBOTS: dict[str, Callable[[], Any]] = {
@@ -39,7 +37,6 @@ ROBOTS: dict[str, Callable[[], Any]] = {
 async def both(
     site: Site, spider: type[ListSpider], jobs: list[dict[str, Any]] | None = None, **more: Any
 ) -> list[CrawlResult]:
-    """Crawl with ours, and with Scrapy's own."""
     results = []
     more = {"requests": urls(site, PAGES), **more}
     for settings, job in zip((OURS, SCRAPYS), jobs or [{}, {}]):
@@ -115,8 +112,6 @@ async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
 
 
 class PumpSpider(WatchedSpider):
-    """Fetches its next batch of work whenever it is idle."""
-
     async def start(self) -> AsyncIterator[Any]:
         self.batches = deque([self.requests[:10], self.requests[10:]])
         for request in self.batches.popleft():
@@ -139,7 +134,6 @@ async def test_a_pump_goes_on_though_an_origin_stays_down(sites: Sites) -> None:
     """After REP_DEFER_IDLE seconds without anything but waiting; the crawl stays open."""
     gate, healthy = Gate(503, RULES), sites.add(robots=RULES)
     down = sites.add(robots=gate)
-
     wanted = urls(healthy, 10)
     result = await crawl(
         PumpSpider,
@@ -153,8 +147,6 @@ async def test_a_pump_goes_on_though_an_origin_stays_down(sites: Sites) -> None:
 
 
 class LazySpider(WatchedSpider):
-    """Yields a start request whenever the scheduler has none left."""
-
     async def start(self) -> AsyncIterator[Any]:
         scheduler = EngineAccess(self.crawler).scheduler
         for request in self.requests:
@@ -188,9 +180,7 @@ class Slotted:
         return cls()
 
     def open(self, spider: Any) -> None: ...
-
     def close(self, reason: str) -> None: ...
-
     def has_pending_requests(self) -> bool:
         return bool(self._queue)
 
@@ -223,11 +213,7 @@ async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: s
 
 @pytest.mark.parametrize(
     ("robots", "count", "is_last"),
-    [
-        (after(0.2, RULES), 5, True),
-        (after(0.2, RULES), 30, False),
-        (in_turn(503, RULES), 5, False),
-    ],
+    [(after(0.2, RULES), 5, True), (after(0.2, RULES), 30, False), (in_turn(503, RULES), 5, False)],
     ids=["few waited", "many waited", "held"],
 )
 async def test_one_that_comes_while_others_leave(
@@ -245,7 +231,6 @@ async def test_one_that_comes_while_others_leave(
 
 
 async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
-    """Its slow server answers once the pages of others have been fetched."""
     answers = silent_until_open("x")
     pages = {f"/page{n}": answers for n in range(1, 40)}
     busy = sites.add(robots=in_turn(503, RULES), pages={"/page0": "x", **pages})

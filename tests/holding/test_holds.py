@@ -215,9 +215,6 @@ class _Unpicklable:
         raise ZeroDivisionError("not even a pickle error")
 
 
-# Requests that come again
-
-
 def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None:
     hold = opened(path)
     for number in (1, 1, 2):
@@ -236,8 +233,6 @@ def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None
 
 
 class ByUrl:
-    """A project's own, which is no hash."""
-
     def fingerprint(self, request: Request) -> bytes:
         return request.url.encode()
 

@@ -31,7 +31,6 @@ pytestmark = pytest.mark.process
 
 
 PAGES, SOME = 40, 15
-
 # A site that is silent is asked again soon, so that the runs get on.
 SETTINGS = {"REP_DOWNLOAD_TIMEOUT": 0.5}
 
@@ -53,7 +52,6 @@ class Town:
             site.set("/robots.txt", RULES)
 
     def pages(self, count: int, name: str = "page") -> list[str]:
-        """The URLs of pages, an equal share at each site, by turns. The pages are made anew."""
         urls = []
         for number in range(count):
             site = self.sites[number % len(self.sites)]
@@ -64,7 +62,6 @@ class Town:
 
     @property
     def asked(self) -> Counter[str]:
-        """How often each page was asked for."""
         return Counter(site.url(target) for site in self.sites for target in site.pages_asked)
 
 
@@ -121,13 +118,11 @@ class Chain:
         return run
 
     def kill_at(self, *kinds: str) -> None:
-        """At one of these events."""
         kind = self.chance.choice(kinds)
         most = {"deferred": PAGES - 1, "refused": 4, "resolved": 4}.get(kind, SOME)
         self.hold_and_release(f"SIGKILL {kind} {self.chance.randint(1, most)}").join()
 
     def kill_while_closing(self) -> None:
-        """In the middle of what Ctrl-C does."""
         run = self.hold_and_release("SIGINT released 1")
         run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
         time.sleep(self.chance.uniform(0, 0.1))
@@ -144,7 +139,6 @@ class Chain:
         self.go(partial(self.kill_at, "refused" if self.linked else "deferred"), *rounds)
 
     def stop_at(self, kind: str, count: int, new_pages: int | None = None) -> None:
-        """Not a kill: Ctrl-C."""
         run = self.hold_and_release(f"SIGINT {kind} {count}", new_pages).join()
         assert run.reason == "shutdown"
 

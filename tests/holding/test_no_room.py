@@ -21,8 +21,6 @@ pytestmark = pytest.mark.slow
 
 
 class ByPriority(BaseScheduler):
-    """Somebody's own: the most urgent first, and of these the first."""
-
     def __init__(self) -> None:
         self.queue: list[tuple[int, int, Request]] = []
         self.number = self.taken = 0
@@ -47,7 +45,6 @@ class ByPriority(BaseScheduler):
 async def crawl_with_room_for_3(
     wanted: list[Any], on_page: Any = lambda spider: None, **handlers: Any
 ) -> CrawlResult:
-    """:param handlers: of signals"""
     settings = {**SLOW, "SCHEDULER": ByPriority, "REP_DEFER_MAX_REQUESTS": 3}
     by_signal = {getattr(signals, name): handler for name, handler in handlers.items()}
     return await crawl(wanted, settings, on_page=on_page, signal_handlers=by_signal)

@@ -16,15 +16,12 @@ from tests.helpers.servers import Sites
 
 redis = pytest.importorskip("redis", reason="needs scrapy-redis, from PyPI")
 pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
-
 pytestmark = [pytest.mark.process, needs_server]
-
 PAGES = 30
 
 
 @pytest.fixture
 def queue(redis_server: RedisServer) -> Iterator[Any]:
-    """A client of the server, whose queue is empty."""
     client = redis.Redis.from_url(redis_server.url)
     yield client
     client.close()
@@ -47,7 +44,6 @@ def test_another_process_fetches_what_was_held(
         return sorted(map(site.url, site.pages_asked))
 
     def queued() -> tuple[int, int]:
-        """Requests, and those that the dupe filter knows: each of them, once."""
         return queue.zcard("pages:requests"), queue.scard("pages:dupefilter")
 
     first = crawl(urls, settings)
@@ -60,7 +56,6 @@ def test_another_process_fetches_what_was_held(
     assert stats == ["0", str(PAGES)]
     assert f"({PAGES} handed back to the scheduler)" in first.log
     assert queued() == (PAGES, PAGES)
-
     site.set("/robots.txt", RULES)
     second = crawl(urls, settings).join()  # it requests the same pages once more
     assert second.reason == "finished"
