@@ -14,29 +14,24 @@ from tests.helpers.storing import in_a_file, open_
 
 
 class Runs:
-    """The crawls. That the storages keep the same is for tests/storages."""
-
     result: CrawlResult
-    """Of the last one."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = Clock().install(monkeypatch)
         self.settings = {**SLOW, **in_a_file(folder)}
 
     async def next(self, *steps: Step, **settings: object) -> list[str]:
-        """What becomes of the requests among *steps*."""
         every = self.settings | settings
         self.result = await crawl(StepSpider, every, steps=list(steps), clock=self.clock)
         assert_clean(self.result)
         return self.result.spider.outcomes  # type: ignore[attr-defined,no-any-return]
 
     async def both(self, site: Site, later: float = 0) -> tuple[list[str], int]:
-        """So many seconds later: what becomes of /private and /x, and how often robots.txt was asked for by then."""
+        """So much later: what becomes of /private and /x, and robots.txt requests so far."""
         self.clock.now += later
         return await self.next(site.url("/private"), site.url("/x")), site.robots_fetches
 
     def kept(self, site: Site) -> Any:
-        """The entry of a site; None if there is none."""
         storage = open_(self.settings)
         entry = storage.load(origin_of(site))
         storage.close()

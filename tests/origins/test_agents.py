@@ -17,7 +17,6 @@ from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.filterwarnings("ignore:The 'user_agent' spider attribute")
-
 # Each agent is kept from a path of its own, so that what is dropped tells who one went by.
 # fmt: off
 AGENTS = [
@@ -31,8 +30,6 @@ PATHS = [*(f"/{name}" for name in AGENTS), "/all"]
 
 
 class AttributeSpider(ListSpider):
-    """Has its attribute from its arguments."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.robotstxt_user_agent = ["Unknown", "AttributeBot"]
@@ -59,7 +56,6 @@ EVERYTHING = {
 USER_AGENT_ONLY = {"USER_AGENT": "ProjectBot/1.0"}
 HEADER = {"User-Agent": FULL.format("HeaderBot")}
 OTHERS: dict[str, Any] = {"headers": {"Accept": "*/*"}, "meta": {"x": 1}}
-
 # Settings, how a request is made, the spider, and the agent that it goes by: a name of AGENTS, or "all".
 # Of each step down the ladder the one above is taken away.
 LADDER: list[tuple[dict[str, Any], dict[str, Any], type[Spider], str]] = [
@@ -72,7 +68,6 @@ LADDER: list[tuple[dict[str, Any], dict[str, Any], type[Spider], str]] = [
     (USER_AGENT_ONLY, {}, OldStyleSpider, "SpiderBot"),
     (USER_AGENT_ONLY, OTHERS, ListSpider, "ProjectBot"),
 ]  # fmt: skip
-
 # Where Scrapy takes a full header, or a list, so do we; and a list as on a command line.
 VALUES: list[tuple[dict[str, Any], str]] = [
     ({"ROBOTSTXT_USER_AGENT": FULL.format("ScrapysBot")}, "ScrapysBot"),

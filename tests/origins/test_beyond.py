@@ -1,5 +1,4 @@
-"""REP.md section 13: what users may choose beyond the protocol, each value in a real crawl: what becomes
-of pages, and what the log, the record, the stats and the summary say."""
+"""REP.md section 13: what users may choose beyond the protocol, in crawls, logs and records."""
 
 from __future__ import annotations
 
@@ -33,7 +32,6 @@ def outcome(result: CrawlResult, url: str) -> str:
 async def recorded(
     sites: list[Site], folder: Path, **settings: Any
 ) -> tuple[CrawlResult, dict[str, dict[str, Any]]]:
-    """Crawl / of each site: the result, and the lines of the record by URL."""
     path = folder / "decisions.jsonl"
     settings = {**ONE_ATTEMPT, "REP_DECISIONS": path, **settings}
     result = await crawl([site.url("/") for site in sites], settings)
@@ -168,8 +166,6 @@ async def test_a_wrong_override_ends_the_crawl_at_its_start(sites: Sites) -> Non
             RepSettings.from_settings({"REP_OVERRIDES": value})  # type: ignore[arg-type]
 
 
-# Google's ladder of April 2026: the table in docs/deferral.md.
-
 FAR = 40 * DAY
 LADDER = [
     # Unreachable for, with a copy?, seconds since a page answered, what it is good for.
@@ -199,7 +195,6 @@ def test_the_ladder_as_a_table() -> None:
 
 
 def at(hours: float, url: str) -> list[float | str]:
-    """Steps: so much later, that page."""
     return [hours * HOUR, url]
 
 
@@ -207,8 +202,7 @@ def at(hours: float, url: str) -> list[float | str]:
 async def test_no_crawling_then_the_copy_then_no_restrictions(
     sites: Sites, runs: Runs, copied: bool
 ) -> None:
-    """The ladder in runs that know of each other by the storage alone. Without a copy there are no restrictions
-    after 12 hours."""
+    """In runs that share only a storage. Without a copy: no restrictions after 12 hours."""
     site = sites.add(robots=in_turn(RULES, 503) if copied else 503)
     private, page, rules = (
         site.url("/private"),

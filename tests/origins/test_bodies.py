@@ -1,5 +1,4 @@
-"""REP.md sections 2, 3 and 6: what is read of a body, and what is taken for a rule; status and headers count
-whatever the body is; and whose name robots.txt is asked for under."""
+"""REP.md sections 2, 3 and 6: what is read of a body, and under whose name it is asked for."""
 
 from __future__ import annotations
 
@@ -81,7 +80,6 @@ ENCODINGS: dict[str, Behaviour | bytes] = {
     "raw deflate": encoded(ZLIB[2:-4], "deflate"),
 }
 OTHERS: dict[str, bytes] = {}
-"""Encodings for which a library is needed."""
 for module, name in (("brotli", "br"), ("backports.zstd", "zstd")):
     with suppress(ImportError):
         OTHERS[name] = data = import_module(module).compress(EARLY)
@@ -122,7 +120,6 @@ async def test_the_transfer_is_stopped_at_the_limit(sites: Sites, announce: bool
 
 
 Pairs = list[tuple[str, str]]
-
 GZIP = gzip.compress(RULES_BYTES)
 
 
@@ -146,7 +143,6 @@ BODIES: dict[str, tuple[Pairs, bytes]] = {
 }
 BODIES |= {f"half of {name}": sent_as(name, data[:-6]) for name, data in OTHERS.items()}
 MOVED, BUSY = [("Location", "/rules")], [("Retry-After", "300")]
-# Status, headers, and what they mean.
 ANSWERS: list[tuple[int, Pairs, str]] = [
     (404, [], "missing"),
     (403, [("Cache-Control", "max-age=3600")], "missing"),

@@ -49,8 +49,7 @@ FRESH: list[tuple[str, str, int, int]] = [
 async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
     sites: Sites, runs: Runs, settings: dict[str, Any]
 ) -> None:
-    """An answer that there is no file is one too; after a failure, Retry-After is a lower bound, within the
-    ceiling."""
+    """No file is an answer too; after a failure, Retry-After is a lower bound, if not too high."""
     table: list[tuple[int, str, int, Site]] = []
     for status, (name, value, default, chosen) in itertools.product((200, 404), FRESH):
         site = sites.add(robots=answer(RULES, status, [(name, value), ("Age", "0")]))
@@ -81,8 +80,7 @@ async def test_what_is_fresh_is_not_asked_for_again(sites: Sites, runs: Runs, st
 
 
 async def test_a_missing_file_is_no_copy(sites: Sites, runs: Runs) -> None:
-    """Who had no robots.txt yesterday and answers 503 today has trouble: wait. An answer ends the row
-    of failures: the next one has a short back-off."""
+    """503 after 404 is trouble: wait. An answer ends the failures: the next back-off is short."""
     site, asked = sites.add(robots=in_turn(503, 503, 404, 503, 503)), list[int]()
     page, look = site.url("/x"), lambda: asked.append(site.robots_fetches)
     first = [page, 101, page, 201, page, look]
@@ -129,9 +127,6 @@ async def test_the_last_copy_is_applied_while_the_site_is_down(sites: Sites, run
     assert await runs.both(site, 801) == ([NO, OK], 6)
 
 
-# What is recalled
-
-
 async def test_what_is_kept_of_an_answer_and_of_a_failure_beside_it(
     sites: Sites, runs: Runs
 ) -> None:
@@ -145,7 +140,6 @@ async def test_what_is_kept_of_an_answer_and_of_a_failure_beside_it(
     entry = runs.kept(site)
     assert entry.check(origin_of(site)) is entry
     assert {name: getattr(entry, name) for name in (*copy, *good)} == {**copy, **good}
-
     site.set("/robots.txt", 503)
     await runs.both(site, DAY + 1)
     down = {"updated_at": clock.now, "unreachable_since": clock.now, "attempts": 1, "dead_attempts": 0,
@@ -215,15 +209,11 @@ async def test_somebody_whose_clock_is_years_ahead(sites: Sites, runs: Runs, sit
     assert await runs.both(site, 1) == (wanted, 2), "what is kept now is of today"
 
 
-# Leases
-
 # Seconds. Longer than these crawls take, and a lease that may well be.
 LEASE = 60.0
 
 
 class Other:
-    """Another process with the same storage, and a site that it may have the lease of."""
-
     def __init__(self, settings: dict[str, Any], site: Site) -> None:
         self.settings, self.site, self.storage = settings, site, open_(settings)
 

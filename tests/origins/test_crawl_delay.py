@@ -1,5 +1,4 @@
-"""REP_CRAWL_DELAY: sites that ask for it get one request at a time, with a pause between two (REP.md
-section 12). Each server writes down when requests came. Real delays, since it is about these."""
+"""REP_CRAWL_DELAY (REP.md section 12): one request at a time with a pause between, in real time."""
 
 from __future__ import annotations
 
@@ -27,11 +26,7 @@ from tests.helpers.storing import in_a_file
 DELAY = 0.3
 LONG = 3 * DELAY
 """Seconds: what comes at once comes sooner, on a slow machine too."""
-ON: dict[str, Any] = {
-    "REP_CRAWL_DELAY": LONG,
-    "CONCURRENT_REQUESTS": 100,
-    "REP_DEFER_GRACE": NEVER,
-}
+ON: dict[str, Any] = {"REP_CRAWL_DELAY": LONG, "CONCURRENT_REQUESTS": 100, "REP_DEFER_GRACE": NEVER}
 
 
 def asking(seconds: float, agent: str = "*") -> str:
@@ -39,7 +34,6 @@ def asking(seconds: float, agent: str = "*") -> str:
 
 
 def gaps(*sites: Site, path: str = "") -> list[float]:
-    """Seconds between any two requests for pages."""
     hits = [hit for site in sites for hit in site.requests if hit.path != "/robots.txt"]
     times = sorted(hit.time for hit in hits if not path or hit.path == path)
     return [late - early for early, late in pairwise(times)]
@@ -51,8 +45,6 @@ def assert_paced(site: Site, seconds: float, requests: int) -> None:
 
 
 class Following(ListSpider):
-    """Goes on from a page as its request's meta says."""
-
     async def parse(self, response: Response, **kwargs: Any) -> Any:
         super().parse(response)
         meta = response.meta
@@ -66,7 +58,6 @@ class Following(ListSpider):
 
 
 def following(spider: ListSpider | None, first: str | Request, *then: str | Request) -> Request:
-    """*first*, and the others one after the other."""
     request = Request(first) if isinstance(first, str) else first
     request.meta["then"] = then
     return request if spider is None else spider.recorded(request)

@@ -36,8 +36,6 @@ def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class World:
-    """Flights whose answers the test gives."""
-
     def __init__(self, concurrency: int = 1) -> None:
         self.asked: list[str] = []
         self.answers: dict[str, Deferred[Any]] = {}
@@ -61,7 +59,6 @@ class World:
         return [self.flights.to(origin(host), again=again) for host in hosts]
 
     async def end(self) -> None:
-        """Leave nothing in the air for the next test."""
         self.flights.end()
         await a_while(0)
         assert self.in_the_air == 0

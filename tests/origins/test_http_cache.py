@@ -17,7 +17,6 @@ from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 from tests.helpers.storing import in_a_file
 
-# What Scrapy does without us.
 STOCK: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
 # An unreachable site is neither asked twice nor given up while a test runs, and a slow one is waited for.
 NEVER_AGAIN = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DEFER_GRACE")
@@ -55,8 +54,7 @@ async def test_a_replay_without_the_site_knows_its_rules(
 async def test_recorded_pages_are_replayed_without_a_robots_txt(
     sites: Sites, cache: dict[str, Any], tmp_path: Path, robots: int
 ) -> None:
-    """As the record says. Their site is not asked for them. A missing file of yesterday says nothing about today, so
-    other pages are held."""
+    """Without their site. A missing file of yesterday tells nothing of today: others are held."""
     site = sites.add(robots=robots)
     urls = [site.url("/a"), site.url("/b")]
     first = await crawl(urls, {**cache, **STOCK, "REP_UNREACHABLE": "allow"})

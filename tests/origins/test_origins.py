@@ -1,5 +1,4 @@
-"""REP.md sections 1 and 2: whose robots.txt a URL asks for, and how often; up to 5 redirects to any host; and
-nothing that belongs to page requests leaks into the fetch, whose servers record what they were sent."""
+"""REP.md sections 1 and 2: whose robots.txt counts; redirects; nothing of page requests leaks."""
 
 from __future__ import annotations
 
@@ -88,7 +87,6 @@ async def test_robots_txt_itself_is_always_allowed(sites: Sites) -> None:
 
 
 async def test_what_no_robots_txt_is_asked_for(sites: Sites) -> None:
-    """Other schemes, and who needn't obey."""
     page, site = f"file://{__file__}", sites.add(robots=RULES)
     disobedient = Request(site.url("/private"), meta={"dont_obey_robotstxt": True})
     result = await crawl(["data:text/plain,hello", page, disobedient])

@@ -39,7 +39,6 @@ from tests.helpers.servers import Site, Sites
 # Longer than what any behaviour below needs to be cut in.
 SIZED = [("Content-Length", str(len(RULES_BYTES)))]
 CHUNKED = [("Transfer-Encoding", "chunked")]
-# So that silence is short.
 IMPATIENT = {**ONE_ATTEMPT, "REP_DOWNLOAD_TIMEOUT": 0.4}
 
 
@@ -48,7 +47,6 @@ def status(code: int, *headers: tuple[str, str]) -> Behaviour:
     return answer(b"" if code == 204 else RULES_BYTES, code, headers)
 
 
-# What each means, and its status.
 Row = tuple[str, Behaviour, Outcome, int | None]
 
 
@@ -128,7 +126,6 @@ STATUSES = {
 
 
 def check(result: CrawlResult, site: Site, outcome: Outcome) -> None:
-    """What became of the pages."""
     pages, origin = [site.url("/private"), site.url("/public")], Origin.from_url(site.url())
     assert [result.status(url) for url in pages] == STATUSES[outcome]
     errors = [error for url in pages if (error := result.failure(url))]
@@ -167,7 +164,6 @@ needs_ftp = pytest.mark.needs_reactor(reason="Scrapy's FTP download handler need
 
 @pytest.fixture
 def ftp(tmp_path: Path, ftp_site: FtpSite) -> FtpSite:
-    """Serves the folder of the test: a public and a private file."""
     for name in ("public", "private"):
         (tmp_path / name).write_text(name)
     return ftp_site.serve(tmp_path)

@@ -1,5 +1,4 @@
-"""What is known in memory: parsed those in use, compressed the others, and the least recently used
-leave, as if it were one list."""
+"""What is known in memory: parsed or compressed; the least recently used leave, as of one list."""
 
 from __future__ import annotations
 
@@ -26,7 +25,6 @@ from tests.helpers.held import a_while
 from tests.helpers.storing import NOW, rules
 
 ENOUGH = 1 << 30
-"""Bytes."""
 
 
 def origin(number: int) -> Origin:
@@ -57,7 +55,6 @@ class World:
         return self.now
 
     def use(self, number: int) -> OriginState | None:
-        """As for a request. What is known has the prefix that stands for it."""
         prefix = f"http://{number}.example/"
         known = self.table.by_prefix.get(prefix)
         if known is not None and (now := self.clock()) < known.usable_until:
@@ -79,15 +76,12 @@ class World:
 
 
 class Model:
-    """The same by the simplest means there are."""
-
     def __init__(self, max_origins: int) -> None:
         self.max = max_origins
         self.entries: OrderedDict[int, Entry] = OrderedDict()
         self.pinned: set[int] = set()
 
     def use(self, number: int, entry: Entry | None = None) -> Entry | None:
-        """:param entry: if given, replaces what is there"""
         if entry is not None:
             self.entries[number] = entry
         if number in self.entries:

@@ -1,5 +1,4 @@
-"""The short ways with a URL lead where the long ones do; and where a sitemap is that a file lists, for all that ask
-(REP.md section 9)."""
+"""Short ways with a URL lead where long ones do; where a listed sitemap is (REP.md section 9)."""
 
 from __future__ import annotations
 
@@ -24,9 +23,7 @@ PARTS = [
     ":443", ":", "u:p@", "?a=1&b=2", "#c", ";", "%2f", "%zz", "{x}", "|", "^", " ", "\t", "\\", "..", ".",
     "-", "~", "'", '"', "*", "$", "\u30c4", "data:", "x",
 ]  # fmt: skip
-
 HOST = Origin("https", "example.com", 443)
-
 texts = st.one_of(st.lists(st.sampled_from(PARTS), max_size=8).map("".join), st.text(max_size=20))
 urls = st.one_of(texts, texts.map("http://example.com/".__add__), texts.map("https://".__add__))
 
@@ -77,7 +74,6 @@ ROBOTS = "http://site.test/a/robots.txt"
 NONE = "not a URL that a sitemap can have"
 SCHEME = "only http and https URLs can be sitemaps"
 PATH = "/" + "x" * (MAX_SITEMAP_URL - 1)
-
 # What stands there, and what it is: listed by the robots.txt above; listed by an index. More are in tests/seeding.
 TABLE = {
     " http://ä.test/ä b": ("http://xn--4ca.test/%C3%A4%20b", "http://xn--4ca.test/%C3%A4%20b"),
@@ -88,12 +84,10 @@ TABLE = {
     "http:/a.test/s.xml": (NONE, NONE),
     "HTTPS:/s.xml": (NONE, NONE),
     "http:///a.test/s.xml": (NONE, NONE),
-    # Relative.
     "?s": ("http://site.test/a/robots.txt?s", NONE),
     "//a.test/s.xml": ("http://a.test/s.xml", NONE),
     PATH: ("http://site.test" + PATH, NONE),
     PATH + "x": (NONE, NONE),
-    # Others.
     "ftp://a.test/s.xml": (SCHEME, SCHEME),
     "http://[": (NONE, NONE),
     "http://" + "ä." * 1000: (NONE, NONE),

@@ -1,5 +1,4 @@
-"""A robots.txt that could not be fetched: whose fault it was (the site's, a proxy's, the project's own code),
-how soon it is asked for again (REP.md section 4), and what `RobotsUnreachable.__cause__` is."""
+"""A robots.txt that could not be fetched: whose fault it was, how soon it is asked for again."""
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ def reasons(result: CrawlResult, site: Site) -> set[str]:
 @pytest.mark.download
 @pytest.mark.scrapy_api
 async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> None:
-    """At once: nothing is held, and robots.txt is not asked for again and again. But an error of the
-    network is about the site."""
+    """Nothing is held or asked for again and again. But a network error is about the site."""
     table = {
         f"{Filter.__qualname__} refused the request for robots.txt (IgnoreRequest: no HTML): make it ignore": sites.add(robots=RULES),
         f"{Filter.__qualname__} failed on the request for robots.txt (ZeroDivisionError: division by zero)": sites.add(robots=RULES, name="buggy.test"),
@@ -130,9 +128,6 @@ async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> N
         assert "headers_received or bytes_received stopped the download of robots.txt" in reason
         assert site.robots_fetches == 1
     assert len(lines(result, "Can't request the robots.txt", level="ERROR")) == 1
-
-
-# Proxies
 
 
 @pytest.mark.download
@@ -218,7 +213,6 @@ async def test_tls_that_goes_on_failing_is_a_dead_host(sites: Sites) -> None:
 
 @pytest.mark.parametrize("by", ["middleware", "spider"])
 async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) -> None:
-    """The crawl goes on by the one that works."""
     proxy = sites.add(robots=RULES)
     refusing = sites.add()
     refusing.pages = Always(answer("", 407, [("Proxy-Authenticate", "Basic")]))
@@ -227,8 +221,6 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
     turns = itertools.cycle(proxies)
 
     class Rotating:
-        """As projects rotate proxies: each request by the next one."""
-
         def process_request(self, request: Request, **_: Any) -> None:
             request.meta["proxy"] = next(turns)
 
