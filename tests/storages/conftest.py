@@ -1,5 +1,3 @@
-"""A file for a storage, and storages that use it."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -65,8 +65,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 class Disk:
-    """A file system of its own, in memory."""
-
     def __init__(self, folder: Path, size: str) -> None:
         folder.mkdir()
         self.folder = folder
@@ -83,7 +81,6 @@ class Disk:
         self._mount("-o", f"remount,{'ro' if on else 'rw'}", str(self.folder))
 
     def fill(self) -> None:
-        """To its last byte."""
         file = os.open(self.filler, os.O_WRONLY | os.O_CREAT)
         try:
             while True:
@@ -116,10 +113,7 @@ def _by_turns(lock: Lock, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Fault:
-    """Something that happens to a file: it begins, and perhaps ends."""
-
     words = ""
-    """What the log says of it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

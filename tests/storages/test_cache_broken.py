@@ -1,5 +1,4 @@
-"""Crawls with a storage that can't be used, or not all the time: one warning says so, the crawl goes on,
-decisions stay right. Files of SqliteStorage, disks, Redis servers."""
+"""Crawls with a storage that fails: one warning, the crawl goes on, decisions stay right."""
 
 from __future__ import annotations
 
@@ -69,16 +68,12 @@ def outages(result: CrawlResult) -> tuple[list[str], int]:
 
 
 def warning(result: CrawlResult) -> str:
-    """The only one there is of the storage."""
     [found], _ = outages(result)
     return found
 
 
 def assert_quiet(result: CrawlResult) -> None:
     assert outages(result) == ([], 0)
-
-
-# Files
 
 
 async def test_no_place_for_a_file(sites: Sites, tmp_path: Path) -> None:
@@ -143,9 +138,6 @@ async def test_a_read_only_disk(sites: Sites, tmp_path: Path) -> None:
         disk.close()
 
 
-# Servers
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
     """One of the test's own, which it may stop or hang."""
@@ -198,9 +190,6 @@ async def test_a_cluster_that_is_gone(sites: Sites, tmp_path: Path) -> None:
     settings["REP_CACHE_STORAGE"] = users_class("RedisStorage")
     said = warning(await visit(some(sites, 2), settings))
     assert "can't be read: RedisClusterException" in said
-
-
-# A package
 
 
 async def test_a_missing_package_ends_the_crawl_before_a_fetch(

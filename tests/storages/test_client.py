@@ -33,9 +33,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-# How it is made
-
-
 class Users(Storage):
     """Needs nothing."""
 
@@ -94,9 +91,6 @@ def test_the_class_of_the_manual_needs_no_more(
             method()
 
 
-# What a claim says
-
-
 async def test_an_answer_that_comes_between_the_two(world: World) -> None:
     """Between the look and the lease: the lease is given back, and nobody asks once more."""
     other_has_answered = [lambda: MemoryStorage.save(world.storage, rules())]
@@ -153,9 +147,6 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
     assert len(warnings(records)) == 1
 
 
-# Threads
-
-
 @pytest.mark.loop
 async def test_the_event_loop_goes_on(world: World) -> None:
     """Each call waits until the event loop has turned meanwhile: in vain if it held the loop."""
@@ -185,9 +176,6 @@ async def test_the_event_loop_goes_on(world: World) -> None:
     assert world.storage.names()[-1] == "close"
     assert threading.get_ident() not in world.storage.threads
     assert world.storage.overlaps == 0
-
-
-# Leases
 
 
 @pytest.mark.loop
@@ -262,9 +250,6 @@ async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: Wo
     await world.settle()
     assert world.storage.names() == calls
     assert world.storage.load(A) == rules(A)
-
-
-# Batches
 
 
 def assert_saved_before_released(world: World, origins: list[str]) -> None:
@@ -359,9 +344,6 @@ async def test_claims_are_answered_between_slices_of_a_purge(
     assert world.storage.names() == ["slice", "load", "lease", "load", "slice", "slice"]
 
 
-# What could not be saved
-
-
 async def test_what_could_not_be_saved_is_saved_later_but_replaces_nothing_newer(
     world: World,
 ) -> None:
@@ -420,9 +402,6 @@ async def test_what_waits_to_be_saved_is_limited(
     assert world.lost == 100, "nor at the end"
 
 
-# While it fails
-
-
 async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
     """A server that hangs would delay each origin."""
     world.storage.fails = dict.fromkeys(ALL, FULL)
@@ -470,8 +449,7 @@ async def test_nobody_waits_long_for_a_storage_that_hangs_and_fails(
 
 
 async def test_nothing_gathers_while_the_storage_hangs(world: World) -> None:
-    """It failed once and hangs since: claims that were answered without it, and leases that it never
-    gave, are forgotten."""
+    """Claims that were answered without it, and leases that it never gave, are forgotten."""
     slow = await failed_and_hangs(world, "load")
     first = deferred_from_coro(world.client.claim(B, never))
     await slow.begins()

@@ -1,5 +1,4 @@
-"""The recipe for fleets: `python3 example_project/run.py fleet`, but for the virtual environment
-that it makes."""
+"""The recipe for fleets: `python3 example_project/run.py fleet`, without its own environment."""
 
 from __future__ import annotations
 
@@ -14,9 +13,7 @@ from tests.helpers.process import environment
 from tests.helpers.redisserver import needs_server
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "example_project"
-
 pytest.importorskip("scrapy_redis", reason="needs scrapy-redis, from PyPI")
-
 pytestmark = pytest.mark.process
 
 
@@ -32,7 +29,6 @@ def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def run(fleet: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The program, which finds everything installed."""
     module = importlib.import_module("run")
     monkeypatch.setattr(module, "PYTHON", sys.executable)
     monkeypatch.setattr(module, "install", lambda: None)
@@ -49,7 +45,6 @@ def test_each_robots_txt_is_asked_for_once(
     monkeypatch.setattr(fleet, "show", lambda *args: (shown.append(args), show(*args)))
     run.main(["fleet", "-s", "REP_RETRY_DELAY=0.2", "-s", "DOWNLOAD_DELAY=0"])
     ((found, asked),) = shown
-
     from example.sites import SITES
     from example.spiders.s09_fleet import NAMES, PAGES
 

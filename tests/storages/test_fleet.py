@@ -1,8 +1,4 @@
-"""Several crawls that share a storage: each robots.txt is fetched once for all of them, and the clock
-of an unreachable site is one (REP.md sections 2 and 4).
-
-Each has a client of the storage of its own. What depends on processes is shown with processes.
-"""
+"""Crawls that share a storage: one fetch of each robots.txt, one clock (REP.md sections 2, 4)."""
 
 from __future__ import annotations
 
@@ -44,12 +40,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     }
 
 
-# Processes
-
-
 class Fleet:
-    """Crawls that share a storage and go about the same sites."""
-
     def __init__(self, folder: Path, storage: Mapping[str, Any]) -> None:
         self._folder = folder
         self._storage = storage
@@ -100,7 +91,6 @@ def test_one_process_fetches_and_the_others_use_its_answer(sites: Sites, fleet: 
     patient.wait_for("page", 2 + 4)  # all but the slow ones
     gate.open()
     fleet.join()
-
     assert [site.robots_fetches for site in (quick, slow, missing)] == [1, 1, 1]
     for stat in ("robotstxt/request_count", "rep/cache/recalled"):
         assert sum(int(one.stats.get(stat, 0)) for one in fleet.crawls) == 3
@@ -149,7 +139,6 @@ def test_a_kill_in_the_middle_of_a_release_loses_nothing(
     killed.join()
     assert killed.reason is None
     fleet.crawls.remove(killed)
-
     before = len(site.pages_asked)
     again = fleet.add([], **job)
     fleet.join()
@@ -158,13 +147,9 @@ def test_a_kill_in_the_middle_of_a_release_loses_nothing(
     assert {page.detail for page in again.of("page")} == {PAGE_AS_EVER}
 
 
-# In one process
-
-
 def begun(
     site: Site, storage: dict[str, Any], record: Record | None = None, **settings: Any
 ) -> Deferred[CrawlResult]:
-    """Another crawl of `PATHS`."""
     settings = {**DEFER, "REP_DEFER_GRACE": 0.01, **storage, **settings}
     handlers = record.handlers if record else {}
     return deferred_from_coro(crawl(map(site.url, PATHS), settings, signal_handlers=handlers))

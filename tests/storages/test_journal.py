@@ -1,5 +1,4 @@
-"""The contract of the file under JOBDIR, which the hold and the spool rely on: whatever happens to it,
-no caller sees an error or waits, what is put is there later, and the log says so once."""
+"""The file under JOBDIR, whatever happens to it: no caller sees an error or waits, one log line."""
 
 from __future__ import annotations
 
@@ -58,7 +57,6 @@ def ids(journal: Journal) -> list[int]:
 
 
 def stored(path: Path) -> list[int]:
-    """What another process sees."""
     with sqlite3.connect(path) as db:
         found = [row for [row] in db.execute("SELECT id FROM held ORDER BY id")]
     db.close()
@@ -66,11 +64,7 @@ def stored(path: Path) -> list[int]:
 
 
 def said(records: Any) -> tuple[int, int]:
-    """How often the log says that the file fails, and that it works again."""
     return len(warnings(records)), len(lines(records, "can be used again"))
-
-
-# As long as all is well
 
 
 @pytest.mark.parametrize("temporary", [False, True])
@@ -130,9 +124,6 @@ async def test_the_log_does_not_grow_for_ever(
         await journal.flush()
     journal.put("held", (1, "x"))
     assert journal.read(module._CHECKPOINT)[0][1] < 100
-
-
-# While it can't be written
 
 
 @pytest.fixture(params=FAULTS.values(), ids=FAULTS)
@@ -261,9 +252,6 @@ async def test_a_slow_disk_holds_nobody_up_while_it_is_tried_again(
     assert ask(path, "SELECT text FROM held WHERE id = 2") == "new"
 
 
-# What is there when it is opened
-
-
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_file_is_set_aside(
     path: Path, opened: Opener, damage: Callable[[Path], object]
@@ -333,8 +321,7 @@ async def test_what_is_damaged_while_it_is_open(path: Path, opened: Opener) -> N
 async def test_a_file_that_is_deleted_while_it_is_open(
     path: Path, opened: Opener, works: bool
 ) -> None:
-    """It ends with the run, without an error. What could not be written stays in memory; nothing comes
-    in its place."""
+    """What could not be written stays in memory until the run ends, without an error."""
     journal = opened(path, rows=1)
     other = sqlite3.connect(path, isolation_level=None)
     if not works:

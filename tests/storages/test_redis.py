@@ -1,5 +1,4 @@
-"""RedisStorage, with real servers: keys, expiry, leases; a server that is gone, refuses writes, or
-wants a password; a cluster, as docs/cache.md shows it."""
+"""RedisStorage with real servers: gone, full, with a password; a cluster as in docs/cache.md."""
 
 from __future__ import annotations
 
@@ -20,19 +19,15 @@ from tests.helpers.rows import every_row
 from tests.helpers.storing import HOUR, A, B, missing, rules, users_class
 
 redis = pytest.importorskip("redis", reason="needs redis, from PyPI")
-
 from scrapy_rep.storages import RedisStorage
 
 pytestmark = needs_server
-
 ENTRY, BODY, LEASE = f"rep:entry:{A}", f"rep:body:{rules().sha256}", f"rep:lease:{A}"
-
 Opener = Callable[..., RedisStorage]
 
 
 @pytest.fixture
 def client(redis_server: RedisServer) -> Iterator[Any]:
-    """A client of the server, which is empty."""
     made = redis.Redis(port=redis_server.port)
     yield made
     made.close()
@@ -57,9 +52,6 @@ def opened() -> Iterator[Opener]:
 @pytest.fixture
 def storage(redis_server: RedisServer, client: Any, opened: Opener) -> RedisStorage:
     return opened(redis_server.url)
-
-
-# What is on the server
 
 
 def test_each_entry_body_and_lease_has_its_own_key(storage: RedisStorage, client: Any) -> None:
@@ -164,9 +156,6 @@ def test_what_others_put_there(storage: RedisStorage, client: Any) -> None:
         storage.load(A)
 
 
-# Servers that don't do what they should
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
     """One of the test's own, which it may stop."""
@@ -253,9 +242,6 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path, opened: Opener) -> N
                 user.load(A)
 
 
-# Settings
-
-
 def from_settings(**settings: Any) -> RedisStorage:
     return RedisStorage.from_crawler(get_crawler(settings_dict=settings))
 
@@ -298,15 +284,11 @@ def test_a_missing_or_wrong_url_is_a_settings_error_without_its_password() -> No
                 from_settings(REP_CACHE_REDIS_URL=url)
 
 
-# A cluster
-
 PREFIX = "{scrapy-rep}"
-
 needs_redis_8 = pytest.mark.skipif(int(redis.__version__.split(".")[0]) < 8, reason="needs redis 8")
 
 
 def ask(server: RedisServer, *command: Any) -> Any:
-    """The server's answer to a command."""
     with redis.Redis(port=server.port) as client:
         return client.execute_command(*command)
 

@@ -1,5 +1,4 @@
-"""SqliteStorage: where its file is, what is in it, and how leases lapse; a file that is broken, somebody
-else's, or can't be written; several that use one file, and find it new, or broken, at once."""
+"""SqliteStorage: its file, new, broken, somebody else's, or shared; and how leases lapse."""
 
 from __future__ import annotations
 
@@ -31,9 +30,6 @@ def beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-# Where it is
-
-
 def test_relative_paths_are_in_the_projects_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,9 +52,6 @@ def test_relative_paths_are_in_the_projects_data(
         storage.save(rules())
         storage.close()
         assert path.exists()
-
-
-# What is in it
 
 
 def test_a_lease_lapses_after_its_seconds(
@@ -119,9 +112,6 @@ def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage, p
     assert len(storage.load_many(origins)) == 300
     assert len(statements) == 1
     assert ask(path, "SELECT count(*) FROM bodies") == 1
-
-
-# A file that is broken, or not ours
 
 
 BROKEN: dict[str, Callable[[Path], object]] = {
@@ -269,9 +259,6 @@ def test_what_a_killed_process_left_is_used(
     assert aside(copy) == warnings(records) == []
 
 
-# Where nothing can be written
-
-
 def test_a_full_disk(storage: SqliteStorage, path: Path) -> None:
     """What does not fit is not kept; what is kept stays, and it works again when there is room."""
     storage.save(rules())
@@ -307,9 +294,6 @@ def test_a_locked_file_refuses_writes_but_can_be_read(
     storage.save(missing())
     assert storage.load(A) == missing()
     assert aside(path) == []
-
-
-# Several on one file
 
 
 @pytest.fixture

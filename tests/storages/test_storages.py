@@ -17,8 +17,6 @@ from tests.helpers.storing import HOUR, KINDS, NOW, A, B, FolderStorage, missing
 
 
 class Kind:
-    """How to make storages of one kind, and what that kind can do."""
-
     def __init__(self, name: str, make: Callable[[], Storage]) -> None:
         self.name = name
         self._make = make
@@ -74,7 +72,6 @@ def storage(kind: Kind) -> Storage:
     return kind.new()
 
 
-# Those that several processes may use at a time.
 if_shared = pytest.mark.parametrize(
     "kind", ["sqlite", pytest.param("redis", marks=needs_server)], indirect=True
 )
@@ -85,9 +82,6 @@ def all_of(storage: Storage) -> dict[str, Entry]:
     found = {one.origin: one for one in entries if isinstance(one, Entry)}
     assert len(found) == len(entries)
     return found
-
-
-# Entries
 
 
 def test_a_new_storage_has_nothing_and_can_be_closed_at_any_time(kind: Kind) -> None:
@@ -189,9 +183,6 @@ def test_purging_removes_old_entries_but_no_body_in_use(kind: Kind) -> None:
     assert B in all_of(storage)
 
 
-# Leases
-
-
 @if_shared
 def test_a_lease_is_one_owners(kind: Kind) -> None:
     """Only its owner ends it; who drops an origin by hand wants to see it asked for."""
@@ -220,9 +211,6 @@ def test_one_of_many_gets_the_lease(kind: Kind) -> None:
     for turn in range(20):
         got = together(lambda n, turn=turn: storages[n].lease(f"http://{turn}:80", str(n), HOUR), 8)
         assert sorted(got) == [False] * 7 + [True]
-
-
-# Several at a time
 
 
 @if_shared
@@ -265,9 +253,6 @@ def test_what_nobody_can_read(kind: Kind) -> None:
                 assert UnreadableEntry in kinds or not header
                 storage.save(rules())
                 assert storage.load(A) == rules()
-
-
-# In memory
 
 
 def test_memory_forgets_large_ones_first_then_the_least_recently_used() -> None:

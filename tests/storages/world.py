@@ -1,5 +1,4 @@
-"""A crawl's client of a storage, with its clocks in the hand of the test, and a storage that writes down
-how it is used."""
+"""A crawl's client of a storage, on clocks that the test moves; a storage that records its use."""
 
 from __future__ import annotations
 
@@ -30,14 +29,12 @@ def always(entry: Entry) -> bool:
 
 
 class Watched(MemoryStorage):
-    """Works as it should, with leases, and writes down how it is used. What is in `fails` raises;
-    what is in `before` is called first."""
+    """Works, with leases. What is in `fails` raises; what is in `before` is called first."""
 
     def __init__(self) -> None:
         super().__init__(2000, 1 << 30)
         self.calls: list[tuple[Any, ...]] = []
         self.sizes: list[tuple[str, int]] = []
-        """Of batches."""
         self.threads: set[int] = set()
         self.leases: dict[str, str] = {}
         self.fails: dict[str, Exception] = {}
@@ -92,13 +89,10 @@ class Watched(MemoryStorage):
         return [one[0] for one in self.calls]
 
     def batches(self, name: str) -> list[int]:
-        """How many origins each call of *name* had."""
         return [size for one, size in self.sizes if one == name]
 
 
 class World:
-    """A client of a storage, with its clocks in the hand of the test."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.storage = Watched()
         self.now = 5000.0
@@ -109,7 +103,6 @@ class World:
         self.client = self.new()
 
     def new(self) -> StorageClient:
-        """Another process's client of the same storage."""
         return StorageClient(self.crawler, self.storage, LEASE, lambda: NOW)
 
     def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
@@ -130,12 +123,10 @@ class World:
 
     @property
     def lost(self) -> int:
-        """Answers that will never be saved, as the stat has it."""
         assert self.crawler.stats is not None
         return self.crawler.stats.get_value("rep/cache/unsaved", 0)  # type: ignore[no-any-return]
 
     async def settle(self) -> None:
-        """Wait until everything that was queued is done."""
         while self.client._running:
             await a_while(0.001)
 
@@ -145,7 +136,6 @@ class World:
         by: StorageClient | None = None,
         is_enough: Callable[[Entry], bool] = never,
     ) -> list[Claim]:
-        """Answers to claims made at the same time."""
         by = by or self.client
         claims = [deferred_from_coro(by.claim(origin, is_enough)) for origin in origins]
         return [await maybe_deferred_to_future(one) for one in claims]
