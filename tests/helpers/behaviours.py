@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     Behaviour = Callable[[Hit, Connection], Awaitable[None]]
 else:
     Behaviour = Callable
-
 RULES = "User-agent: *\nDisallow: /private\n"
 """The robots.txt of most sites here: line 2 forbids /private."""
-
 RULES_BYTES = RULES.encode()
-
 Pairs = Iterable[tuple[str, str]]
 
 
@@ -40,11 +37,7 @@ def head(status: int, headers: Pairs = ()) -> bytes:
 
 
 def answer(
-    body: str | bytes = b"",
-    status: int = 200,
-    headers: Pairs = (),
-    *,
-    type: str = "text/plain",
+    body: str | bytes = b"", status: int = 200, headers: Pairs = (), *, type: str = "text/plain"
 ) -> Behaviour:
     content = body.encode() if isinstance(body, str) else body
     length = [("Content-Length", str(len(content)))] if status != 204 else []
@@ -53,7 +46,6 @@ def answer(
 
 
 def page(html: str, *tags: str, type: str = "text/html") -> Behaviour:
-    """A page with X-Robots-Tag headers."""
     return answer(html, headers=[("X-Robots-Tag", tag) for tag in tags], type=type)
 
 
@@ -62,12 +54,10 @@ def redirect(to: str | None, status: int = 301) -> Behaviour:
 
 
 def encoded(body: bytes, *encodings: str, status: int = 200) -> Behaviour:
-    """An answer whose headers say that its body is encoded so."""
     return answer(body, status, [("Content-Encoding", one) for one in encodings])
 
 
 def layers(body: bytes, count: int) -> bytes:
-    """Gzip of gzip of ..."""
     for _ in range(count):
         body = gzip.compress(body, mtime=0)
     return body
@@ -78,7 +68,6 @@ def gzipped(body: bytes) -> Behaviour:
 
 
 def gzip_bomb(start: bytes, mebibytes: int) -> Behaviour:
-    """`start` and then zeros, far more than were sent."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = packer.compress(start)
     zeros = bytes(1 << 20)
@@ -101,12 +90,10 @@ def raw(data: bytes, *, reset: bool = False) -> Behaviour:
 
 
 def hang_up() -> Behaviour:
-    """FIN without an answer."""
     return raw(b"")
 
 
 def reset() -> Behaviour:
-    """RST without an answer."""
     return raw(b"", reset=True)
 
 
@@ -119,7 +106,6 @@ def silence(first: bytes = b"") -> Behaviour:
 
 
 def lying_length(body: bytes, length: int) -> Behaviour:
-    """Announces `length` bytes and sends another number of them."""
     headers = [("Content-Type", "text/plain"), ("Content-Length", str(length))]
     return raw(head(200, headers) + body)
 
@@ -142,7 +128,6 @@ def after(seconds: float, behaviour: Behaviour | str | bytes | int) -> Behaviour
 
 
 def in_turn(*behaviours: Behaviour | str | bytes | int) -> Behaviour:
-    """The first request gets the first of them, and so on; the last one is for all others."""
     turns = [as_behaviour(one) for one in behaviours]
 
     async def behave(hit: Hit, connection: Connection) -> None:

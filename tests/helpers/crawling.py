@@ -1,5 +1,4 @@
-"""Real Scrapy crawls in this process, on whatever the test run is on: the asyncio reactor, the
-default Twisted reactor, or no reactor at all (see conftest.py for how to choose)."""
+"""Real Scrapy crawls in this process, on the reactor of the test run, or none (see conftest.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +24,6 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.servers import Site
 
 AGENT = "testbot"
-
 # Nothing here changes what robots.txt means; it makes crawls quick, quiet and local.
 SETTINGS: dict[str, Any] = {
     "ADDONS": {"scrapy_rep.Addon": 300},
@@ -42,24 +40,15 @@ SETTINGS: dict[str, Any] = {
     "REMOTE_CONTROL_ENABLED": False,
     "MEMUSAGE_ENABLED": False,
 }
-
 ONE_ATTEMPT: dict[str, Any] = {"REP_RETRY_DELAY": 60.0}
-"""Settings for tests that count how often an unreachable origin is asked: its clock does not
-strike again within the test, however slow the machine is."""
-
+"""No clock of an unreachable origin strikes again within the test, however slow the machine is."""
 CRAWL_TIMEOUT = 60.0
-"""Seconds after which a crawl that does not end fails its test."""
-
 # The threads that the tests' own servers run in.
 _SERVERS = ("sites", "ftp")
 
 
 class ListSpider(Spider):
-    """Requests what it is given and records what becomes of it.
-
-    :param on_page: called with the spider after each response; *on_failure* after each failure. What they
-        return (requests, say) the callback returns
-    """
+    """*on_page* and *on_failure* get the spider; the callback returns what they return."""
 
     name = "list"
     dont_filter = True
@@ -100,20 +89,16 @@ class ListSpider(Spider):
 
 
 class CrawlResult:
-    """What happened in a crawl."""
-
     def __init__(self, spider: ListSpider, reason: str, records: list[logging.LogRecord]) -> None:
         self.spider, self.reason, self.records = spider, reason, records
         self.stats: dict[str, Any] = spider.crawler.stats.get_stats()
 
     @property
     def responses(self) -> dict[str, int]:
-        """URL (after redirects) and status of what the callbacks saw."""
         return {response.url: response.status for response in self.spider.responses}
 
     @property
     def failures(self) -> dict[str, BaseException]:
-        """URL and exception of what the errbacks saw."""
         return {request.url: error for request, error in self.spider.errors}
 
     @property
@@ -147,7 +132,6 @@ class CrawlResult:
 
 
 def run_settings(settings: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Settings for the kind of reactor of this test run."""
     merged = {**SETTINGS, **(settings or {})}
     if not is_reactor_installed():
         merged["TWISTED_REACTOR_ENABLED"] = False
@@ -157,7 +141,6 @@ def run_settings(settings: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def new_runner(settings: dict[str, Any] | None = None) -> Any:
-    """What runs crawls on the kind of reactor of this test run."""
     on_asyncio = not is_reactor_installed() or is_asyncio_reactor_installed()
     return (AsyncCrawlerRunner if on_asyncio else CrawlerRunner)(run_settings(settings))
 
@@ -169,16 +152,12 @@ async def crawl(
     signal_handlers: dict[Any, Any] | None = None,
     **spider_kwargs: Any,
 ) -> CrawlResult:
-    """Run a crawl to its end: of a spider class, or of URLs and requests.
-
-    `signal_handlers`: {signal: function} to connect before the crawl starts.
-    """
+    """Crawl by a spider class, or URLs and requests. `signal_handlers`: {signal: function}."""
     if isinstance(spider, str | Request):
         spider = [spider]
     if not isinstance(spider, type):
         spider_kwargs["requests"] = spider
         spider = ListSpider
-
     runner = new_runner(settings)
     crawler = runner.create_crawler(spider)
     closings: list[tuple[ListSpider, str]] = []
@@ -188,7 +167,6 @@ async def crawl(
     }
     for signal, handler in [*ours.items(), *(signal_handlers or {}).items()]:
         crawler.signals.connect(handler, signal)
-
     with captured_log() as records:
         done = runner.crawl(crawler, **spider_kwargs)
         if isinstance(runner, AsyncCrawlerRunner):
@@ -234,8 +212,6 @@ Step = str | Request | float | Callable[[], object]
 
 
 class Clock:
-    """Wall-clock time as the middleware under test reads it."""
-
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
 
@@ -290,6 +266,5 @@ class StepSpider(ListSpider):
 
 DAY = 86400
 OK, NO, DOWN = "ok", "RobotsDisallowed", "RobotsUnreachable"
-
 # Back-off: 75 to 100 s after the first failure, 150 to 200, 300 to 400, then 600 to 800.
 SLOW = {"REP_RETRY_DELAY": 100, "REP_RETRY_MAX_DELAY": 800}

@@ -9,7 +9,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def page(name: str) -> str:
-    """A page of docs/."""
     return ROOT.joinpath("docs", name).read_text("utf-8")
 
 

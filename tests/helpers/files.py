@@ -32,7 +32,6 @@ def script(path: Path, *statements: str) -> None:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon."""
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.1)
     monkeypatch.setattr("scrapy_rep.holding.gate._RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.seeding.seeding._RETRY_SECONDS", 0.05)

@@ -1,5 +1,4 @@
-"""A real FTP server on loopback, in a thread of its own: the fixture `ftp_site`. Those that keep to no rules
-are in `tests/hostile/test_hostile_ftp.py`."""
+"""The fixture `ftp_site`: a real FTP server in a thread. tests/hostile has some that keep no rules."""
 
 from __future__ import annotations
 
@@ -19,10 +18,7 @@ with warnings.catch_warnings():
 
 
 class FtpSite:
-    """One server, of one folder at a time: see :meth:`serve`.
-
-    `commands` records what was asked, as (command, argument): ("RETR", "/robots.txt").
-    """
+    """`commands` records what was asked, as (command, argument): ("RETR", "/robots.txt")."""
 
     def __init__(self) -> None:
         commands: list[tuple[str, str]] = []
@@ -65,7 +61,6 @@ class FtpSite:
         return f"ftp://{user}{self.host}:{self.port}{path}"
 
     def count(self, path: str) -> int:
-        """How often a file was asked for."""
         return self.commands.count(("RETR", path))
 
     def close(self) -> None:

@@ -1,5 +1,4 @@
-"""What the tests of deferral share: settings, a robots.txt that the test lets answer, and a
-record of what a crawl does with held requests."""
+"""What the tests of deferral share: settings, a robots.txt that is let answer, and a record."""
 
 from __future__ import annotations
 
@@ -25,14 +24,11 @@ DEFER: dict[str, Any] = {
     "REP_RETRY_DELAY": 0.1,
     "REP_RETRY_MAX_DELAY": 0.4,
 }
-
 NEVER = 1000.0
 """Seconds: longer than a crawl of the tests may take. Who waits for it fails."""
 
 
 class Gate:
-    """A behaviour that is one thing until it is opened, and another from then on."""
-
     opened = False
 
     def __init__(self, before: Any, after: Any) -> None:
@@ -46,7 +42,6 @@ class Gate:
 
 
 def when_open(gate: Gate, then: Any) -> Behaviour:
-    """No answer until *gate* is open."""
     behaviour = as_behaviour(then)
 
     async def behave(hit: Hit, connection: Connection) -> None:
@@ -65,8 +60,6 @@ def silent_until_open(then: Any = RULES) -> Gate:
 
 
 class Record:
-    """What happens to requests, in its order. Give `handlers` to `crawl()`."""
-
     def __init__(self, *, on_deferred: Callable[[Spider, int], object] | None = None) -> None:
         """:param on_deferred: called each time with the spider and how many were held so far"""
         self.deferred: list[str] = []
@@ -87,15 +80,11 @@ class Record:
         }
 
     async def crawl(self, spider: Any, **more: Any) -> CrawlResult:
-        """Crawl, and hold what is unreachable.
-
-        *more*: settings, in capitals, and arguments of the spider.
-        """
+        """*more*: settings, in capitals, and arguments of the spider."""
         settings = {name: more.pop(name) for name in list(more) if name.isupper()}
         return await crawl(spider, {**DEFER, **settings}, signal_handlers=self.handlers, **more)
 
     def close(self, reason: str = "enough") -> None:
-        """Close the spider."""
         deferred_from_coro(self.engine.close_spider_async(reason=reason))
 
     async def concurrency(self) -> list[int]:
@@ -130,14 +119,12 @@ class Record:
 
 
 async def a_while(seconds: float) -> None:
-    """Let others go on."""
     done: Deferred[None] = Deferred()
     call_later(seconds, done.callback, None)
     await maybe_deferred_to_future(done)
 
 
 def later(seconds: float, function: Callable[[], object]) -> None:
-    """Call *function* when the crawl has gone on for a while."""
     call_later(seconds, function)
 
 
@@ -151,12 +138,10 @@ def urls(site: Site, count: int, prefix: str = "/page") -> list[str]:
 
 
 def origin_of(site: Site) -> str:
-    """As our signals and log lines name it."""
     return site.url("").rstrip("/")
 
 
 def assert_no_errors(result: CrawlResult) -> None:
-    """Nothing went wrong, in the test's spider neither."""
     errors = [one.getMessage() for one in result.records if one.levelname in ("ERROR", "CRITICAL")]
     assert errors == [], errors
 

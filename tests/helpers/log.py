@@ -30,7 +30,6 @@ def lines(source: Source, *words: str, level: str | None = "INFO") -> list[str]:
 
 
 def warnings(source: Source, *, without: str | None = None) -> list[str]:
-    """Our warnings and errors but those with the words *without*, which the crawl has earned."""
     return [
         record.getMessage()
         for record in _ours(source)
@@ -54,10 +53,7 @@ def summary(result: CrawlResult) -> list[str]:
 
 @contextmanager
 def at_line(name: str, words: str, then: Callable[[], object]) -> Iterator[list[str]]:
-    """Call *then* when the logger *name* says *words*.
-
-    :returns: the lines that did
-    """
+    """Call *then* when the logger *name* says *words*, and collect the lines that did."""
     seen: list[str] = []
 
     def look(record: logging.LogRecord) -> bool:

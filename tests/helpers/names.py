@@ -14,13 +14,10 @@ import twisted
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 ADDRESSES: dict[str, str] = {}
-"""Host names of the running test, in lower case, and their IP addresses."""
-
 _getaddrinfo = socket.getaddrinfo
 
 
 def resolve(name: str) -> str | None:
-    """The loopback address behind a name or literal, None if there is none."""
     if name.lower() == "localhost":
         return "127.0.0.1"
     try:
@@ -31,7 +28,6 @@ def resolve(name: str) -> str | None:
 
 
 def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
-    """Stands in for `socket.getaddrinfo` (asyncio asks that)."""
     name = host.decode() if isinstance(host, bytes) else host
     address = None if name is None else resolve(name)
     if name is not None and address is None:

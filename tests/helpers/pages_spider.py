@@ -1,9 +1,7 @@
-"""In the process of a crawl under test (see `tests.helpers.process`): the spider, and an extension. Both
-write down what happens, when it happens, in the file `CRAWL_EVENTS`, which the test reads meanwhile.
+"""The spider and an extension of `tests.helpers.process`: they write what happens into `CRAWL_EVENTS`.
 
-`CRAWL_ENDS`, such as `SIGKILL released 17`, is a signal that the process sends itself in the moment of
-that event: some moments are too short to be hit from outside.
-"""
+`CRAWL_ENDS`, such as `SIGKILL released 17`, is a signal that the process sends itself at that event: some
+moments are too short to be hit from outside."""
 
 from __future__ import annotations
 
@@ -28,7 +26,6 @@ COUNTS: Counter[str] = Counter()
 
 
 def record(kind: str, url: str = "", detail: object = "") -> None:
-    """Write one event down."""
     line = "\t".join((kind, url, str(detail).replace("\n", " "))) + "\n"
     file = os.open(os.environ["CRAWL_EVENTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(file, line.encode())
@@ -52,12 +49,9 @@ PAGE_AS_EVER = "dont_filter=False marks=[]"
 
 
 class Recorder:
-    """The extension: records signals."""
-
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Recorder:
-        # The engine looks that often (seconds) whether the crawl is over, or whether others have
-        # put something into a shared queue. Scrapy's 5 make most runs as much longer.
+        # How often the engine looks whether the crawl is over; Scrapy's 5 make most runs longer.
         ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
         return cls(crawler)
 

@@ -1,6 +1,5 @@
-"""Crawls in processes of their own, which a test can watch, stop and kill. What happens in one is written to
-a file by `tests.helpers.pages_spider`. Mark the tests `process`: the reactor is the child's, so one mode of
-the test run has them."""
+"""Crawls in processes of their own, which a test can watch, stop and kill. Mark the tests `process`:
+the reactor is the child's, so one mode of the test run has them."""
 
 from __future__ import annotations
 
@@ -22,13 +21,11 @@ from tests.helpers.scrapy_process import PATIENCE, ScrapyProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 SPIDER = ROOT / "tests/helpers/pages_spider.py"
-
 REACTORS: dict[str, dict[str, Any]] = {
     "asyncio": {},
     "select": {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"},
     "none": {"TWISTED_REACTOR_ENABLED": False},
 }
-
 # What Scrapy downloads through when there is no reactor; it asks for aiohttp itself.
 REACTORLESS_LIBRARY = (
     "aiohttp" if find_spec("scrapy.core.downloader.handlers._aiohttp") else "httpx"
@@ -40,7 +37,6 @@ needs_reactorless = pytest.mark.skipif(
 on_every_reactor = pytest.mark.parametrize(
     "reactor", ["asyncio", "select", pytest.param("none", marks=needs_reactorless)]
 )
-
 SETTINGS: dict[str, Any] = {
     "ADDONS": {"scrapy_rep.Addon": 300},
     "EXTENSIONS": {"tests.helpers.pages_spider.Recorder": 0},
@@ -61,7 +57,6 @@ class Event(NamedTuple):
 
 
 def arguments_of(*arguments: str, settings: Mapping[str, Any] | None = None) -> list[str]:
-    """Those of `scrapy`, with settings as `-s` gives them."""
     line = [*arguments]
     for name, value in (settings or {}).items():
         line += ["-s", f"{name}={json.dumps(value) if isinstance(value, dict) else value}"]
@@ -69,24 +64,18 @@ def arguments_of(*arguments: str, settings: Mapping[str, Any] | None = None) -> 
 
 
 def command(*arguments: str) -> list[str]:
-    """`scrapy ...` in this Python."""
     return [sys.executable, "-m", "scrapy", *arguments]
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The child imports the same scrapy_rep as this process, and `tests`. Python's streams are
-    buffered as users have them, whatever this process was told."""
+    """The child imports this scrapy_rep and `tests`; its streams are buffered as users have them."""
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     paths = [str(ROOT), str(Path(scrapy_rep.__file__).parent.parent), ours.get("PYTHONPATH")]
     return {**ours, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **variables}
 
 
 class Crawl:
-    """One run of a spider. Starts at once; what it leaves goes into *folder*, under new names.
-
-    :param ends: see `tests.helpers.pages_spider`
-    :param arguments: the spider's
-    """
+    """Starts at once, leaves its files in *folder*. *ends*: see `tests.helpers.pages_spider`."""
 
     def __init__(
         self,
@@ -120,7 +109,6 @@ class Crawl:
 
     @property
     def events(self) -> list[Event]:
-        """All that happened so far."""
         lines = self._events.read_bytes().decode().split("\n")[:-1]
         return [Event(*line.split("\t")) for line in lines]
 
@@ -136,7 +124,7 @@ class Crawl:
 
     @property
     def reason(self) -> str | None:
-        """Why it was closed; None if it was not, or not in order."""
+        """None if it was not closed, or not in order."""
         return next((event.detail for event in self.of("closed")), None)
 
     @property
@@ -148,7 +136,6 @@ class Crawl:
         return self._log.read_text(errors="replace")
 
     def assert_clean(self) -> None:
-        """Nothing in the log is an error."""
         records = re.split(r"^(?=\d{4}-\d\d-\d\d \d\d:)", self.log, flags=re.MULTILINE)
         wrong = re.compile(r" (ERROR|CRITICAL): |^Traceback", re.MULTILINE)
         errors = [record for record in records if wrong.search(record)]
@@ -178,7 +165,6 @@ class Crawl:
         self._process.send_signal(signal.SIGINT)
 
     def join(self, timeout: float = PATIENCE) -> Crawl:
-        """Wait until it has ended."""
         try:
             self._process.wait(timeout)
         except TimeoutError:

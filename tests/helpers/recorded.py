@@ -19,8 +19,6 @@ from scrapy_rep.settings import RepSettings
 
 
 class Resolved:
-    """Collects the signal `robots_resolved`."""
-
     signal = signals.robots_resolved
 
     def __init__(self) -> None:
@@ -28,13 +26,10 @@ class Resolved:
         self.handlers = {self.signal: lambda **kwargs: self.all.append(kwargs)}
 
     def of(self, url: str) -> list[dict[str, Any]]:
-        """Those for the origin of a URL."""
         return [one for one in self.all if one["origin"] == Origin.from_url(url)]
 
 
 class Discovered(Resolved):
-    """Collects the signal `sitemap_discovered`."""
-
     signal = signals.sitemap_discovered
 
     @property
@@ -43,13 +38,11 @@ class Discovered(Resolved):
 
 
 def lines_of(path: Path, *verdicts: str) -> list[dict[str, Any]]:
-    """All lines, or those with one of these verdicts."""
     found = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [one for one in found if not verdicts or one["verdict"] in verdicts]
 
 
 def decisions(path: Path) -> list[dict[str, Any]]:
-    """The decisions alone."""
     return [one for one in lines_of(path) if one["verdict"] not in OTHERS]
 
 

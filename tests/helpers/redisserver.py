@@ -13,21 +13,17 @@ from pathlib import Path
 import pytest
 
 SERVER = shutil.which("redis-server")
-
 available = SERVER is not None and find_spec("redis") is not None
 WHY_NOT = "needs redis-server, Debian's package redis-server, and redis, from PyPI"
-
 needs_server = pytest.mark.needs_redis
-
 # For what takes a tenth of a second: other tests may run on the same machine.
 PATIENCE = 60.0
-
 # For the query of a URL. RedisStorage gives a server two seconds, unless the URL says otherwise.
 PATIENT = f"socket_timeout={PATIENCE}&socket_connect_timeout={PATIENCE}"
 
 
 class RedisServer:
-    """One server. Runs from `start()` to `stop()`, as often as that is wanted, empty and at one port."""
+    """Runs from `start()` to `stop()`, as often as that is wanted, empty and at one port."""
 
     def __init__(self, folder: Path, **options: str) -> None:
         """:param options: of its configuration; `maxmemory_policy` is `maxmemory-policy` there"""

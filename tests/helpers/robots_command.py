@@ -36,7 +36,6 @@ def robots(
     stdin: str | bytes = b"",
     variables: dict[str, str] | None = None,
 ) -> Done:
-    """Run `scrapy robots` in `folder`."""
     line = arguments_of("robots", *arguments, settings={**NOT_FOUND_FAST, **(settings or {})})
     done = run_scrapy(line, cwd=folder, variables=environment(**(variables or {})), given=stdin)
     assert "Traceback" not in done.err, done.err
@@ -44,8 +43,7 @@ def robots(
 
 
 class _Process:
-    """Stands in for Scrapy's `CrawlerProcess`, in another thread. Its crawl runs in the test's event
-    loop; the thread that started it waits for it."""
+    """`CrawlerProcess` for a thread that waits for the crawl in the test's event loop."""
 
     loop: asyncio.AbstractEventLoop
 
@@ -62,8 +60,6 @@ class _Process:
 
 
 class Stream(TextIOWrapper):
-    """A stream of text in memory, which may say that it is a terminal."""
-
     def __init__(
         self,
         content: bytes = b"",
@@ -144,13 +140,11 @@ async def robots_crawls(
 
 
 def assert_wrong_usage(done: Done, error: str) -> None:
-    """It said what is wrong in one sentence, and printed nothing else."""
     assert (done.status, done.out) == (2, "")
     assert done.errors[-1].removeprefix("scrapy: ") == error
 
 
 def make_project(folder: Path, settings: Sequence[str] = ()) -> Path:
-    """A Scrapy project with these lines of settings."""
     package = folder / "shop"
     for part in (package, package / "spiders"):
         part.mkdir(parents=True)
@@ -163,7 +157,6 @@ def make_project(folder: Path, settings: Sequence[str] = ()) -> Path:
 
 
 def files_in(folder: Path) -> set[str]:
-    """Names of what is there, Python's own apart."""
     return {
         str(path.relative_to(folder))
         for path in folder.rglob("*")

@@ -19,7 +19,6 @@ import scrapy
 
 PATIENCE = 60.0
 """Seconds, for whatever should take one: other tests may run on the same machine."""
-
 _FORKSERVER = get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
     [
@@ -40,7 +39,6 @@ _FORKSERVER.set_forkserver_preload(
 def _run(
     arguments: Sequence[str], cwd: str, variables: Mapping[str, str], files: Sequence[str]
 ) -> None:
-    """In the new process: be `scrapy`."""
     appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     for number, path in enumerate(files):
         opened = os.open(path, appending if number else os.O_RDONLY, 0o644)
@@ -55,18 +53,13 @@ def _run(
     os.environ.update(variables)
     sys.path[:0] = [cwd, *filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))]
     sys.argv = ["scrapy", *arguments]
-
     from scrapy.cmdline import execute
 
     execute()
 
 
 class ScrapyProcess(_FORKSERVER.Process):  # type: ignore[name-defined, misc]
-    """One process. Starts at once.
-
-    :param output: the file that standard output is appended to; *errors* that for standard error, the
-        same if it is None; *given* is standard input
-    """
+    """Starts at once. *output* gets stdout, and stderr if *errors* is None; *given* is stdin."""
 
     def __init__(
         self,
@@ -85,7 +78,6 @@ class ScrapyProcess(_FORKSERVER.Process):  # type: ignore[name-defined, misc]
         self.start()
 
     def wait(self, timeout: float = PATIENCE) -> int:
-        """The exit status."""
         self.join(timeout)
         if self.exitcode is None:
             raise TimeoutError(f"still runs after {timeout} s")
@@ -98,15 +90,12 @@ class ScrapyProcess(_FORKSERVER.Process):  # type: ignore[name-defined, misc]
 
 @dataclass
 class Done:
-    """What a process left behind."""
-
     status: int
     out: str
     err: str
 
     @property
     def json(self) -> list[dict[str, Any]]:
-        """Its output, a JSON object a line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
@@ -117,7 +106,6 @@ class Done:
 def run_scrapy(
     arguments: Sequence[str], *, cwd: Path, variables: Mapping[str, str], given: str | bytes = b""
 ) -> Done:
-    """Run `scrapy` to its end; *given* is what it reads from standard input."""
     with TemporaryDirectory() as folder:
         stdin, stdout, stderr = (Path(folder, name) for name in ("stdin", "stdout", "stderr"))
         stdin.write_bytes(given.encode() if isinstance(given, str) else given)

@@ -34,8 +34,6 @@ NETWORK = 20 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw
 
 @dataclass(frozen=True)
 class Hit:
-    """One request, as it arrived."""
-
     method: str
     target: str
     headers: list[tuple[str, str]]
@@ -43,7 +41,7 @@ class Hit:
     time: float = field(default_factory=time.monotonic)
 
     def header(self, name: str) -> str | None:
-        """The value of a header (all of them, joined, if it was sent more than once)."""
+        """Of all of them, joined, if it was sent more than once."""
         values = [value for key, value in self.headers if key.lower() == name.lower()]
         return ", ".join(values) if values else None
 
@@ -53,8 +51,6 @@ class Hit:
 
 
 class Connection:
-    """What a behaviour may do to the client."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
         self.open = True
@@ -76,14 +72,12 @@ class Connection:
         self.writer.transport.abort()
 
     async def gone(self) -> None:
-        """Wait until the client hangs up."""
         while await self.reader.read(65536):
             pass
 
 
 class Site:
-    """One listening socket. Any path without a behaviour answers 200 with a small HTML page;
-    robots.txt answers 404 unless the site was given one."""
+    """Paths without a behaviour answer 200 with a small page; robots.txt 404, unless it is given."""
 
     def __init__(self, host: str, name: str | None, scheme: str) -> None:
         self.host, self.scheme, self.port = host, scheme, 0
@@ -100,7 +94,6 @@ class Site:
         return f"{self.scheme}://{at}{self.name}:{self.port}{path}"
 
     def set(self, path: str, behaviour: Behaviour | str | bytes | int) -> None:
-        """:param path: of a proxy, also a URL"""
         self.pages[path] = as_behaviour(behaviour)
 
     def hits(self, path: str) -> list[Hit]:
@@ -115,12 +108,11 @@ class Site:
 
     @property
     def pages_asked(self) -> list[str]:
-        """The targets of all requests but those for robots.txt, in the order of their arrival."""
         return [hit.target for hit in list(self.requests) if hit.path != "/robots.txt"]
 
     def tried_once(self, path: str) -> bool:
-        """Whether there was one attempt at it: two requests if the connection was lost. Without a
-        reactor Scrapy downloads through aiohttp, which then repeats each GET once by itself."""
+        """Two requests if the connection was lost. Without a reactor Scrapy downloads through aiohttp,
+        which then repeats each GET once by itself."""
         return 1 <= self.count(path) <= (2 if is_reactor_installed() else 4)
 
     async def start(self, port: int, context: ssl.SSLContext | None) -> None:
@@ -189,8 +181,6 @@ class Always(dict[str, Behaviour]):
 
 
 class Sites:
-    """The sites of one test. `close()` ends all of them."""
-
     # One counter for the whole run: no two sites, and so no two tests, share an IP address.
     _numbers = itertools.count(256)
 
@@ -214,8 +204,7 @@ class Sites:
         name: str | None = None,
         tls: bool = False,
     ) -> Site:
-        """A new site. `host`: an IP address to share with another site; `name`: a host name
-        that resolves to it for the crawl (see `tests.helpers.names`)."""
+        """`host`: an IP address to share; `name`: a host name that resolves to it for the crawl."""
         site = Site(host or self.new_host(), name, "https" if tls else "http")
         if name is not None:
             names.ADDRESSES[name.lower()] = site.host
@@ -243,8 +232,6 @@ class Sites:
 
 
 class LoopThread:
-    """A thread that runs an event loop."""
-
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="sites", daemon=True)

@@ -71,7 +71,6 @@ def listing(*sitemaps: str, rules: str = "") -> str:
 
 
 def lists(site: Site, *paths: str) -> Site:
-    """Have its robots.txt list these sitemaps of its own."""
     site.set("/robots.txt", listing(*map(site.url, paths)))
     return site
 

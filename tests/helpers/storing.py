@@ -1,5 +1,4 @@
-"""What the tests of storages share: entries of all kinds, and the user's own class, as
-docs/cache.md has it."""
+"""What the tests of storages share: entries of all kinds, and the class that docs/cache.md shows."""
 
 from __future__ import annotations
 
@@ -13,12 +12,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import (
-    Entry,
-    Storage,
-    UnreadableEntry,
-    client,
-)
+from scrapy_rep.storages import Entry, Storage, UnreadableEntry, client
 from scrapy_rep.storages.entry import pack_body
 from tests.helpers.behaviours import RULES_BYTES
 from tests.helpers.docs import blocks, page
@@ -30,7 +24,6 @@ A, B = "http://a.example:80", "https://b.example:443"
 
 
 def rules(origin: str = A, body: bytes = RULES_BYTES, at: float = NOW, **values: Any) -> Entry:
-    """The entry of an origin that has a robots.txt."""
     packed, sha256 = pack_body(body)
     whole: dict[str, Any] = {
         "updated_at": at,
@@ -59,7 +52,6 @@ FAILURE: dict[str, Any] = {
     "not_before": NOW + 50,
     "error": "DNSLookupError: no such host",
 }
-
 KINDS: dict[str, Entry] = {
     "rules": rules(),
     "rules after hops": rules(url="https://www.example/other?x=\u00e9", hops=5),
@@ -104,7 +96,6 @@ class FolderStorage(users_class()):  # type: ignore[misc]
 
 
 def in_a_file(folder: Path) -> dict[str, Any]:
-    """Settings."""
     return {
         "REP_CACHE_STORAGE": "scrapy_rep.storages.SqliteStorage",
         "REP_CACHE_PATH": folder / "robots.sqlite",
@@ -112,7 +103,6 @@ def in_a_file(folder: Path) -> dict[str, Any]:
 
 
 def on_a_server(url: str, prefix: str) -> dict[str, Any]:
-    """Settings."""
     return {
         "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
         "REP_CACHE_REDIS_URL": url,
@@ -121,7 +111,6 @@ def on_a_server(url: str, prefix: str) -> dict[str, Any]:
 
 
 def open_(stored: dict[str, Any]) -> Storage:
-    """The storage, as another process opens it."""
     crawler = get_crawler(settings_dict=stored)
     return client.make_storage(crawler, RepSettings.from_settings(crawler.settings))
 

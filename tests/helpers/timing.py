@@ -15,13 +15,10 @@ from time import sleep, thread_time
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
 LONGEST = 0.05
 """Seconds of processor time, on a machine that adds two numbers in :data:`_ADDITION`."""
-
 ROUNDS = 8
 """What took too long once may have met the garbage collector, or another process."""
-
 # Seconds, of an ordinary machine. Where processors are shared, they have half that speed at times.
 _ADDITION = 40e-9
 
