@@ -1,5 +1,4 @@
-"""Values in a shared cache that are far too long: whoever shares it may have written them. They aren't
-read, and the others are."""
+"""Values in a shared cache that are far too long aren't read, and the others are."""
 
 from __future__ import annotations
 
@@ -89,7 +88,6 @@ def test_what_is_as_long_as_it_may_be(shared: tuple[Any, Any]) -> None:
 
 
 def test_a_batch_has_a_limit(shared: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is beyond counts as missing, and is fetched."""
     storage, _ = shared
     module = type(storage).__module__
     monkeypatch.setattr(f"{module}.MAX_BATCH", 2_000)
