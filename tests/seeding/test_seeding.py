@@ -1,5 +1,4 @@
-"""REP.md section 9, as far as robots.txt goes: the sitemaps that it lists are announced, and
-requested if REP_SITEMAPS is on."""
+"""REP.md section 9: the sitemaps of a robots.txt are announced, and requested with REP_SITEMAPS."""
 
 from __future__ import annotations
 
@@ -68,7 +67,6 @@ async def test_once_though_robots_txt_is_fetched_again(
 
 
 async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
-    """The robots.txt of its own host decides about a sitemap, whatever allowed_domains says."""
     rules = "User-agent: *\nDisallow: /private\n"
     forbidding, allowing, busy = sites.add(robots=rules), sites.add(), sites.add(robots=503)
     # Who only serves sitemaps for others is not a site that the crawl meets.
@@ -88,8 +86,7 @@ async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
 
 
 async def test_as_many_as_a_site_may_submit_are_taken(sites: Sites) -> None:
-    """They belong to no group of rules, but to a robots.txt: not to the page that says that there is
-    none."""
+    """They belong to a robots.txt, not to its groups, nor to the page that says there is none."""
     gone, closed, discovered = sites.add(), sites.add(), Discovered()
     gone.set("/robots.txt", answer(listing(gone.url("/map.xml")), 404))
     urls = [closed.url(f"/{number}.xml") for number in range(600)]
@@ -114,7 +111,6 @@ VALUES = {
 
 
 async def test_what_a_sitemap_line_says(sites: Sites) -> None:
-    """A URL, which should be absolute. What is right beside it is found all the same."""
     table = {value: sites.add() for value in VALUES}
     for value, site in table.items():
         line = value.replace("{}", site.url("").removeprefix("http://"))

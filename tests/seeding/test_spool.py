@@ -1,5 +1,4 @@
-"""The file of what sitemaps list: which pages are taken when, and rows that are not as they should be,
-without a crawl."""
+"""The file of what sitemaps list: which pages are taken when, and rows that are wrong."""
 
 from __future__ import annotations
 
@@ -113,7 +112,6 @@ WRONG = {
 
 
 async def test_wrong_rows_are_deleted(tmp_path: Path) -> None:
-    """With a line that counts them; the others are as ever."""
     with every_row() as row:
         for number, (query, (wrong, pages, unproven)) in enumerate(WRONG.items()):
             with row(query):
