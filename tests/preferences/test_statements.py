@@ -114,7 +114,6 @@ def told(found: Reservation | None) -> tuple[dict[str, str], str | None] | None:
 
 NO = {"tdm": "n"}
 
-
 METAS: dict[str, Any] = {
     "<meta content=https://a.example/p name=TDM-Policy><META NAME='tdm-reservation' content=1>": (
         NO, "https://a.example/p"
@@ -149,7 +148,6 @@ LOCATIONS = [
     "/",
     None,
 ]
-
 
 FOUND: dict[str, Any] = {
     "/a/x": (NO, "https://a.example/p"),

@@ -37,7 +37,6 @@ def blocks(language: str, word: str = "") -> list[str]:
 
 
 def table(heading: str) -> list[list[str]]:
-    """The rows of a table whose first cell is `heading`."""
     [body] = re.findall(rf"^\| {heading} \|.*\n\|[ -|]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
     return [row.strip("|").split(" | ") for row in body.splitlines()]
 
