@@ -75,8 +75,6 @@ def test_a_response_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class AskingSpider(ListSpider):
-    """Asks within the callback, and has a pipeline ask."""
-
     def parse(self, response: Response, **kwargs: Any) -> Any:
         super().parse(response)
         yield {"response": response, "rules": told(page_rules(response))}
@@ -102,7 +100,6 @@ class Pipeline:
 async def test_a_crawl_goes_by_its_own_agent(
     sites: Sites, settings: dict[str, Any], meaning: str
 ) -> None:
-    """Unless the request names another."""
     site = sites.add(pages={"/": page("x", "foobot: noindex", "testbot: nofollow")})
     named = Request(site.url("/"), meta={"rep_user_agent": "foobot"})
     settings = {**settings, "ITEM_PIPELINES": {Pipeline: 1}, "CONCURRENT_REQUESTS": 1}
@@ -113,8 +110,6 @@ async def test_a_crawl_goes_by_its_own_agent(
 
 
 async def test_each_of_two_crawls_goes_by_its_own(sites: Sites) -> None:
-    """One of them runs within the other."""
-
     class Outer(AskingSpider):
         robotstxt_user_agent = "foobot"
 
