@@ -55,7 +55,6 @@ EXPECTED = {
 
 
 def unpack(folder: Path) -> Path:
-    """Return the source of the installed Scrapy, unpacked in *folder*."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     what = ["--no-binary", ":all:", "--no-deps", f"scrapy=={scrapy.__version__}"]
     subprocess.run([*pip, *what, "--dest", str(folder)], check=True)
@@ -65,7 +64,6 @@ def unpack(folder: Path) -> Path:
 
 
 def failures(source: Path, middleware: str, arguments: list[str]) -> set[str]:
-    """Run tests and return the names of those that fail."""
     defaults = source / "scrapy" / "settings" / "default_settings.py"
     untouched = defaults.read_text("utf-8")
     text = untouched.replace(STOCK, middleware).replace("ROBOTSTXT_OBEY = False", "")

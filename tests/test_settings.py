@@ -1,5 +1,4 @@
-"""Every REP_ setting: its default, what is refused and with which words, what a command line's
-strings mean. What a crawl does with a wrong one is in test_wrong_settings.py."""
+"""Each setting: default, refusals, strings of command lines (crawls: test_wrong_settings.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +23,6 @@ DEFAULTS = {setting_name(item.name): item.default for item in fields(RepSettings
 
 
 def names(kind: type, *others: str) -> list[str]:
-    """The settings whose default is of that kind, without the *others*."""
     return [name for name, value in DEFAULTS.items() if type(value) is kind and name not in others]
 
 
@@ -34,7 +32,6 @@ INTEGERS = ("REP_SITEMAP_PRIORITY", "REP_SITEMAP_PAGE_PRIORITY")
 COUNTS = names(int, *INTEGERS)
 POSITIVE = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DOWNLOAD_TIMEOUT", "REP_CACHE_EXPIRY")
 SECONDS = names(float, *POSITIVE)
-
 NO_NUMBERS = ["soon", "", [], True, "1 h", math.nan, math.inf, "nan", "inf", 10**400, -1, "-5"]
 
 
