@@ -1,4 +1,4 @@
-"""Failing disks, damaged files: no page is lost, none hangs (faults: storages/test_journal.py)."""
+"""Failing disks, damaged files: no page is lost (faults: storages/test_journal.py)."""
 
 from __future__ import annotations
 

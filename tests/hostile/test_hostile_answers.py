@@ -63,8 +63,6 @@ ROBOTS: dict[str, tuple[Any, str]] = {
         NONE if is_reactor_installed() else "unreachable",
     ),
 }
-# Servers take 8 KB; what is longer leads nowhere. Whatever client reads the header.
-LOCATIONS = {2_000: RULES_APPLY, 8_100: RULES_APPLY, 8_193: NONE}
 
 
 @pytest.mark.slow
@@ -72,7 +70,8 @@ LOCATIONS = {2_000: RULES_APPLY, 8_100: RULES_APPLY, 8_193: NONE}
 @pytest.mark.usefixtures("in_time")
 async def test_what_an_answer_means(sites: Sites, tmp_path: Path) -> None:
     wanted = [(name, sites.add(robots=one), means) for name, (one, means) in ROBOTS.items()]
-    for length, means in LOCATIONS.items():
+    # Servers take 8 KB; what is longer leads nowhere, whatever client reads the header.
+    for length, means in ((2_000, RULES_APPLY), (8_100, RULES_APPLY), (8_193, NONE)):
         site = sites.add()
         path = "/" + "x" * (length - len(site.url("/")))
         site.set("/robots.txt", redirect(path))
@@ -136,7 +135,7 @@ async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
 async def test_sitemaps_are_worked_on_in_slices(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Slices of what is listed, of a piece (a thousand entries), of the proof of a listing."""
+    """What is listed, a piece of a file (a thousand entries), the proof that a host lists it."""
     turns: Counter[str] = Counter()
     pause = timers.pause
 

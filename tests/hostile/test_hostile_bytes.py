@@ -1,4 +1,4 @@
-"""Bytes made to keep the event loop, or to hide what follows: limits, asserted in counts."""
+"""Bytes made to keep the event loop, or to hide what follows: counts are asserted, no seconds."""
 
 from __future__ import annotations
 

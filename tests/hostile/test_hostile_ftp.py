@@ -189,7 +189,6 @@ PORTS = [
     b"227 (127,0,0,1," + "\u0663,\u0661".encode() + b")\r\n",
     b"229 (|||80|)\r\n",
 ]
-REFUSALS = (b"421 Too many of you\r\n", b"550 No such file\r\n", b"999 \x1b[31m\r\n")
 SAID = (b"220-Welcome\r\n", b"2", b"\r\n", b"\n", b"220 Ready\r\n", b"150 Wait\r\n", b"\0\xff")
 
 
@@ -200,7 +199,7 @@ async def test_what_is_no_file_and_what_is_cut(ftp: Any, sites: Sites) -> None:
         **{ftp({at: Endless(said * 100)}): "the FTP server " for at in ("", "USER") for said in SAID},
         **{
             ftp({command: reply}): f"the FTP server answered {reply[:3].decode()}"
-            for reply in REFUSALS
+            for reply in (b"421 Too many of you\r\n", b"550 No such file\r\n", b"999 \x1b[31m\r\n")
             for command in ("", "USER", "PASS", "TYPE", "PASV", "RETR")
             if (reply[:3], command) != (b"550", "RETR")
         },

@@ -21,6 +21,7 @@ BOUND = 400 << 20
 def run(
     folder: Path, *arguments: str, given: Path = ZERO, errors: str = "err"
 ) -> tuple[int, str, str]:
+    """Run it with an address space that has no room for what is unlimited."""
     out, err, line = folder / "out", folder / errors, ["robots", *arguments]
     process = ScrapyProcess(
         line, cwd=folder, variables=environment(), output=out, errors=err, given=given

@@ -1,6 +1,4 @@
-"""Numbers that are too large for what counts, dates or stores them: from status lines, stored entries
-and clocks. None takes the reports down, or a request, or what is held. Clocks that jump, and leases without an
-end: the 30 days of REP.md section 4 are attempts that were made, spread over that time."""
+"""Numbers too large for what counts, dates or stores them, jumping clocks, endless leases: no harm."""
 
 from __future__ import annotations
 
@@ -203,6 +201,7 @@ async def test_how_long_it_is_unreachable(
 def test_a_lease_of_nobody(redis_server: RedisServer) -> None:
     """A restored dump has lost its end, or its owner's clock had: taken over at once."""
     import redis
+
     from scrapy_rep.storages import RedisStorage
 
     storage = RedisStorage(redis_server.url, "leased", 3600.0)

@@ -107,8 +107,7 @@ def test_the_links_of_a_page_take_no_slice() -> None:
                     response = HtmlResponse("http://a.example/x/y", body=data, encoding="utf-8")
                     return len(_marked_links(response))
 
-                # Those of the page's own that need no work are resolved, however many others
-                # there are.
+                # Those that need no work are resolved, however many others there are.
                 assert in_a_slice(read) <= rules._MAX_LINKS
 
 

@@ -88,6 +88,7 @@ def test_what_is_as_long_as_it_may_be(shared: tuple[Any, Any]) -> None:
 
 
 def test_a_batch_has_a_limit(shared: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is beyond counts as missing, and is fetched."""
     storage, _ = shared
     module = type(storage).__module__
     monkeypatch.setattr(f"{module}.MAX_BATCH", 2_000)

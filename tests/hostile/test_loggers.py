@@ -1,4 +1,4 @@
-"""What cleans others' text and hides passwords, and the loggers that use it: one place for all."""
+"""Functions that clean what others wrote and hide passwords, and the loggers that use them."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def heavy(sites: Sites) -> tuple[list[Site], list[Site]]:
 
 
 def far_away(sites: Sites) -> tuple[list[Site], list[Site]]:
-    """A long path of escapes: Python's urlsplit() would remember its last 128 URLs, too."""
+    """Each hop adds a long path: not only entries keep it, urlsplit() has its last 128 URLs."""
     found = [sites.add() for _ in range(20)]
     for site in found:
         path, folder = "/robots.txt", "/"
@@ -236,7 +236,7 @@ async def test_one_that_is_larger_than_the_limit(sites: Sites) -> None:
 
 
 async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_path: Path) -> None:
-    """Its failures are counted, and its back-off grows, until it answers. That may be forgotten."""
+    """Its failures count, and its back-off grows, until it answers; the answer may be forgotten."""
     waiting = sites.add(robots=in_turn(503, 503, 503, ORDINARY))
     noisy = [sites.add(robots=answer(noise())) for _ in range(20)]
     pages = [waiting.url("/search"), waiting.url("/x"), *[site.url("/x") for site in noisy]]

@@ -1,4 +1,4 @@
-"""Each regular expression is linear: attacks are made from itself; growth counts, never seconds."""
+"""Each regular expression takes linear time, attacked by what is made from it (growth counts)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ CATEGORIES = {
 }
 LARGE = 32
 """More repetitions count as any number."""
-ATOMIC = getattr(constants, "ATOMIC_GROUP", None)
 REPEATS = {constants.MAX_REPEAT, constants.MIN_REPEAT} | {
     getattr(constants, "POSSESSIVE_REPEAT", constants.MAX_REPEAT)
 }
@@ -73,7 +72,7 @@ def parts_of(code: Any, value: Any) -> list[Any]:
         return list(value[1])
     if code in (constants.SUBPATTERN, constants.ASSERT, constants.ASSERT_NOT):
         return [value[-1]]
-    return [value] if code is ATOMIC else []
+    return [value] if code is getattr(constants, "ATOMIC_GROUP", None) else []
 
 
 def may_be_slow(tree: Any) -> bool:

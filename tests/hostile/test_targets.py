@@ -1,4 +1,4 @@
-"""Where sites never lead requests (SECURITY.md). Behind a proxy only a name is known: public."""
+"""Where sites never lead us (SECURITY.md). Behind a proxy all are public: only names are known."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ ANY = {"REP_SITEMAP_CROSS_HOST": "any"}
 async def test_sitemaps_never_lead_a_public_site_to_private_hosts(
     proxy: Site, settings: dict[str, Any]
 ) -> None:
-    """By index or redirect neither, unless the user allows it. "any" host is any public one."""
+    """Nor by an index or a redirect, unless the user allows it. "any" host is any public one."""
     shop, inside = "http://shop.example", {url.split("/")[2] for url in INSIDE}
     pages_of_urls = {
         f"{shop}/robots.txt": listing(
@@ -330,7 +330,7 @@ class Inside(NamedTuple):
 
 @pytest.fixture
 def inside(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    """ "fails-1.test" fails at the first look-up, "changes-1.test" is public there, others never."""
+    """First look-ups of fails-1.test fail, of changes-1.test are public; later ones are private."""
     site, public, asked = sites.add(), sites.add(name="public-0.test"), set()
     is_private, resolve = targets_module.is_private_address, names.resolve
 
@@ -369,7 +369,7 @@ def inside(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Inside:
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("allowed", [False, True])
 async def test_public_sites_never_lead_inside(inside: Inside, allowed: bool) -> None:
-    """Unless the user lets them. Only a check makes the names that change do so in time."""
+    """Unless the user lets them. Names change in time only because they are checked."""
     settings = {**ON, **ANY, "REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05}
     settings |= {"REP_PRIVATE_HOSTS": allowed, "REP_DEFER_MAX_WAIT": 30 if allowed else 0.5}
     result = await crawl(SeededSpider, settings, requests=inside.starts)
