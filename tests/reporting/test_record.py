@@ -1,4 +1,4 @@
-"""On record beside decisions: answers, changes, sitemaps, the crawl. Unheard, it costs nothing."""
+"""Answers, changes, sitemaps, the crawl on record; at no cost where nobody listens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tests.helpers.sitemaps import urlset
 from tests.reporting.conftest import Record
 
 pytestmark = pytest.mark.usefixtures("in_time")
-HTML = "<!DOCTYPE html><title>Hello</title><p>A page"
 WALL = "<html><title>Just a moment...</title><script src=/cdn-cgi/challenge-platform/x></script>"
 
 
@@ -32,7 +31,7 @@ async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
     answers: dict[str, Any] = {
         "rules": RULES,
         "empty": "# nothing\n\n",
-        "html": HTML,
+        "html": "<!DOCTYPE html><title>Hello</title><p>A page",
         "challenge": WALL,
         "missing": 404,
         "redirected": redirect("/robots.txt"),
