@@ -17,7 +17,7 @@ from tests.helpers.sitemaps import index, urlset
 
 
 class Listed:
-    """Some pages are listed twice. Slow: callbacks come 0.1 s after responses, others meanwhile."""
+    """An index of sitemaps. Scrapy calls back 0.1 s after a response: others come meanwhile."""
 
     SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
 
@@ -65,7 +65,7 @@ class Listed:
             assert {event.detail for event in run.of("page")} <= {PAGE_AS_EVER}
 
     def _not_done(self, killed: Crawl) -> int:
-        """On their way, or rows not deleted yet: twenty at a time, once garbage is collected."""
+        """On their way, or not deleted yet: twenty at a time (older Scrapy: with the garbage)."""
         if scrapy.version_info < (2, 18):
             return len(self.wanted)
         return len(killed.of("reached")) - len(killed.of("page")) + 3 * 20

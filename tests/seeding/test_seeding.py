@@ -67,6 +67,7 @@ async def test_once_though_robots_txt_is_fetched_again(
 
 
 async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
+    """The robots.txt of its own host decides about a sitemap, whatever allowed_domains says."""
     rules = "User-agent: *\nDisallow: /private\n"
     forbidding, allowing, busy = sites.add(robots=rules), sites.add(), sites.add(robots=503)
     # Who only serves sitemaps for others is not a site that the crawl meets.
@@ -100,8 +101,7 @@ async def test_as_many_as_a_site_may_submit_are_taken(sites: Sites) -> None:
     assert message.endswith("lists 600 sitemaps; those after the first 500 are ignored")
 
 
-# The value of a `sitemap` line ({} is the site's host and port), the path that is meant, and what a warning
-# calls it. `tests/origins/test_urls.py` has more.
+# Of a `sitemap` line: value ({}: host and port), path, name in a warning (more: origins/test_urls.py).
 VALUES = {
     "sub/map.xml?x=1": ("/sub/map.xml?x=1", "a relative"),
     "http://{}/k\u00e4se map.xml": ("/k%C3%A4se%20map.xml", ""),

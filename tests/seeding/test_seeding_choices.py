@@ -98,7 +98,7 @@ class MetaSpider(SeededSpider):
 
 
 async def test_a_page_carries_its_entry_as_the_filter_left_it(sites: Sites) -> None:
-    """An index's too. Where it raises, one entry is left out, with one error for each sitemap."""
+    """An index's, too. If it raises, that entry is left out, with one error for each sitemap."""
     site = lists(sites.add(), "/index.xml", "/map.xml")
     site.set("/index.xml", index([site.url("/2"), site.url("/3")]))
     first = (

@@ -81,6 +81,7 @@ async def test_what_is_fetched_is_what_is_listed(sites: Sites) -> None:
 async def test_the_scheduler_has_few_at_a_time(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Page requests go there as fast as it drains; the rest waits on disk."""
     monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", 32)
     site, sizes, waiting = sites.add(), [0], [0]
     wanted = some(site, "page", 150)
@@ -145,7 +146,7 @@ class FailingScheduler(Failing, Scheduler):
 
 
 class FailingDupeFilter(Failing, RFPDupeFilter):
-    """Like Scrapy's on a full disk: it remembers what it raised for, and drops it next time."""
+    """Like Scrapy's on a full disk: it raises, but knows the page when that comes once more."""
 
     def request_seen(self, request: Request) -> bool:
         seen = super().request_seen(request)

@@ -61,6 +61,7 @@ DOMAINS = {
 
 
 def test_a_host_has_a_registrable_domain_or_none() -> None:
+    """Two hosts without any are never one site."""
     assert {host: registrable_domain(host) for host in DOMAINS} == DOMAINS
 
 
@@ -86,6 +87,7 @@ async def test_an_index_that_is_listed_stands_for_all_that_it_leads_to(sites: Si
 
 
 async def test_rules_that_were_redirected(sites: Sites) -> None:
+    """The sitemaps are those of the host that was first asked; relative ones of where the file is."""
     there = sites.add(pages={"/rules": "Sitemap: map.xml\n"})
     site, also = (sites.add(robots=redirect(there.url("/rules"))) for _ in range(2))
     there.set("/map.xml", urlset([one.url("/page") for one in (site, also, there)]))
@@ -128,7 +130,7 @@ async def test_one_that_answers_late(sites: Sites) -> None:
 async def test_one_that_never_answers(
     sites: Sites, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The crawl is open for REP_DEFER_MAX_WAIT at most; not at all if the policy won't wait."""
+    """It keeps the crawl open for at most REP_DEFER_MAX_WAIT, or not at all if the policy is so."""
     settings: dict[str, Any] = dict(DEFER)
     if other in ("silent", "503"):
         # The engine is told that the crawl may be over, it need not look every 5 s.
@@ -169,6 +171,7 @@ async def test_a_sitemap_whose_own_host_is_unreachable_for_a_while(sites: Sites)
 
 
 async def test_a_sitemap_whose_entries_wait_in_vain_is_told(sites: Sites) -> None:
+    """All of them are on a host that doesn't list it, say `www`."""
     apex, www = sites.add(name="example.com"), sites.add(name="www.example.com")
     lists(apex, "/map.xml", "/some.xml")
     apex.set("/map.xml", urlset([www.url(f"/{n}") for n in range(300)]))

@@ -158,7 +158,7 @@ def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., C
 @needs_server
 @pytest.mark.parametrize("ends", ["SIGINT page 30", ""], ids=["goes on", "shares"])
 def test_another_process_of_a_fleet(sites: Sites, start: Callable[..., Crawl], ends: str) -> None:
-    """It takes over what waits on disk; or a shared dupe filter gives each page to one of both."""
+    """It takes over what waits on disk; or the shared dupe filter gives each page to one."""
     listed = Listed(sites)
     first = start(listed, ends)
     if ends:

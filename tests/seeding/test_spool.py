@@ -15,7 +15,6 @@ from tests.helpers.log import warnings
 from tests.helpers.rows import every_row
 
 A = "http://a.example"
-MAP = f"{A}/map.xml"
 
 
 async def opened(folder: Path) -> Spool:
@@ -26,7 +25,7 @@ async def opened(folder: Path) -> Spool:
 
 def add(spool: Spool, *names: str) -> int:
     site = spool.site(A)
-    spool.sitemaps.add(A, {MAP: A})
+    spool.sitemaps.add(A, {f"{A}/map.xml": A})
     spool.add_pages(A, [(site, 1, name, None) for name in names], [])
     return site
 
