@@ -20,8 +20,7 @@ from tests.helpers.log import lines, warnings
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 
-MANUAL = Path(__file__).parents[2] / "docs" / "usage.md"
-TEXT = MANUAL.read_text("utf-8")
+TEXT = Path(__file__).parents[2].joinpath("docs", "usage.md").read_text("utf-8")
 
 ROBOTS = """\
 User-agent: *
