@@ -139,7 +139,7 @@ class SitemapListSpider(ListSpider, SitemapSpider):
 
 
 async def test_pages_of_a_sitemap_are_no_links(sites: Sites) -> None:
-    """Many a sitemap has such a header, about the file itself. One is the spider's, one listed."""
+    """Such a header is often about the sitemap itself. One is the spider's, the other is listed."""
     site = lists(sites.add(), "/listed.xml")
     for path, page_path in {"/listed.xml": "/seeded", "/sitemap.xml": "/x"}.items():
         site.set(path, page(urlset([site.url(page_path)]), "noindex, nofollow", type="text/xml"))

@@ -17,7 +17,6 @@ from tests.protocol.pages import told
 
 NOINDEX = '<meta name="robots" content="noindex">'
 URL = "http://example.com/"
-HTML = {"Content-Type": "text/html"}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +29,7 @@ HTML = {"Content-Type": "text/html"}
         (HtmlResponse(URL, body=NOINDEX.encode(), headers={"X-Robots-Tag": "nofollow"}), "noindex nofollow"),
         (Response(URL, headers={"X-Robots-Tag": "nofollow"}), "nofollow"),
         (Response(URL, body=NOINDEX.encode()), ""),
-        (Response(URL, body=NOINDEX.encode(), headers=HTML), "noindex"),
+        (Response(URL, body=NOINDEX.encode(), headers={"Content-Type": "text/html"}), "noindex"),
         (TextResponse(URL, body=NOINDEX.encode()), ""),
         (XmlResponse(URL, body=NOINDEX.encode()), ""),
         (XmlResponse(URL, body=NOINDEX.encode(), headers={"Content-Type": "application/xhtml+xml"}), "noindex"),
