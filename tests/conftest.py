@@ -152,8 +152,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (others if left_out else chosen).append(item)
         if why := why_not(marks, config):
             item.add_marker(pytest.mark.skip(reason=why))
-    # First, together, in one worker: the others stand still meanwhile. Those that come last should
-    # be ones that all workers can take a part of.
+    # First, in one worker, while others stand still: all can share what comes last.
     items[:] = sorted(chosen, key=lambda item: not is_alone(item))
     config.hook.pytest_deselected(items=others)
 

@@ -1,4 +1,4 @@
-"""Imports go one way, for types too (docs/DESIGN.md), and rules that the tests themselves keep."""
+"""Imports go one way, for types too (docs/DESIGN.md has the picture); rules for tests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# What is at the top of the package. Each imports from the rows above its own alone; a folder also
-# from itself.
+# What is at the top of the package. Each imports from the rows above; a folder from itself, too.
 LAYERS = [
     {"protocol"},
     {"engine"},
@@ -128,7 +127,7 @@ def test_no_file_and_no_constructor_is_too_long() -> None:
 
 
 def test_names_of_tests_say_the_behaviour() -> None:
-    """A name that comes twice would hide the first. What two files need is in a helper module."""
+    """Of two with one name, the second hides the first. No file imports from another's tests."""
     wrong = []
     for path in (ROOT / "tests").rglob("*.py"):
         text = path.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""No URL that a spider yields makes a traceback from our code, or loses another request."""
+"""No URL that a spider yields causes a traceback from our code, or loses another request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def accepted(url: str) -> bool:
 async def crawl_among_good_ones(
     sites: Sites, bad: Sequence[str | Request]
 ) -> tuple[CrawlResult, list[list[BaseException]]]:
-    """The good ones arrive; of each bad one we hear, too: its errback's answer is at its place."""
+    """The good ones arrive. What a bad one's errback got is at its own place in the list."""
     site = sites.add(robots=RULES)
     good = [site.url(f"/good/{number}") for number in range(4)]
     requests = [Request(one) if isinstance(one, str) else one for one in bad]
@@ -79,6 +79,7 @@ UNRESOLVABLE = [
 
 @pytest.mark.scrapy_api
 async def test_a_url_whose_origin_cannot_exist_is_unreachable(sites: Sites) -> None:
+    """Nothing can be fetched from there, and nothing says that it may."""
     urls = [url for url in [*NO_ORIGIN, *UNRESOLVABLE] if accepted(url)]
     assert len(urls) > 30
     result, errors = await crawl_among_good_ones(sites, urls)

@@ -64,6 +64,7 @@ async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
 
 
 async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
+    """In place, as none can be held: also those beyond half of the slots."""
     wanted = urls(sites.add(robots=silence()), 20)
     result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": 0.5})
     assert_all_fetched(result, wanted)

@@ -1,4 +1,4 @@
-"""DESIGN.md, "The hot path is one dictionary look-up and one match": nothing suspends."""
+"""DESIGN.md, "The hot path is one dictionary look-up and one match": nothing is awaited."""
 
 from __future__ import annotations
 
@@ -167,6 +167,7 @@ async def test_unknown_and_stale_are_asked_for(
 
 
 async def test_time_per_request_does_not_grow_with_the_file(sites: Sites) -> None:
+    """Rules are prepared once for a group, not for each request: counted, not timed."""
     site = sites.add(robots=RULES + "".join(f"Disallow: /{n}/x\n" for n in range(2000)))
     with patch.object(robotstxt, "Rules", wraps=Rules) as prepared:
         result = await crawl([site.url(f"/{number}/x") for number in range(30)])

@@ -17,8 +17,7 @@ SETTINGS: dict[str, Any] = {
     "ADDONS": {},
     "ROBOTSTXT_OBEY": True,
     "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser",
-    # Of the requests that wait for one robots.txt the built-in asks the parser about two at
-    # most, and lets the others pass.
+    # Of requests that wait for one robots.txt the built-in asks about two, and lets others pass.
     "CONCURRENT_REQUESTS": 1,
 }
 

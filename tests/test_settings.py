@@ -119,8 +119,7 @@ def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:
 
 
 THAT_DAY = datetime(2026, 1, 31, tzinfo=timezone.utc)
-# Settings, values as `scrapy crawl -s NAME=VALUE` hands them over or settings.py may have them, and
-# what they mean.
+# Settings, values as of `scrapy crawl -s NAME=VALUE` or settings.py, and what they mean.
 RIGHT: list[tuple[str | Sequence[str], Sequence[Any], Any]] = [
     (FLAGS, ("True", "true", "1", 1, True), True),
     (FLAGS, ("False", "false", "0", "", 0, False), False),
