@@ -40,14 +40,12 @@ from tests.helpers.servers import LoopThread, Sites
 
 OLDEST = (2, 15)
 """The oldest Scrapy that setup.cfg allows."""
-
 NOT_QUICK = {"process", "needs_redis", "alone", "slow"}
 _WHOLLY_NOT_QUICK = re.compile(
     rf"^pytestmark = (?:[^[\n]*|\[[^]]*)\bmark\.(?:{'|'.join(sorted(NOT_QUICK))})\b", re.MULTILINE
 )
 
 _TESTS = itertools.count(1)
-
 # Hypothesis: the same few examples in each run; with `--hypothesis-profile=search` many others.
 _ANY_TIME: dict[str, Any] = {"database": None, "deadline": None}
 settings.register_profile(
@@ -102,8 +100,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def wanted_marks(config: pytest.Config) -> set[str] | None:
-    """The marks of the tests that can have another result in this mode than in the main one; None
-    in the main one, which runs all tests."""
+    """Marks of tests that can end differently in this mode; None in the main one: it runs all."""
     if config.getoption("everything"):
         return None
     if without_reactor(config):
@@ -114,7 +111,6 @@ def wanted_marks(config: pytest.Config) -> set[str] | None:
 
 
 def why_not(marks: dict[str, pytest.Mark], config: pytest.Config) -> str | None:
-    """Why a test with these marks can't be run in this mode, or on this machine."""
     if without_reactor(config) and (mark := marks.get("needs_reactor")):
         return str(mark.kwargs.get("reason", "cannot work without a Twisted reactor"))
     if "process" in marks and (without_reactor(config) or config.getoption("reactor") == "default"):
@@ -138,8 +134,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Doctests are in the package and in the manual: to look for them here, too, takes longer than
-    to collect the tests."""
+    """Doctests are in the package and the manual: to look for them here, too, takes long."""
     found = yield
     return [one for one in found if not isinstance(one, DoctestModule)]
 
@@ -157,8 +152,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (others if left_out else chosen).append(item)
         if why := why_not(marks, config):
             item.add_marker(pytest.mark.skip(reason=why))
-    # First, together, in one worker: the others stand still meanwhile. Those that come last should
-    # be ones that all workers can take a part of.
+    # First, in one worker, while others stand still: all can share what comes last.
     items[:] = sorted(chosen, key=lambda item: not is_alone(item))
     config.hook.pytest_deselected(items=others)
 
@@ -178,8 +172,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def keep_what_is_there() -> None:
-    """What is there between two tests stays. Each crawl collects garbage (see `tests.helpers.crawling`), and
-    need not look at all that again: a quarter of a quick run's time."""
+    """Crawls collect garbage: to skip what is there already saves a quarter of a quick run."""
     gc.collect()
     gc.freeze()
 
@@ -202,7 +195,6 @@ def _encodable(value: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run `async def` tests; leave the others to pytest."""
     function = pyfuncitem.obj
     if not inspect.iscoroutinefunction(function):
         return None
@@ -211,7 +203,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if without_reactor(pyfuncitem.config):
         asyncio.run(function(**kwargs))
         return True
-
     import pytest_twisted
     from scrapy.utils.defer import deferred_from_coro
     from twisted.internet import reactor
@@ -230,7 +221,6 @@ def refuse(*args: Any, **kwargs: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def surroundings(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What all tests run in."""
     from twisted.python.log import PythonLoggingObserver
 
     keep_what_is_there()

@@ -29,7 +29,6 @@ INSTALLED = "tox-is-installed"
 
 
 def make_environment(path: Path) -> Path:
-    """Return the Python of the virtual environment at *path*, made if it isn't there."""
     python = path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if python.exists():
         return python
@@ -48,7 +47,6 @@ def make_environment(path: Path) -> Path:
 
 
 def tox_arguments(arguments: list[str]) -> list[str]:
-    """What tox gets instead of *arguments*, the command's own."""
     match arguments:
         case ["quick", *others]:
             environments, options = ["-e", "newest"], ["--quick"]

@@ -1,5 +1,4 @@
-"""DESIGN.md, "Enabling": the one line of the add-on, or two by hand; and what a project may have
-set already. However it is enabled, one middleware asks for robots.txt, and only one."""
+"""DESIGN.md, "Enabling": however it is enabled, exactly one middleware asks for robots.txt."""
 
 from __future__ import annotations
 
@@ -140,9 +139,6 @@ def test_scrapys_default_queue_is_replaced_but_none_that_was_chosen() -> None:
         assert settings[QUEUE] == queue
 
 
-# -- crawls ----------------------------------------------------------------------------------
-
-
 BY_HAND = {"ADDONS": {}, "DOWNLOADER_MIDDLEWARES": {BUILT_IN: None, OURS: 100}}
 
 
@@ -167,8 +163,7 @@ async def test_one_middleware_at_most_is_at_work(sites: Sites) -> None:
 
 
 async def test_switches_of_a_spider_and_of_a_request(sites: Sites) -> None:
-    """A spider's custom_settings are above the add-on's. `dont_obey_robotstxt` means what it means in
-    Scrapy: for this request robots.txt is not even asked for."""
+    """custom_settings are above the add-on's; dont_obey_robotstxt means not even to ask."""
 
     class RudeSpider(ListSpider):
         custom_settings = {"ROBOTSTXT_OBEY": False}

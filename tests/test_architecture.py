@@ -1,5 +1,4 @@
-"""Imports go one way, those for type checking too (docs/DESIGN.md has the picture); and rules that the tests
-themselves keep."""
+"""Imports go one way, for types too (docs/DESIGN.md has the picture); rules for tests."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# What is at the top of the package. Each imports from the rows above its own alone; a folder also
-# from itself.
+# What is at the top of the package. Each imports from the rows above; a folder from itself, too.
 LAYERS = [
     {"protocol"},
     {"engine"},
@@ -58,17 +56,13 @@ def _forgotten_afterwards() -> Iterator[None]:
 
 
 def named(node: ast.AST) -> list[str]:
-    """What an import names: modules, or names in one."""
     if isinstance(node, ast.ImportFrom) and node.module:
         return [f"{node.module}.{alias.name}" for alias in node.names] + [node.module]
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
 def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterator[str]:
-    """Yield the modules of *known* that a file imports.
-
-    :param top: only those that it imports while it is imported itself
-    """
+    """Yield which of *known* a file imports; with *top*, only while it is imported itself."""
     nodes: list[ast.AST] = [parsed(path)]
     while nodes:
         node = nodes.pop()
@@ -81,7 +75,6 @@ def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterato
 
 
 def test_imports_go_one_way() -> None:
-    """Those for type checking, and within functions, too."""
     top = {path.stem for path in (ROOT / "scrapy_rep").iterdir() if path.name[0] != "_"}
     assert top - {"py"} == set(LEVEL)  # py.typed
     package = modules("scrapy_rep")
@@ -97,8 +90,7 @@ def test_imports_go_one_way() -> None:
 
 
 def test_the_protocol_needs_neither_scrapy_nor_a_clock_nor_io() -> None:
-    """It imports itself, and of the standard library what has none of these. So does what reads
-    statements about use."""
+    """Nor does what reads statements about use."""
     statements = "scrapy_rep.preferences.statements"
     allowed = {*sys.stdlib_module_names, "scrapy_rep.protocol", statements, "http_sf"}
     allowed -= {"asyncio", "http", "io", "os", "random", "socket", "ssl", "time", "urllib.request"}
@@ -134,12 +126,8 @@ def test_no_file_and_no_constructor_is_too_long() -> None:
                 assert count <= 5, f"{name}, line {node.lineno}"
 
 
-# -- tests -----------------------------------------------------------------------------------
-
-
 def test_names_of_tests_say_the_behaviour() -> None:
-    """Three words at least, and no name twice in a file: the second would hide the first. What two files
-    need is in tests/helpers, or in a module of their folder: none imports from another's tests."""
+    """Of two with one name, the second hides the first. No file imports from another's tests."""
     wrong = []
     for path in (ROOT / "tests").rglob("*.py"):
         text = path.read_text("utf-8")

@@ -1,5 +1,4 @@
-"""No URL that a spider yields makes a traceback from our code appear in the log, or loses another
-request. Each crawl has bad URLs between good ones."""
+"""No URL that a spider yields causes a traceback from our code, or loses another request."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ def accepted(url: str) -> bool:
 async def crawl_among_good_ones(
     sites: Sites, bad: Sequence[str | Request]
 ) -> tuple[CrawlResult, list[list[BaseException]]]:
-    """The good ones arrive, whatever the bad do; and of each bad one we hear, too. What its
-    errback got is at its own place in the list."""
+    """The good ones arrive. What a bad one's errback got is at its own place in the list."""
     site = sites.add(robots=RULES)
     good = [site.url(f"/good/{number}") for number in range(4)]
     requests = [Request(one) if isinstance(one, str) else one for one in bad]
@@ -126,7 +124,6 @@ async def test_an_odd_path_is_compared_as_it_is_sent(sites: Sites) -> None:
 
 
 async def test_other_spellings_of_one_origin(sites: Sites) -> None:
-    """All go by its robots.txt, which is asked for once."""
     site = sites.add(robots=RULES, name="upper.test")
     spellings = [
         "hTTp://{}:{}",

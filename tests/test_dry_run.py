@@ -16,7 +16,6 @@ from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
-
 DRY: dict[str, Any] = {**DEFER, "REP_DRY_RUN": True}
 NEVER_AGAIN = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
 
@@ -80,7 +79,6 @@ async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
 
 
 async def test_the_clock_of_an_unreachable_origin_goes_on(sites: Sites) -> None:
-    """It is asked again when a request comes by after its time, and then there is an answer."""
     site = sites.add(robots=in_turn(503, RULES), pages={"/0": after(0.2, hang_up())})
     settings = {**DRY, "REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.1, "RETRY_ENABLED": False}
     result = await crawl(StepSpider, settings, steps=[site.url("/0"), site.url("/private")])

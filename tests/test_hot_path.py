@@ -1,5 +1,4 @@
-"""DESIGN.md, "The hot path is one dictionary look-up and one match": a request whose origin is
-known and fresh suspends nothing, and no URL is taken apart again for it."""
+"""DESIGN.md, "The hot path is one dictionary look-up and one match": nothing is awaited."""
 
 from __future__ import annotations
 
@@ -21,7 +20,6 @@ from tests.helpers.crawling import Clock, ListSpider, Step, StepSpider, crawl
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.usefixtures("in_time")
-
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /*?secret=\n"
 CLOSED = "User-agent: *\nDisallow: /"
 
@@ -31,8 +29,6 @@ class LongWay(Exception):
 
 
 def forbid_the_long_way(patched: pytest.MonkeyPatch) -> None:
-    """What the hot path has no need for raises."""
-
     def raiser(*args: Any, **kwargs: Any) -> Any:
         raise LongWay
 
@@ -97,7 +93,6 @@ async def test_known_and_fresh(sites: Sites) -> None:
 async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor if the decisions are recorded that aren't plain."""
     site = sites.add(robots=RULES)
     monkeypatch.setattr(
         RepMiddleware, "_look_closer", lambda self, request: seen.append(request.url)
@@ -110,7 +105,6 @@ async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
 
 
 async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites) -> None:
-    """Whoever is no usual request asks anew."""
     site = sites.add(robots="User-agent: foobot\nDisallow: /foo\n\nUser-agent: *\nDisallow: /all\n")
     usual: list[dict[str, Any]] = [{}, {"headers": {"Referer": "http://example.com/"}}]
     named: list[dict[str, Any]] = [
@@ -128,7 +122,6 @@ async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites) -> 
 async def test_rules_at_hand_are_those_of_now(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, before: str | int, after: str | int
 ) -> None:
-    """A newer robots.txt, or none to be had: nothing is decided by what was at hand before."""
     clock = Clock().install(monkeypatch)
     site = sites.add(robots=before)
     urls = [site.url(f"/{number}") for number in range(6)]

@@ -18,8 +18,6 @@ from tests.helpers.servers import Sites
 
 
 class AskingSpider(ListSpider):
-    """Asks in the callback of its page."""
-
     def __init__(self, questions: Iterable[str], **kwargs: Any) -> None:
         super().__init__(requests=["data:,start"], **kwargs)
         self.questions = questions
@@ -78,7 +76,6 @@ async def test_questions_end_with_the_crawl(sites: Sites) -> None:
 
 
 async def test_questions_can_be_given_up(sites: Sites) -> None:
-    """By `asyncio.wait_for()`; the fetch goes on for others."""
     if is_reactor_installed() and not is_asyncio_reactor_installed():
         pytest.skip("without asyncio there is no asyncio.wait_for()")
     site = sites.add(robots=after(0.3, RULES))

@@ -80,7 +80,6 @@ def test_a_clone_has_the_license_and_names_only_the_build_backend_twice(
 
 
 def built(folder: Path) -> tuple[set[str], set[str]]:
-    """The files of a source distribution and of a wheel, built from a copy of the clone."""
     pytest.importorskip("build", reason="needs build, from PyPI")
     if int(metadata.version("setuptools").partition(".")[0]) < 77:
         pytest.skip("pyproject.toml asks for setuptools 77")
@@ -110,7 +109,6 @@ def not_in_git(folder: str, names: list[str]) -> set[str]:
 def test_what_is_built_has_all_that_it_should(
     tmp_path: Path, setup_cfg: configparser.ConfigParser
 ) -> None:
-    """The wheel the package and nothing else, the source distribution also what tests it."""
     source, wheel = built(tmp_path)
     clone = tmp_path / "clone"
     there = {path.relative_to(clone).as_posix() for path in clone.rglob("*") if path.is_file()}
@@ -132,8 +130,7 @@ def test_what_is_built_has_all_that_it_should(
 @pytest.mark.process
 @pytest.mark.scrapy_api
 def test_imports_load_neither_scrapy_nor_a_reactor() -> None:
-    """The core works without Scrapy; commands that crawl nothing load nothing of ours. Scrapy installs
-    a reactor when it knows which. Nothing warns."""
+    """Scrapy installs the reactor; commands that crawl nothing load nothing of ours."""
     code = (
         "import sys, warnings\n"
         "import scrapy_rep, scrapy_rep.signals, scrapy_rep.protocol\n"
@@ -162,7 +159,6 @@ def test_every_public_name_can_be_imported() -> None:
 
 
 def test_type_checkers_read_every_public_name() -> None:
-    """`tests/typing/user.py` uses all that the manual's API names."""
     manual = (ROOT / "docs" / "api.md").read_text("utf-8")
     names = set(re.findall(r"auto(?:class|function):: scrapy_rep[\w.]*\.(\w+)", manual))
     names |= {*re.findall(r":members: (Robots.+)", manual)[0].split(", ")}

@@ -1,5 +1,4 @@
-"""The second door: `ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"` behind Scrapy's own middleware
-(DESIGN.md, "Enabling")."""
+"""The second door: `ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"` (DESIGN.md, "Enabling")."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ SETTINGS: dict[str, Any] = {
     "ADDONS": {},
     "ROBOTSTXT_OBEY": True,
     "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser",
-    # Of the requests that wait for one robots.txt the built-in asks the parser about two at
-    # most, and lets the others pass.
+    # Of requests that wait for one robots.txt the built-in asks about two, and lets others pass.
     "CONCURRENT_REQUESTS": 1,
 }
 
@@ -90,7 +88,6 @@ def test_a_rule_applies_to_urls_however_they_are_written() -> None:
 
 @pytest.mark.scrapy_api
 async def test_behind_the_built_in_middleware(sites: Sites) -> None:
-    """With a full User-Agent header, which Scrapy hands over whole; and Google's reading."""
     rules = (
         "User-agent: *\nDisallow: /\nUser-agent: foobot\nuser-agent: other\n"
         "Disallow: /private*.html$\nAllow: /private-not.html\ndissalow: /typo\nDisallow: /%c3%a4\n"

@@ -1,5 +1,4 @@
-"""Every REP_ setting: its default, what is refused and with which words, what a command line's
-strings mean. What a crawl does with a wrong one is in test_wrong_settings.py."""
+"""Each setting: default, refusals, strings of command lines (crawls: test_wrong_settings.py)."""
 
 from __future__ import annotations
 
@@ -24,7 +23,6 @@ DEFAULTS = {setting_name(item.name): item.default for item in fields(RepSettings
 
 
 def names(kind: type, *others: str) -> list[str]:
-    """The settings whose default is of that kind, without the *others*."""
     return [name for name, value in DEFAULTS.items() if type(value) is kind and name not in others]
 
 
@@ -34,7 +32,6 @@ INTEGERS = ("REP_SITEMAP_PRIORITY", "REP_SITEMAP_PAGE_PRIORITY")
 COUNTS = names(int, *INTEGERS)
 POSITIVE = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DOWNLOAD_TIMEOUT", "REP_CACHE_EXPIRY")
 SECONDS = names(float, *POSITIVE)
-
 NO_NUMBERS = ["soon", "", [], True, "1 h", math.nan, math.inf, "nan", "inf", 10**400, -1, "-5"]
 
 
@@ -122,8 +119,7 @@ def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:
 
 
 THAT_DAY = datetime(2026, 1, 31, tzinfo=timezone.utc)
-# Settings, values as `scrapy crawl -s NAME=VALUE` hands them over or settings.py may have them, and
-# what they mean.
+# Settings, values as of `scrapy crawl -s NAME=VALUE` or settings.py, and what they mean.
 RIGHT: list[tuple[str | Sequence[str], Sequence[Any], Any]] = [
     (FLAGS, ("True", "true", "1", 1, True), True),
     (FLAGS, ("False", "false", "0", "", 0, False), False),

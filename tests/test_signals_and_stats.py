@@ -21,15 +21,11 @@ from tests.helpers.recorded import Resolved
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.usefixtures("in_time")
-
 RULES = "User-agent: *\nDisallow: /private\nCrawl-delay: 3\n"
 
 
 def stats_of(result: CrawlResult, *prefixes: str) -> dict[str, Any]:
     return {name: value for name, value in result.stats.items() if name.startswith(prefixes)}
-
-
-# -- stats -----------------------------------------------------------------------------------
 
 
 @pytest.mark.scrapy_api
@@ -68,9 +64,6 @@ async def test_all_stats_of_a_crawl(sites: Sites) -> None:
     result.assert_clean()
 
 
-# -- signals ---------------------------------------------------------------------------------
-
-
 async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
     plain, missing, busy = (sites.add(robots=robots) for robots in (RULES, 404, 503))
     moved = sites.add(robots=redirect("/here"), pages={"/here": RULES})
@@ -101,8 +94,7 @@ async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
 
 
 async def test_a_slow_handler_is_not_cut_short(sites: Sites) -> None:
-    """What it makes wait longer than the grace is held, and decided by the answer that is there:
-    nobody waits for the handler any more, and the crawl has nothing else to do."""
+    """What waits for it longer than the grace is held, and decided by the answer that is there."""
     site, order, record = sites.add(), [], Record()
     site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}")
 
@@ -154,9 +146,6 @@ async def test_scrapys_robots_parsed_is_sent_once_per_parsed_file(sites: Sites) 
     assert parser.allowed(site.url("/x"), "testbot")
     assert not parser.allowed(site.url("/private").encode(), b"testbot/1.0")
     result.assert_clean()
-
-
-# -- exceptions and the log ------------------------------------------------------------------
 
 
 async def test_robots_disallowed_names_the_line_that_decided(sites: Sites) -> None:

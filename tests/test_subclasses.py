@@ -22,8 +22,6 @@ pytestmark = pytest.mark.usefixtures("in_time")
 
 
 class Overruling(RepMiddleware):
-    """Has a licence for one folder, and methods that RepMiddleware itself does not have."""
-
     seen: list[str] = []
 
     def overrules(self, request: Request, decision: Any) -> bool:
@@ -38,8 +36,6 @@ class Overruling(RepMiddleware):
 
 
 class Waiting(RepMiddleware):
-    """Lets some pass unseen, and notes what becomes of the others."""
-
     outcomes: dict[str, Any] = {}
 
     async def process_request(self, request: Request) -> Request | None:  # type: ignore[override]
@@ -56,7 +52,6 @@ def enabled(middleware: type) -> dict[str, Any]:
 
 
 async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path) -> None:
-    """And sees all responses but sitemaps."""
     Overruling.seen.clear()
     site = sites.add(pages={"/map.xml": urlset([])})
     site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}\n")
@@ -85,7 +80,6 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
 
 
 async def test_process_request_of_a_subclass_may_be_a_coroutine(sites: Sites) -> None:
-    """It awaits what it gets, if that can be awaited, and returns what comes of it."""
     Waiting.outcomes.clear()
     site, down = sites.add(robots=RULES), sites.add(robots=503)
     urls = [site.url(path) for path in ("/a", "/private", "/private/unseen")] + [down.url("/x")]

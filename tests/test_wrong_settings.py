@@ -1,5 +1,4 @@
-"""A wrong setting ends the crawl at its start: one sentence that says what would be right, no
-traceback, nothing fetched."""
+"""A wrong setting ends the crawl at its start: one sentence, no traceback, nothing fetched."""
 
 from __future__ import annotations
 
@@ -20,7 +19,6 @@ class NamelessSpider(ListSpider):
 
 @pytest.mark.scrapy_api
 async def test_a_wrong_setting_ends_the_crawl_at_its_start(sites: Sites) -> None:
-    """Or a wrong attribute of the spider."""
     tokens = "a product token (letters, - and _ only, such as FooBot) or a list of them"
     attribute = (
         f"The spider's attribute robotstxt_user_agent is 'Foo Bot 1.0', but must be {tokens}."
@@ -41,7 +39,6 @@ class SeededSpider(ListSpider):
 
 
 async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
-    """And which settings have no effect because of it."""
     site = sites.add(robots="User-agent: *\nDisallow: /")
     for spider, settings, names in (
         (ListSpider, {"REP_SITEMAPS": "False", "REP_CACHE_TTL": "86400"}, ""),
@@ -66,7 +63,6 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
 async def test_a_crawl_begins_with_how_it_obeys(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a warning of settings that nobody knows. Other components can read the defaults."""
     monkeypatch.chdir(tmp_path)
     site = sites.add(robots="User-agent: *\nDisallow:")
     sqlite = "scrapy_rep.storages.sqlite.SqliteStorage"
@@ -92,7 +88,6 @@ async def test_a_crawl_begins_with_how_it_obeys(
 def test_runspider_with_a_wrong_setting_exits_with_status_1(
     sites: Sites, tmp_path: Path, reactor: str
 ) -> None:
-    """As Scrapy does for one of its own."""
     site = sites.add()
     settings = {"REP_RETRY_DELAY": "often"}
     crawl = Crawl(tmp_path, [site.url("/")], settings, reactor=reactor).join()

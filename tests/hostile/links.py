@@ -6,8 +6,6 @@ from functools import cache
 
 LABELS = ".".join(["é"] * 80)
 """Each takes 30 microseconds."""
-
-
 LONG = "é" * 250
 
 

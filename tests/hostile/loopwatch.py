@@ -31,8 +31,6 @@ MOST = 0.2
 """Seconds that our code may take in one turn of the event loop, on an ordinary machine. A turn may have
 several pages, of some 50 ms each (tests/protocol/test_page.py)."""
 _LOOK = 0.005
-_COLLECT = 100
-"""Turns between collections."""
 
 
 class LoopWatch:
@@ -62,7 +60,7 @@ class LoopWatch:
 
     def _beat(self) -> None:
         self._turn += 1
-        if self._turn % _COLLECT == 0:
+        if self._turn % 100 == 0:
             gc.collect()
         self._timer = call_later(_LOOK, self._beat)
 

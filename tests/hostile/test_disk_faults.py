@@ -1,6 +1,4 @@
-"""Disks that fail, and files that are damaged, while requests are held or sitemaps seed a crawl: each page
-is fetched in this run or the next, one line says what is the matter, and nothing hangs. Which faults there
-are, and what each does to a file, is the contract in `storages/test_journal.py`."""
+"""Failing disks, damaged files: no page is lost (faults: storages/test_journal.py)."""
 
 from __future__ import annotations
 
@@ -30,8 +28,6 @@ pytestmark = pytest.mark.slow
 
 
 class OnlyInMemory(Scheduler):
-    """Scrapy's own scheduler, without disk queues."""
-
     def _dq(self) -> None:
         return None
 
@@ -75,8 +71,7 @@ def assert_over(result: CrawlResult, fault: Fault) -> None:
 
 @pytest.mark.process
 async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_path: Path) -> None:
-    """From the start until all are held and listed. What it could not take is in the files before any of
-    it is requested."""
+    """What it could not take is in the files before any of it is requested."""
     gate = Gate(503, RULES)
     site, disk = sites.add(robots=gate), Disk(tmp_path / "disk", "3m")
     record = when_held(COUNT, lambda: as_soon_as(lambda: len(warnings(log)) == 2, over))
@@ -104,13 +99,9 @@ async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_
     assert len(warnings(result)) == 2
 
 
-# Requests that are held
-
-
 @pytest.mark.loop
 async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path) -> None:
-    """The running time of earlier runs is known only then: it does not count for what is held
-    already."""
+    """Earlier runs' time is known only then: it does not count for what is held already."""
     gate = Gate(503, RULES)
     site, other = sites.add(robots=503), sites.add(robots=gate)
     record = when_held(COUNT, lambda: record.close())
@@ -143,8 +134,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path) -> N
 async def test_recovered_and_ended_in_slices(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """However many origins are recovered, or given up at the end: others have the event loop in
-    between. One that is no origin is told, and those after it come all the same."""
+    """Others have the event loop in between. One that is no origin doesn't stop those after it."""
     count, turns = 30, []
     script(tmp_path / HELD, SCHEMA)
     change(tmp_path / HELD, INSERT, "http://[", 0, 0.0, b"{}")
@@ -168,11 +158,7 @@ async def test_recovered_and_ended_in_slices(
     assert len(turns) >= 2 * count
 
 
-# Pages that sitemaps list
-
-
 def when_got(words: str, count: int, then: Callable[[], object]) -> Record:
-    """Does something after so many responses whose URL has these words."""
     record, got = Record(), []
 
     def downloaded(response: Any) -> None:
@@ -210,14 +196,10 @@ async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path) -> 
     assert set(listed.asked) == set(listed.wanted)
 
 
-# Both
-
-
 async def test_damaged_between_two_runs(
     sites: Sites, listed: ListedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What can't be read is set aside, with a line for each file. Sitemaps are read again; what is
-    held or listed from then on is as safe as ever."""
+    """What can't be read is set aside, and sitemaps are read again."""
     silent, start = sites.add(robots=503), listed.site.url("/start")
     more = {"REP_SITEMAPS": True}
     record = when_held(COUNT, lambda: record.close())
@@ -241,8 +223,7 @@ async def test_damaged_between_two_runs(
 async def test_damaged_in_mid_crawl(
     sites: Sites, listed: ListedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was held is fetched or counted as lost; this run requests what it has taken of the sitemaps,
-    the next one reads them again."""
+    """What was held is fetched or counted as lost; the next run reads the sitemaps again."""
     gate = Gate(503, RULES)
     silent, start = sites.add(robots=gate), listed.site.url("/start")
     faults = [Corrupted(tmp_path / name) for name in (HELD, LISTED)]
@@ -268,8 +249,7 @@ async def test_damaged_in_mid_crawl(
 
 
 async def test_a_hold_that_can_not_be_opened(sites: Sites, tmp_path: Path) -> None:
-    """At the end Scrapy's own queue has the pages that were held in memory: the spool doesn't list
-    them any more."""
+    """Scrapy's own queue has its pages at the end: the spool doesn't list them any more."""
     gate = Gate(503, RULES)
     silent, site = sites.add(robots=gate), sites.add()
     wanted = urls(silent, 10)

@@ -1,5 +1,4 @@
-"""Answers made to keep the event loop, or the memory, through whole crawls; and answers that mean nothing, which
-are no permission."""
+"""Answers made to keep the event loop or the memory, or that mean nothing: no permission."""
 
 from __future__ import annotations
 
@@ -40,9 +39,6 @@ from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import pages, seeded, urlset
 
 MEBIBYTE = 1 << 20
-
-# robots.txt
-
 RULES_APPLY, NONE = "Disallow: /private", ""
 # Behaviours, and what they mean for a page that the rules forbid: an error with these words, if any.
 ROBOTS: dict[str, tuple[Any, str]] = {
@@ -67,17 +63,15 @@ ROBOTS: dict[str, tuple[Any, str]] = {
         NONE if is_reactor_installed() else "unreachable",
     ),
 }
-# Servers take 8 KB; what is longer leads nowhere. Whatever client reads the header.
-LOCATIONS = {2_000: RULES_APPLY, 8_100: RULES_APPLY, 8_193: NONE}
 
 
 @pytest.mark.slow
 @pytest.mark.download
 @pytest.mark.usefixtures("in_time")
 async def test_what_an_answer_means(sites: Sites, tmp_path: Path) -> None:
-    """A crawl that meets such answers is reported as any other."""
     wanted = [(name, sites.add(robots=one), means) for name, (one, means) in ROBOTS.items()]
-    for length, means in LOCATIONS.items():
+    # Servers take 8 KB; what is longer leads nowhere, whatever client reads the header.
+    for length, means in ((2_000, RULES_APPLY), (8_100, RULES_APPLY), (8_193, NONE)):
         site = sites.add()
         path = "/" + "x" * (length - len(site.url("/")))
         site.set("/robots.txt", redirect(path))
@@ -107,13 +101,9 @@ async def test_what_an_answer_means(sites: Sites, tmp_path: Path) -> None:
     assert {name.rpartition("/")[2] for name in told} <= {"200", "301"}
 
 
-# Sitemaps in encodings that nobody asked for
-
-
 @pytest.mark.download
 async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
-    """Gzip is unpacked piece by piece, three layers; of the others one, up to a limit, or the project's if
-    that is smaller. And a line that is too long is told."""
+    """Gzip is unpacked up to three layers, of the others one, up to the smaller of two limits."""
     site = sites.add()
     start = f"<urlset><url><loc>{site.url('/no')}</loc></url>".encode()
     large = f"<urlset>{' ' * 9 * MEBIBYTE}<url><loc>{site.url('/late')}</loc></url></urlset>"
@@ -136,21 +126,16 @@ async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
     assert result.stat("rep/sitemaps/failed") == 3
     assert result.stat("httpcompression/response_bytes") < MEBIBYTE
     assert len(lines(result, "lists a sitemap with an invalid URL", level="WARNING")) == 1
-
     small = sites.add(robots="Sitemap: /map.xml")
     body = urlset([small.url("/no")]).encode() + b" " * 200_000
     small.set("/map.xml", encoded(zlib.compress(body), "deflate"))
     assert pages(await seeded(small, DOWNLOAD_MAXSIZE=100_000)) == []
 
 
-# What a robots.txt lists
-
-
 async def test_sitemaps_are_worked_on_in_slices(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The event loop has its turn after each step: of what is listed, of a piece of a file, which can have a
-    thousand entries, of the proof that a host lists a sitemap. None is lost."""
+    """What is listed, a piece of a file (a thousand entries), the proof that a host lists it."""
     turns: Counter[str] = Counter()
     pause = timers.pause
 
@@ -195,7 +180,6 @@ def test_a_listing_has_urls_without_fragments() -> None:
 
 
 def test_a_hundred_listings_are_kept() -> None:
-    """By what their file is, and where it is."""
     states = [OriginState(Entry(f"http://h{number}.test")) for number in range(150)]
     listings = Listings()
     first = [listings.of(one) for one in states]
@@ -212,7 +196,6 @@ def test_a_hundred_listings_are_kept() -> None:
 async def test_large_files_are_read_beside_the_event_loop(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When they come, and when they are needed again; each once, whoever waits."""
     threads: list[int] = []
     preload = RobotsTxt.preload
 

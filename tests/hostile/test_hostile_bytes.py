@@ -1,6 +1,4 @@
-"""Bytes made to keep the event loop, or to lose what comes after them: what is read of them at once, and
-in all, has a limit, and they cost themselves, no more. Asserted are growth, counts and sizes, never
-seconds."""
+"""Bytes made to keep the event loop, or to hide what follows: counts are asserted, no seconds."""
 
 from __future__ import annotations
 
@@ -28,9 +26,6 @@ def locs(entries: list[dict[str, Any]]) -> list[str]:
     return [entry["loc"] for entry in entries]
 
 
-# Comments before the first element of a sitemap
-
-
 @pytest.mark.slow
 def test_comments_that_a_sitemap_begins_with() -> None:
     small, large = (b"<!---->" * count for count in (2, 2 * TIMES))
@@ -39,14 +34,10 @@ def test_comments_that_a_sitemap_begins_with() -> None:
 
 @pytest.mark.parametrize("start", ["<!---->", "<!-- a -->\n", "<!---->\n<!--> -->\t<!-- - -->"])
 def test_what_follows_comments_tells_what_it_is(start: str) -> None:
-    """A page within a sitemap is none."""
     reader, entries = read(start + "<!DOCTYPE  html><title>x")
     assert (reader.problem, entries) == ("it is an HTML page, not a sitemap", [])
     reader, entries = read(f"{start}<urlset><!-- --><html/>{BEFORE}</urlset>")
     assert (reader.kind, locs(entries)) == (Kind.URLSET, GOOD)
-
-
-# XML
 
 
 def attributes(count: int, value: str = "''") -> str:
@@ -70,7 +61,6 @@ def test_attributes_of_one_tag(encoding: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_attributes_that_are_declared(encoding: str) -> None:
-    """A thousand of them, in each of so many elements: they are not added."""
     declared = "".join(f"<!ATTLIST b a{number} CDATA 'x'>" for number in range(1_000))
     body = f"<!DOCTYPE urlset [{declared}]><urlset>{BEFORE}{'<b/>' * 1_000}</urlset>"
     for step in (unpack.STEP, 1):
@@ -113,7 +103,6 @@ ENDS_LATE = [
 
 
 def test_what_takes_long_to_end() -> None:
-    """What comes after it counts."""
     with every_row() as row:
         for start, filling, end in ENDS_LATE:
             with row(start + filling):
@@ -131,9 +120,6 @@ def test_children_of_one_entry() -> None:
     assert (entry["loc"], reader.problem) == ("http://a.test/", None)
     assert len(entry["alternate"]) == 1_000
     assert len(entry) == 1_000
-
-
-# Gzip
 
 
 class Spy:
@@ -174,7 +160,6 @@ def in_steps(data: bytes, monkeypatch: pytest.MonkeyPatch, **limits: int) -> tup
 
 
 def repeated(piece: bytes, times: int, start: bytes = b"") -> bytes:
-    """Gzip of very much."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     block = piece * 10_000
     packed = packer.compress(start) + b"".join(packer.compress(block) for _ in range(times))
@@ -234,9 +219,6 @@ def test_members_of_a_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spy.streams <= 100
     some = [gzip.compress(b"Disallow: /%d\n" % number) for number in range(50)]
     assert decode(b"\0".join(some), "gzip")[0].count(b"\n") == 50
-
-
-# Pages
 
 
 X500 = b"x" * 500

@@ -1,7 +1,4 @@
-"""One crawl that meets all hostile answers at once, with a watch on its event loop and memory.
-
-What each of them is about is tested by itself in the files beside this one.
-"""
+"""One crawl that meets all hostile answers at once, with a watch on its event loop and memory."""
 
 from __future__ import annotations
 
@@ -34,7 +31,6 @@ from tests.hostile.evil import IN_A_LINE
 from tests.hostile.links import hostile_pages
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-
 MEBIBYTE = 1 << 20
 EMPTY = gzip.compress(b"")
 
@@ -106,7 +102,6 @@ def sitemap_files() -> dict[str, Any]:
 
 
 def hostile(sites: Sites) -> Iterator[Site]:
-    """A site a row."""
     for robots in robots_files().values():
         yield sites.add(robots=robots)
     for content in sitemap_files().values():
@@ -118,7 +113,6 @@ def hostile(sites: Sites) -> Iterator[Site]:
 
 
 def good(sites: Sites) -> Site:
-    """A site with ten pages, five of which its sitemap lists."""
     site = sites.add()
     site.set("/robots.txt", listing(site.url("/map.xml"), rules=RULES))
     site.set("/map.xml", urlset(site.url(f"/listed{number}") for number in range(5)))

@@ -23,8 +23,6 @@ from tests.helpers.robots_command import robots_here
 from tests.helpers.servers import Sites
 from tests.helpers.storing import A, B, in_a_file, missing, rules
 
-# -- a cache file that is deleted --------------------------------------------------------------
-
 
 @pytest.mark.parametrize("gone", ["", "-wal -shm", "-wal -shm .lock", "replaced"])
 def test_a_file_that_is_gone(tmp_path: Path, gone: str) -> None:
@@ -59,9 +57,6 @@ async def test_deleted_in_a_crawl(sites: Sites, tmp_path: Path) -> None:
     storage = SqliteStorage(path)
     assert storage.load(origin_of(after)) is not None
     storage.close()
-
-
-# -- a full disk -------------------------------------------------------------------------------
 
 
 class SmallDisk(io.FileIO):
@@ -134,7 +129,6 @@ def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
 async def test_decisions_on_a_full_disk(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    """One error; complete lines; and all of them, soon, if there is room in time."""
     monkeypatch.setattr(trail, "_SECONDS", 0.01)
     monkeypatch.setattr(trail, "_MAX_WAITING", 100_000 if again else 1)
     site, path = sites.add(robots=RULES), tmp_path / "d.jsonl"
@@ -167,11 +161,7 @@ async def test_decisions_on_a_full_disk(
         assert f"lacks {counted(9 - len(lines_of(path)), 'line')}" in errors[1]
 
 
-# -- entries of nobody's among ours --------------------------------------------------------------
-
-
 def test_others_are_shown(tmp_path: Path) -> None:
-    """Beside headers and a body that can't be read."""
     stored = in_a_file(tmp_path)
     path, storage = stored["REP_CACHE_PATH"], SqliteStorage(stored["REP_CACHE_PATH"])
     a, b, c, d, e = (f"http://{name}.example" for name in "abcde")

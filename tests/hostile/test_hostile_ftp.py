@@ -53,8 +53,7 @@ USUAL: dict[str, Says] = {
 
 
 class BadFtp:
-    """One server. What it says to which command ("": when somebody connects; "end": when the
-    file is sent), where that is not the usual, and what it sends as a file."""
+    """What it says to which command ("": on connecting; "end": with the file sent); the file."""
 
     def __init__(self, says: Mapping[str, Says], file: Says, host_it_names: str | None) -> None:
         self.host = Sites.new_host()
@@ -190,19 +189,17 @@ PORTS = [
     b"227 (127,0,0,1," + "\u0663,\u0661".encode() + b")\r\n",
     b"229 (|||80|)\r\n",
 ]
-REFUSALS = (b"421 Too many of you\r\n", b"550 No such file\r\n", b"999 \x1b[31m\r\n")
 SAID = (b"220-Welcome\r\n", b"2", b"\r\n", b"\n", b"220 Ready\r\n", b"150 Wait\r\n", b"\0\xff")
 
 
 async def test_what_is_no_file_and_what_is_cut(ftp: Any, sites: Sites) -> None:
-    """Refusals, whose codes are told; files without their end, ports that are none, replies without end."""
     unreachable = {
         ftp({"end": b"426 Broken off\r\n"}, RULES.encode()): "the FTP server answered 426",
         **{ftp({"PASV": port}): "the FTP server " for port in PORTS},
         **{ftp({at: Endless(said * 100)}): "the FTP server " for at in ("", "USER") for said in SAID},
         **{
             ftp({command: reply}): f"the FTP server answered {reply[:3].decode()}"
-            for reply in REFUSALS
+            for reply in (b"421 Too many of you\r\n", b"550 No such file\r\n", b"999 \x1b[31m\r\n")
             for command in ("", "USER", "PASS", "TYPE", "PASV", "RETR")
             if (reply[:3], command) != (b"550", "RETR")
         },
@@ -242,7 +239,6 @@ STUCK: list[tuple[dict[str, Says], Says]] = [
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("timeout", [0.3, 30.0])
 async def test_who_is_silent_keeps_no_descriptor_and_no_slot(ftp: Any, timeout: float) -> None:
-    """When its time is over, three times in a row; and when the crawl ends."""
     with ExitStack() as stack:
         some, record = [*(ftp(*one) for one in STUCK), Deaf(stack)], Record()
 
@@ -267,8 +263,6 @@ async def test_who_is_silent_keeps_no_descriptor_and_no_slot(ftp: Any, timeout: 
 
 
 class OwnHandler:
-    """Of the project; says nothing for one host."""
-
     lazy = True
     requests: list[Request] = []
 

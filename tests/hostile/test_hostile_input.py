@@ -13,7 +13,6 @@ from tests.helpers.robots_command import robots_here
 from tests.helpers.scrapy_process import ScrapyProcess
 
 pytestmark = pytest.mark.process
-
 ZERO = Path("/dev/zero")
 BOUND = 400 << 20
 """Bytes of memory. Scrapy, and what else the process was forked with, takes a quarter of it."""
@@ -67,7 +66,6 @@ def test_a_line_that_is_too_long_costs_the_line(tmp_path: Path) -> None:
 
 
 def test_errors_never_go_to_standard_output(tmp_path: Path) -> None:
-    """Those of a disk that is full, and without standard error at all."""
     line = "--json", "nonsense", "ftp:x"
     assert run(tmp_path, *line, errors="/dev/full") == (2, "", "")
     done = robots_here(tmp_path, *line, stderr=None)

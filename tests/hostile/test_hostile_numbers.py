@@ -1,6 +1,4 @@
-"""Numbers that are too large for what counts, dates or stores them: from status lines, stored entries
-and clocks. None takes the reports down, or a request, or what is held. Clocks that jump, and leases without an
-end: the 30 days of REP.md section 4 are attempts that were made, spread over that time."""
+"""Numbers too large for what counts, dates or stores them, jumping clocks, endless leases: no harm."""
 
 from __future__ import annotations
 
@@ -33,9 +31,6 @@ from tests.helpers.storing import A, in_a_file, rules
 
 pytestmark = pytest.mark.slow
 
-
-# -- stored entries --------------------------------------------------------------------------
-
 TIMES = ["updated_at", "fetched_at", "fresh_until", "unreachable_since", "unreachable_for",
          "next_attempt_at", "not_before"]  # fmt: skip
 COUNTS = ["hops", "attempts", "dead_attempts", "proxy_attempts"]
@@ -50,7 +45,6 @@ WRONG = [
 
 @pytest.mark.python
 def test_a_value_out_of_range() -> None:
-    """Whether it comes as JSON, or from a class of the user's that keeps objects."""
     with every_row() as row:
         for name, value in WRONG:
             with row(f"{name}={value!r}"[:40]):
@@ -71,9 +65,6 @@ def test_a_long_story_is_cut() -> None:
         Entry.from_parts('{"schema":1,"origin":"' + "x" * 10_000_000 + '"}')
 
 
-# -- clocks and settings ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("now", [1e300, -1e9])
 async def test_a_clock_out_of_its_mind(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: float
@@ -91,8 +82,6 @@ async def test_a_clock_out_of_its_mind(
     assert (tmp_path / "report.html").stat().st_size > 1000
     assert set(result.responses) == {one.url("/x") for one in many}
 
-
-# -- a part that fails -----------------------------------------------------------------------
 
 PARTS: list[list[tuple[type, str]]] = [
     [
@@ -149,8 +138,6 @@ async def test_a_bug_on_the_way_to_an_answer(sites: Sites, monkeypatch: pytest.M
     assert len(lines(result, "Bug in scrapy-rep", level="ERROR")) == 1
 
 
-# -- the 30 days, and clocks that jump --------------------------------------------------------------
-
 LIMIT = 30.0 * DAY
 # Seconds between failures in a row, the limit, and whether they reach it.
 GAPS: list[tuple[list[float], float, bool]] = [
@@ -181,7 +168,6 @@ def test_attempts_count_and_not_time(gaps: list[float], limit: float, over: bool
 
 
 def test_a_kept_figure_is_no_evidence_of_its_own() -> None:
-    """As large as the attempts that came with it can account for."""
     assert unreachable_seconds(1e12, 2, 0.0, LIMIT) <= LIMIT / 4
 
 
@@ -211,13 +197,9 @@ async def test_how_long_it_is_unreachable(
     assert site.robots_fetches == len(expected)
 
 
-# -- leases ----------------------------------------------------------------------------------
-
-
 @pytest.mark.needs_redis
 def test_a_lease_of_nobody(redis_server: RedisServer) -> None:
-    """A restored dump has lost its end, or its owner's clock had: taken over at once, as nobody else's
-    is."""
+    """A restored dump has lost its end, or its owner's clock had: taken over at once."""
     import redis
 
     from scrapy_rep.storages import RedisStorage

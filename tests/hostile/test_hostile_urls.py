@@ -1,5 +1,4 @@
-"""URLs made to keep the event loop: links whose hosts, bases or paths take long to encode. Whatever has a
-URL from a site goes through one function with limits."""
+"""URLs that take long to encode: whatever has one from a site uses one function with limits."""
 
 from __future__ import annotations
 
@@ -23,8 +22,6 @@ from tests.helpers.rows import every_row
 from tests.helpers.timing import in_a_slice
 from tests.hostile.links import LABELS, LONG, hostile_pages
 
-# -- one URL -----------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     "url",
@@ -44,7 +41,6 @@ from tests.hostile.links import LABELS, LONG, hostile_pages
 def test_what_is_beyond_the_limits_is_no_url(
     url: str | bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And w3lib never sees it."""
     monkeypatch.setattr(text, "safe_url_string", None)
     with pytest.raises(ValueError, match="valid host|longer than|no valid"):
         encoded(url)
@@ -100,9 +96,6 @@ def test_the_dearest_host_takes_no_slice(take: Callable[[str], object], host: st
         in_a_slice(lambda: take(f"http://{host}/"))
 
 
-# -- the links of a page -----------------------------------------------------------------------
-
-
 @pytest.mark.alone
 def test_the_links_of_a_page_take_no_slice() -> None:
     with every_row() as row:
@@ -114,8 +107,7 @@ def test_the_links_of_a_page_take_no_slice() -> None:
                     response = HtmlResponse("http://a.example/x/y", body=data, encoding="utf-8")
                     return len(_marked_links(response))
 
-                # Those of the page's own that need no work are resolved, however many others
-                # there are.
+                # Those that need no work are resolved, however many others there are.
                 assert in_a_slice(read) <= rules._MAX_LINKS
 
 

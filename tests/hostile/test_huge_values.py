@@ -1,5 +1,4 @@
-"""Values in a shared cache that are far too long: whoever shares it may have written them. They aren't
-read, and the others are."""
+"""Values in a shared cache that are far too long aren't read, and the others are."""
 
 from __future__ import annotations
 

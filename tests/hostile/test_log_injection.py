@@ -1,5 +1,4 @@
-"""What others write steers no terminal, forges no line of a log and breaks no record: rules, sitemap
-lines, URLs, messages of errors, in every output. What can be printed stays as it was written."""
+"""What others write steers no terminal, forges no line of a log and breaks no record."""
 
 from __future__ import annotations
 
@@ -20,15 +19,12 @@ from tests.hostile.evil import EVERYTHING, EVIL, IN_A_LINE, READABLE, assert_cle
 
 
 def assert_clean_log(result: CrawlResult) -> None:
-    """Ours, and what Scrapy says of our exceptions."""
     for record in result.records:
         if record.name.startswith("scrapy_rep") or "robots.txt" in record.getMessage():
             assert_clean_text(logging.Formatter("%(name)s %(message)s").format(record))
 
 
 class Hostile:
-    """A middleware that fails with such a message."""
-
     def process_response(self, request: Request, response: Any) -> Any:
         if response.headers.get("X-Fail"):
             raise RuntimeError(EVERYTHING + READABLE)
@@ -36,7 +32,6 @@ class Hostile:
 
 
 async def test_what_others_wrote_in_every_output(sites: Sites, tmp_path: Path) -> None:
-    """Rules, an error, and 402 sitemap lines: in the log, exceptions, the record, summary, report and stats."""
     evil = "\u009b31m\u202e\u0085\u2028é漢"  # ASCII matches no URL that Scrapy sends
     rule, listed = f"Disallow: /p*{evil}*", [f"Sitemap: /{n}{IN_A_LINE}.xml\n" for n in range(400)]
     site = sites.add(robots=f"User-agent: *\n{rule}\nDisallow: /x{IN_A_LINE}\n")

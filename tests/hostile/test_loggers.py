@@ -1,5 +1,4 @@
-"""The functions that clean what others wrote, and hide passwords; and the loggers that use them: every module of
-the package has its logger from one place."""
+"""Functions that clean what others wrote and hide passwords, and the loggers that use them."""
 
 from __future__ import annotations
 
@@ -22,8 +21,6 @@ from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import captured_log, crawl
 from tests.helpers.servers import Sites
 from tests.hostile.evil import EVERYTHING, READABLE, assert_clean_text
-
-# -- the one function ------------------------------------------------------------------------
 
 
 @pytest.mark.python
@@ -54,9 +51,6 @@ def test_json_keeps_the_values() -> None:
     assert READABLE in line
     assert json.loads(line)["rule"] == (EVERYTHING + READABLE).replace("\ud800", r"\ud800")
     line.encode()
-
-
-# -- the loggers -----------------------------------------------------------------------------
 
 
 class Foreign(Exception):
@@ -91,7 +85,6 @@ def test_arguments_of_log_messages(arguments: tuple[Any, ...]) -> None:
 
 @pytest.mark.python
 def test_tracebacks_of_hostile_exceptions() -> None:
-    """Of an exception whose message has lines of its own."""
     with captured_log() as records:
         try:
             raise ValueError(EVERYTHING)
@@ -111,14 +104,10 @@ OTHER_LOGGERS = re.compile(
 
 
 def test_every_module_has_its_logger_from_one_place() -> None:
-    """`scrapy_rep.engine.log.get_logger`."""
     package = Path(scrapy_rep.__file__).parent
     sources = {path: path.read_text("utf-8") for path in package.rglob("*.py")}
     found = {path for path, source in sources.items() if OTHER_LOGGERS.search(source)}
     assert found == {package / "engine/log.py"}
-
-
-# -- passwords ---------------------------------------------------------------------------------
 
 
 PASSWORDS = ["s3cret", "s3:cret", "s3@cret", "s3:c@r:e@t", "s3/c@ret", "s3/c:r?e#t", "@s3", ":s3@"]
@@ -151,7 +140,6 @@ URIS = ("ftp://me:xyz:zyx@x/y@127.0.0.1:1/d", "no://me:xyz@zyx@h/d", "ftp://me:x
 
 @pytest.mark.parametrize("setting", ["REP_DECISIONS", "REP_REPORT"])
 async def test_in_a_crawl(sites: Sites, setting: str) -> None:
-    """Of a URI that can't be written to, and of one with a placeholder that means nothing."""
     site = sites.add(robots=RULES)
     for uri in URIS:
         result = await crawl(site.url("/private"), {setting: uri})

@@ -1,6 +1,4 @@
-"""Memory has a limit in bytes, whatever sites send: REP_CACHE_MAX_BYTES for what is known of origins,
-and sets that forget for what was met. Nothing that is forgotten is asked for with every request, and
-ordinary sites don't pay for hostile ones."""
+"""Memory has a limit in bytes, whatever sites send; ordinary sites don't pay for hostile ones."""
 
 from __future__ import annotations
 
@@ -34,10 +32,8 @@ from tests.helpers.sitemaps import SeededSpider, listing, urlset
 from tests.helpers.storing import FAILURE, NOW, rules
 
 pytestmark = pytest.mark.slow
-
 SIZE = 16_000
 """Bytes of a large file: a thirtieth of what is read, to be quick."""
-
 random = Random(1)
 
 
@@ -50,7 +46,6 @@ def letters(count: int) -> bytes:
 
 
 def many(line: Callable[[int], bytes], size: int = SIZE) -> bytes:
-    """A robots.txt of so many bytes."""
     text = bytearray(b"User-agent: *\n")
     while len(text) < size:
         text += line(len(text)) + b"\n"
@@ -84,7 +79,6 @@ KINDS: dict[str, Callable[[], bytes]] = {
 
 
 def known_of(number: int, body: bytes, **values: Any) -> OriginState:
-    """As an answer leaves it: read for an agent, with its sitemaps."""
     known = OriginState(rules(f"https://www.site-{number}.example", body, NOW + number, **values))
     assert known.robots is not None
     known.robots.preload(body, "testbot")
@@ -107,7 +101,6 @@ def assert_honest(make: Callable[[], Any], counted: Callable[[Any], int]) -> Non
 
 
 def assert_states_honest(make: Callable[[], list[OriginState]]) -> None:
-    """With their places in a dictionary."""
     assert_honest(
         lambda: {known.name: known for known in make()},
         lambda made: sum(known.bytes for known in made.values()),
@@ -115,7 +108,6 @@ def assert_states_honest(make: Callable[[], list[OriginState]]) -> None:
 
 
 def test_what_is_counted_is_what_it_takes() -> None:
-    """Parsed and packed."""
     with every_row() as row:
         for kind, make in KINDS.items():
             with row(kind):
@@ -148,8 +140,7 @@ def test_long_texts_and_failures_are_counted() -> None:
 
 @pytest.mark.parametrize(("agents", "lines"), [(29, 0), (1, 600)])
 def test_agents_and_lines_that_decided_are_counted(agents: int, lines: int) -> None:
-    """A group that names many agents is prepared for each of them; and a line that decided is
-    remembered."""
+    """A group is prepared for each agent that it names; a line that decided is remembered."""
     names = ["a" * n for n in range(1, agents + 1)]
     group = b"".join(b"User-agent: %s\n" % name.encode() for name in names)
     rest = many(lambda n: b"Disallow: /%x/" % n, 12_000).partition(b"\n")[2]
@@ -167,7 +158,6 @@ def test_agents_and_lines_that_decided_are_counted(agents: int, lines: int) -> N
 
 
 def test_agents_without_end_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it those before are forgotten, and read again."""
     monkeypatch.setattr("scrapy_rep.protocol.robotstxt._MAX_SIZE", 200_000)
     agents = ["a" * n for n in range(1, 90)]
     group = b"".join(b"User-agent: %s\n" % agent.encode() for agent in agents)
@@ -177,9 +167,6 @@ def test_agents_without_end_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
         assert robots.allowed("/7", agent)
         assert robots.size < 300_000
     assert robots.decide("/7/", "a").rule is not None
-
-
-# -- crawls ----------------------------------------------------------------------------------
 
 
 class Weighed(StepSpider):
@@ -199,8 +186,7 @@ BUDGET = {"REP_CACHE_MAX_BYTES": 2_000_000}
 
 
 def noisy(sites: Sites) -> tuple[list[Site], list[Site]]:
-    """Five megabytes of it, that no compression makes smaller. Ordinary sites don't pay for it, though
-    they were used longer ago."""
+    """Five megabytes that don't compress. Ordinary sites, used longer ago, don't pay for it."""
     ordinary = [sites.add(robots=answer(ORDINARY)) for _ in range(20)]
     return [*ordinary, *(sites.add(robots=answer(noise(500_000))) for _ in range(10))], ordinary
 
@@ -213,8 +199,7 @@ def heavy(sites: Sites) -> tuple[list[Site], list[Site]]:
 
 
 def far_away(sites: Sites) -> tuple[list[Site], list[Site]]:
-    """Each hop adds as much to the path as clients take in a header, three times that in percent
-    escapes. Not only entries would keep that: Python's urlsplit() remembers its last 128 URLs."""
+    """Each hop adds a long path: not only entries keep it, urlsplit() has its last 128 URLs."""
     found = [sites.add() for _ in range(20)]
     for site in found:
         path, folder = "/robots.txt", "/"
@@ -242,7 +227,6 @@ async def test_what_a_crawl_keeps(sites: Sites, make: Any, times: int, most: int
 
 
 async def test_one_that_is_larger_than_the_limit(sites: Sites) -> None:
-    """It is kept as long as it is the last; beside an ordinary one, too."""
     large, small = sites.add(robots=answer(noise())), sites.add(robots=answer(ORDINARY))
     pages = [site.url(f"/{n}") for n in range(5) for site in (large, large, small)]
     forbidden = small.url("/search")
@@ -252,8 +236,7 @@ async def test_one_that_is_larger_than_the_limit(sites: Sites) -> None:
 
 
 async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_path: Path) -> None:
-    """Files of more than the limit come and go; its failures are counted, and its back-off grows,
-    until it answers. (What it answered may be forgotten at once, and asked for again.)"""
+    """Its failures count, and its back-off grows, until it answers; the answer may be forgotten."""
     waiting = sites.add(robots=in_turn(503, 503, 503, ORDINARY))
     noisy = [sites.add(robots=answer(noise())) for _ in range(20)]
     pages = [waiting.url("/search"), waiting.url("/x"), *[site.url("/x") for site in noisy]]
@@ -267,11 +250,7 @@ async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_pat
     assert result.stat("rep/released") >= 2
 
 
-# -- what was met ----------------------------------------------------------------------------
-
-
 async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With seeding off, too. What was counted of late is not counted again."""
     monkeypatch.setattr(log, "_REMEMBERED", 1000)
     context = context_of()
     discovery = Discovery(context)
@@ -289,8 +268,7 @@ async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) 
 async def test_what_is_forgotten_seeds_once_all_the_same(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is remembered for longer than a moment: the spool knows what it has. An origin that
-    answers late, after it was forgotten, seeds as well."""
+    """The spool knows what it has. An origin that answers after it was forgotten seeds as well."""
     monkeypatch.setattr(log, "_REMEMBERED", 1)
     monkeypatch.setattr("scrapy_rep.seeding.seeding._PREFIXES", 1)
     many = [sites.add() for _ in range(10)]

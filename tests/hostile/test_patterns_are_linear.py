@@ -1,9 +1,4 @@
-"""Every regular expression of the package takes time linear in the text, whatever the text is: those that make an
-expression slow, if anything does, are made from the expression itself.
-
-Compared is growth, never seconds, as in tests/helpers/timing.py: four times the text may take
-about four times the time, where quadratic work would take sixteen times.
-"""
+"""Each regular expression takes linear time, attacked by what is made from it (growth counts)."""
 
 from __future__ import annotations
 
@@ -28,8 +23,6 @@ else:
     import sre_constants as constants
     import sre_parse as parser
 
-# -- attacks -----------------------------------------------------------------------------------------
-
 NASTY = [
     *(" ", "\t", "\n", "\r", "\r\n", "\f", "\0", "a", "A", "aB", "1", "0", "-", "_", ".", ",", ";"),
     *("\"", "'", "(", ")", "()", "[", "]", "]]>", "<![CDATA[", "<", ">", "<>", "<a ", "<h1>", "</h1"),
@@ -49,7 +42,6 @@ CATEGORIES = {
 }
 LARGE = 32
 """More repetitions count as any number."""
-ATOMIC = getattr(constants, "ATOMIC_GROUP", None)
 REPEATS = {constants.MAX_REPEAT, constants.MIN_REPEAT} | {
     getattr(constants, "POSSESSIVE_REPEAT", constants.MAX_REPEAT)
 }
@@ -74,14 +66,13 @@ def tree_of(pattern: re.Pattern[Any]) -> Any:
 
 
 def parts_of(code: Any, value: Any) -> list[Any]:
-    """The expressions within one."""
     if code in REPEATS:
         return [value[2]]
     if code is constants.BRANCH:
         return list(value[1])
     if code in (constants.SUBPATTERN, constants.ASSERT, constants.ASSERT_NOT):
         return [value[-1]]
-    return [value] if code is ATOMIC else []
+    return [value] if code is getattr(constants, "ATOMIC_GROUP", None) else []
 
 
 def may_be_slow(tree: Any) -> bool:
@@ -134,8 +125,6 @@ def repeats(tree: Any, start: str) -> Iterator[tuple[str, str]]:
         start += sample_of_one(code, value)
 
 
-# -- time ----------------------------------------------------------------------------------------
-
 TIMES = 4
 MAX_GROWTH = 9.0
 SIZE = 1_000
@@ -144,17 +133,14 @@ ROUNDS = 3
 MOST_ROUNDS = 12
 NOISE = 0.001
 """Seconds. A larger text that takes less is not suspicious: it has eight million pairs of characters."""
-
 LONG = 0.05
 """Seconds. What takes longer needs no more rounds: other processes don't explain it."""
-
 METHODS = ("match", "search", "fullmatch", "finditer")
 SAME = {"findall": "finditer", "sub": "finditer", "split": "finditer"}
 """What does the same work as another method."""
 
 
 def collected() -> dict[str, re.Pattern[Any]]:
-    """All expressions of the package's modules, by where they are."""
     found: dict[re.Pattern[Any], str] = {}
     for info in pkgutil.walk_packages(scrapy_rep.__path__, "scrapy_rep."):
         with suppress(ImportError):  # of an extra that is not installed
@@ -177,8 +163,7 @@ SOURCE = "\n".join(SOURCES.values())
 
 
 def methods_of(name: str) -> list[str]:
-    """How the package uses an expression: one that is only matched at a text's beginning need not
-    be quick to search for."""
+    """What is only matched at a text's beginning need not be quick to search for."""
     where, _, short = name.rpartition(".")
     # Private ones are used in their own modules.
     source = SOURCES.get(where, SOURCE) if short.startswith("_") else SOURCE
@@ -196,7 +181,6 @@ def work_of(pattern: re.Pattern[Any], method: str, text: str) -> Callable[[], ob
 
 
 def worst_growth(pattern: re.Pattern[Any], methods: list[str]) -> tuple[float, str]:
-    """How the worst of all attacks grows, and what it is."""
     worst = (0.0, "")
     for start, pump, end in attacks(pattern):
         for method in methods:
@@ -265,7 +249,6 @@ def test_slow_ones_are_caught(name: str) -> None:
 
 
 def test_all_are_found() -> None:
-    """Of text and of bytes."""
     compiled = len(re.findall(r"^ *\w+ = re\.compile\(", SOURCE, re.MULTILINE))
     assert len(PATTERNS) >= compiled - 2  # equal ones count once
     assert "scrapy_rep.protocol.entries._USUAL" in PATTERNS

@@ -1,7 +1,4 @@
-"""Requests that a site can make us send: where they never lead (SECURITY.md).
-
-A site that is reached through a proxy is a public one here: nothing but its name is known of it.
-"""
+"""Where sites never lead us (SECURITY.md). Behind a proxy all are public: only names are known."""
 
 from __future__ import annotations
 
@@ -77,7 +74,6 @@ SHOP, CDN, INSIDE_TEST, UNKNOWN, DUAL, LITERAL = (
     for host in ("shop.test", "cdn.test", "inside.test", "unknown.test", "dual.test", "127.0.0.9")
 )
 
-
 FOUND = {
     "inside.test": ["127.0.0.5"],
     "shop.test": ["8.8.8.8"],
@@ -88,7 +84,6 @@ FOUND = {
 
 @pytest.fixture
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """What look-ups find."""
     found = dict(FOUND)
 
     async def look_up(host: str) -> list[str]:
@@ -241,7 +236,6 @@ INSIDE = [
     "http://db.internal/",
 ]
 
-
 ANY = {"REP_SITEMAP_CROSS_HOST": "any"}
 
 
@@ -249,8 +243,7 @@ ANY = {"REP_SITEMAP_CROSS_HOST": "any"}
 async def test_sitemaps_never_lead_a_public_site_to_private_hosts(
     proxy: Site, settings: dict[str, Any]
 ) -> None:
-    """Not at once, not by an index, not by a redirect, unless the user allows it. "any" host is any public
-    one."""
+    """Nor by an index or a redirect, unless the user allows it. "any" host is any public one."""
     shop, inside = "http://shop.example", {url.split("/")[2] for url in INSIDE}
     pages_of_urls = {
         f"{shop}/robots.txt": listing(
@@ -326,9 +319,6 @@ async def test_a_refused_redirect_replaces_no_copy_and_never_permits(
     result.assert_clean()
 
 
-# -- names that change between the check and the connection ---------------------------------------
-
-
 class Inside(NamedTuple):
     site: Site
     """Has a private address. Those of all others count as public."""
@@ -340,8 +330,7 @@ class Inside(NamedTuple):
 
 @pytest.fixture
 def inside(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Inside:
-    """Some lead there at once. Others do by names of which the first look-up fails ("fails-1.test") or tells a
-    public address ("changes-1.test"), and all others tell the private one."""
+    """First look-ups of fails-1.test fail, of changes-1.test are public; later ones are private."""
     site, public, asked = sites.add(), sites.add(name="public-0.test"), set()
     is_private, resolve = targets_module.is_private_address, names.resolve
 
@@ -380,8 +369,7 @@ def inside(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Inside:
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("allowed", [False, True])
 async def test_public_sites_never_lead_inside(inside: Inside, allowed: bool) -> None:
-    """They do if the user lets them, and so would all others, but for the rule. Only a check makes the other
-    names change in time."""
+    """Unless the user lets them. Names change in time only because they are checked."""
     settings = {**ON, **ANY, "REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05}
     settings |= {"REP_PRIVATE_HOSTS": allowed, "REP_DEFER_MAX_WAIT": 30 if allowed else 0.5}
     result = await crawl(SeededSpider, settings, requests=inside.starts)
@@ -407,7 +395,6 @@ async def test_commands_do_not_lead_inside_either(inside: Inside, tmp_path: Path
 async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the sitemap that another site keeps for it is read."""
     private: set[str] = set()
     monkeypatch.setattr(targets_module, "is_private_address", private.__contains__)
     shop, moved = sites.add(name="shop.test"), sites.add(name="moved.test")
@@ -430,7 +417,6 @@ async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
 async def test_one_origin_has_so_many_other_hosts_asked_and_no_more(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hosts that redirects lead to count as well."""
     assert sitemaptable.MAX_HOSTS == 100
     monkeypatch.setattr(sitemaptable, "MAX_HOSTS", 4)
     hosts, targets = [sites.add() for _ in range(8)], [sites.add() for _ in range(6)]

@@ -22,14 +22,11 @@ from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import lists, urlset
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
-
 NOINDEX = '<meta name="robots" content="noindex">'
 NOFOLLOW = '<meta name="robots" content="nofollow">'
 
 
 class LinkSpider(ListSpider):
-    """Follows all links of the pages that it starts from, and yields an item for every page."""
-
     dont_filter = False
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
@@ -41,14 +38,10 @@ class LinkSpider(ListSpider):
 
 
 class AsyncLinkSpider(LinkSpider):
-    """The same with an asynchronous callback."""
-
     async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
         for one in super().parse(response):
             yield one
 
-
-# Links
 
 LINKS = (
     '<a href="/plain">1</a> <a rel="nofollow" href="/marked">2</a> <a rel="ugc" href="/ugc">3</a>'
@@ -90,7 +83,6 @@ async def test_pages_that_say_nofollow_and_links_that_are_marked(
 
 
 async def test_it_goes_by_the_agent_and_the_meta_of_the_request(sites: Sites) -> None:
-    """Each page's link has a meta key of its own."""
     rows = {
         "own": ("testbot: nofollow", {}, {}, False),  # the crawl's agent
         "other": ("otherbot: nofollow", {}, {}, True),
@@ -114,7 +106,6 @@ async def test_it_goes_by_the_agent_and_the_meta_of_the_request(sites: Sites) ->
 
 
 async def test_the_same_page_again_is_no_link(sites: Sites) -> None:
-    """Nor is the URL that redirected to it."""
     site = sites.add(pages={"/old": redirect("/"), "/": page(NOFOLLOW)})
 
     def again(spider: Any) -> Any:
@@ -148,8 +139,7 @@ class SitemapListSpider(ListSpider, SitemapSpider):
 
 
 async def test_pages_of_a_sitemap_are_no_links(sites: Sites) -> None:
-    """Many a sitemap is served with such a header, which is about the file itself. One is the spider's,
-    the other is listed."""
+    """Such a header is often about the sitemap itself. One is the spider's, the other is listed."""
     site = lists(sites.add(), "/listed.xml")
     for path, page_path in {"/listed.xml": "/seeded", "/sitemap.xml": "/x"}.items():
         site.set(path, page(urlset([site.url(page_path)]), "noindex, nofollow", type="text/xml"))
@@ -163,8 +153,6 @@ async def test_pages_of_a_sitemap_are_no_links(sites: Sites) -> None:
 
 
 class RulesSpider(ListSpider, CrawlSpider):
-    """A CrawlSpider whose rules are those of a subclass."""
-
     rules = (Rule(LinkExtractor()),)
 
     def recorded(self, request: str | Request) -> Request:
@@ -234,9 +222,6 @@ async def test_media_are_no_links(sites: Sites, tmp_path: Path) -> None:
     result.assert_clean()
 
 
-# Items
-
-
 def kept(result: CrawlResult) -> list[str]:
     return [item["url"] for item in result.spider.items]
 
@@ -248,7 +233,6 @@ def kept(result: CrawlResult) -> list[str]:
 async def test_items_of_pages_that_say_noindex(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, spider: Any, setting: Any
 ) -> None:
-    """Where they apply; or that have expired."""
     Clock().install(monkeypatch).now = 1_764_767_393.0  # 2025-12-03T13:09:53Z
     refused = {
         "/meta": page(f'<a href="/x">{NOINDEX}'),
@@ -284,12 +268,8 @@ async def test_items_of_pages_that_say_noindex(
     result.assert_clean()
 
 
-# What is told
-
-
 @pytest.mark.parametrize("how", ["obeyed", "counted", "dry run"])
 async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -> None:
-    """Requests and items, or those that would be."""
     pages = {
         "/": page(LINKS),
         "/plain": page('<a href="/z">\n' + NOFOLLOW),
@@ -333,9 +313,6 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -
         f"have expired; {7 if obeyed else 0} of 7 dropped"
     )
     result.assert_clean()
-
-
-# The middleware
 
 
 @pytest.mark.parametrize(

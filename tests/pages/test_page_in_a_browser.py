@@ -11,7 +11,6 @@ from tests.protocol.pages import HTML
 from tests.reporting.report.browser import Browser, needs_chromium
 
 pytestmark = [pytest.mark.process, needs_chromium]
-
 NAMES = {"robots", "foobot", "foobot-image"}
 
 # Scripts are forbidden to run, but not off: what is in <noscript> is text then.

@@ -17,7 +17,6 @@ from tests.protocol.pages import told
 
 NOINDEX = '<meta name="robots" content="noindex">'
 URL = "http://example.com/"
-HTML = {"Content-Type": "text/html"}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +29,7 @@ HTML = {"Content-Type": "text/html"}
         (HtmlResponse(URL, body=NOINDEX.encode(), headers={"X-Robots-Tag": "nofollow"}), "noindex nofollow"),
         (Response(URL, headers={"X-Robots-Tag": "nofollow"}), "nofollow"),
         (Response(URL, body=NOINDEX.encode()), ""),
-        (Response(URL, body=NOINDEX.encode(), headers=HTML), "noindex"),
+        (Response(URL, body=NOINDEX.encode(), headers={"Content-Type": "text/html"}), "noindex"),
         (TextResponse(URL, body=NOINDEX.encode()), ""),
         (XmlResponse(URL, body=NOINDEX.encode()), ""),
         (XmlResponse(URL, body=NOINDEX.encode(), headers={"Content-Type": "application/xhtml+xml"}), "noindex"),
@@ -75,8 +74,6 @@ def test_a_response_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class AskingSpider(ListSpider):
-    """Asks within the callback, and has a pipeline ask."""
-
     def parse(self, response: Response, **kwargs: Any) -> Any:
         super().parse(response)
         yield {"response": response, "rules": told(page_rules(response))}
@@ -102,7 +99,6 @@ class Pipeline:
 async def test_a_crawl_goes_by_its_own_agent(
     sites: Sites, settings: dict[str, Any], meaning: str
 ) -> None:
-    """Unless the request names another."""
     site = sites.add(pages={"/": page("x", "foobot: noindex", "testbot: nofollow")})
     named = Request(site.url("/"), meta={"rep_user_agent": "foobot"})
     settings = {**settings, "ITEM_PIPELINES": {Pipeline: 1}, "CONCURRENT_REQUESTS": 1}
@@ -113,8 +109,6 @@ async def test_a_crawl_goes_by_its_own_agent(
 
 
 async def test_each_of_two_crawls_goes_by_its_own(sites: Sites) -> None:
-    """One of them runs within the other."""
-
     class Outer(AskingSpider):
         robotstxt_user_agent = "foobot"
 

@@ -1,5 +1,4 @@
-"""The lines of a robots.txt that are about use: which count for whom, and for which path; what lint finds
-in them."""
+"""Lines of a robots.txt about use: which count for whom and which path; what lint finds."""
 
 from __future__ import annotations
 
@@ -29,7 +28,6 @@ Content-Usage: / train-ai=y
 
 
 def ask(body: str | bytes, path: str = "/", agent: str = "FooBot") -> list[Statement]:
-    """As a crawl does."""
     data = body.encode() if isinstance(body, str) else body
     token, rules = RobotsTxt.parse(data).rules(agent)
     path = comparable(path)
@@ -48,7 +46,6 @@ def test_the_example_of_the_draft() -> None:
 
 
 USAGE = "User-agent: *\n{}\n"
-
 
 # Two lines, a path, and which of them counts.
 LONGEST = [
@@ -158,9 +155,6 @@ def test_lines_for_other_agents_are_limited_too() -> None:
         last, beyond = (f"{others}{line * more}User-agent: a\n{line}" for more in (0, 1))
         assert read_robots(last.encode(), "a").rules
         assert not read_robots(beyond.encode(), "a").rules
-
-
-# Lint
 
 
 GROUP = "User-agent: *\nAllow: /\n"

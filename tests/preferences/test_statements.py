@@ -28,8 +28,7 @@ from scrapy_rep.preferences.statements import (
 )
 from scrapy_rep.protocol import RobotsTxt
 
-# draft-ietf-aipref-vocab-08, "Exemplary Serialization Format"; unknown keys (RFC 9651, 3.2 and 4.2.2);
-# what is too long. The rest is the business of the library that parses it.
+# draft-ietf-aipref-vocab-08, "Exemplary Serialization Format"; unknown keys (RFC 9651); the too long.
 PREFERENCES: dict[bytes, dict[str, str]] = {
     b"train-ai=y, search=n": {"train-ai": "y", "search": "n"},
     b'train-ai=y, train-ai, search=n, search="n"': {},
@@ -114,7 +113,6 @@ def told(found: Reservation | None) -> tuple[dict[str, str], str | None] | None:
 
 NO = {"tdm": "n"}
 
-
 METAS: dict[str, Any] = {
     "<meta content=https://a.example/p name=TDM-Policy><META NAME='tdm-reservation' content=1>": (
         NO, "https://a.example/p"
@@ -149,7 +147,6 @@ LOCATIONS = [
     "/",
     None,
 ]
-
 
 FOUND: dict[str, Any] = {
     "/a/x": (NO, "https://a.example/p"),

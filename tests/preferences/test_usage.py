@@ -40,8 +40,6 @@ Allow: /
 
 
 class UsageSpider(ListSpider):
-    """Asks about the use of each page."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.usages: dict[str, Usage] = {}
@@ -58,7 +56,6 @@ def page(html: str = "<p>", *headers: tuple[str, str]) -> Behaviour:
 
 
 def said(usage: Usage) -> dict[str, str]:
-    """The verdicts that are not None."""
     return {purpose: said for purpose, said in usage.verdicts.items() if said is not None}
 
 
@@ -69,7 +66,6 @@ async def asked(settings: dict[str, Any], *urls: str) -> list[Usage]:
 
 
 async def usages(site: Site, *paths: str, **settings: Any) -> dict[str, Usage]:
-    """By path."""
     found = await asked(settings, *map(site.url, paths))
     return dict(zip(paths, found, strict=True))
 
@@ -190,8 +186,6 @@ def test_a_response_without_a_crawl() -> None:
         usage(response)["ai-train"]
 
 
-# -- REP_TDMREP: /.well-known/tdmrep.json of real sites ------------------------------------------
-
 PATH = "/.well-known/tdmrep.json"
 FILE = json.dumps(
     [
@@ -224,7 +218,6 @@ async def test_the_file_is_fetched_once_and_only_on_request(sites: Sites, wanted
 
 
 async def test_pages_come_without_a_usable_file(sites: Sites) -> None:
-    """It is asked for once; not at all if robots.txt forbids it."""
     files = (404, 503, redirect(PATH), "{}", "[[[", b"\xff\xfe")
     hosts = [sites.add(pages={PATH: file}) for file in files]
     hosts.append(sites.add(robots="User-agent: *\nDisallow: /.well-known/", pages={PATH: FILE}))

@@ -20,8 +20,7 @@ from tests.helpers.log import lines, warnings
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 
-MANUAL = Path(__file__).parents[2] / "docs" / "usage.md"
-TEXT = MANUAL.read_text("utf-8")
+TEXT = Path(__file__).parents[2].joinpath("docs", "usage.md").read_text("utf-8")
 
 ROBOTS = """\
 User-agent: *
@@ -37,7 +36,6 @@ def blocks(language: str, word: str = "") -> list[str]:
 
 
 def table(heading: str) -> list[list[str]]:
-    """The rows of a table whose first cell is `heading`."""
     [body] = re.findall(rf"^\| {heading} \|.*\n\|[ -|]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
     return [row.strip("|").split(" | ") for row in body.splitlines()]
 

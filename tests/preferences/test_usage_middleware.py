@@ -27,14 +27,11 @@ from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 
 pytestmark = pytest.mark.usefixtures("in_time")
-
 ROBOTS = "User-agent: *\nContent-Usage: /no/ train-ai=n\nContent-Usage: /yes/ train-ai=y\n"
 NOAI = answer("<p>", headers=[("X-Robots-Tag", "noai")], type="text/html")
 
 
 class ItemSpider(ListSpider):
-    """Yields an item for each page."""
-
     make: Any = dict
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
@@ -71,7 +68,6 @@ EVERY = ["no/1", "noai", "plain", "yes/1"]
 async def test_what_is_dropped_because_of_a_no(
     site: Site, tmp_path: Path, dry_run: bool, action: str | None, items: Any, requests: Any
 ) -> None:
-    """Or would be. All is on record, except pages that were not fetched."""
     path = tmp_path / "decisions.jsonl"
     usage = {"train-ai": action} if action else None
     settings = {"REP_USAGE": usage, "REP_DECISIONS": str(path), "REP_DRY_RUN": dry_run}
@@ -183,7 +179,6 @@ async def test_a_large_robots_txt_is_read_in_a_thread(sites: Sites) -> None:
 async def test_nothing_is_looked_at_without_a_setting(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor paid: no middleware, and none of the modules that would read something."""
     seen: list[str] = []
 
     class Spider(ItemSpider):

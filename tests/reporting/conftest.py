@@ -20,7 +20,6 @@ FIELDS = [
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """A record; each line is complete and has all fields, in their order."""
     text = path.read_text("utf-8")
     assert text == "" or text.endswith("\n")
     found: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
@@ -31,8 +30,6 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 class Recorded(NamedTuple):
-    """A crawl, and all lines of its record."""
-
     result: CrawlResult
     lines: list[dict[str, Any]]
 
@@ -44,7 +41,6 @@ class Recorded(NamedTuple):
         return [one for one in self.lines if one["verdict"] not in OTHERS]
 
     def told(self, *fields: str) -> list[tuple[Any, ...]]:
-        """These fields of each decision."""
         return [tuple(one[field] for field in fields) for one in self.decisions]
 
 
@@ -53,14 +49,11 @@ Record = Callable[..., Awaitable[Recorded]]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of the record."""
     return tmp_path / "d.jsonl"
 
 
 @pytest.fixture
 def record(path: Path) -> Record:
-    """Crawls as `crawl()` does, with a record."""
-
     async def crawled(what: Any, settings: Any = None, **more: Any) -> Recorded:
         result = await crawl(what, {"REP_DECISIONS": str(path), **(settings or {})}, **more)
         return Recorded(result, read(path) if path.is_file() else [])

@@ -1,5 +1,4 @@
-"""What the log tells of decisions: the first refusal of an origin, start requests that were all
-refused, and a summary at the end. In real crawls."""
+"""The log: an origin's first refusal, start requests that were all refused, the summary."""
 
 from __future__ import annotations
 
@@ -20,15 +19,11 @@ from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
-
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
 
 
 def warned(result: CrawlResult) -> list[str]:
     return lines(result, "every start request", level="WARNING")
-
-
-# -- the first of an origin ------------------------------------------------------------------
 
 
 async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
@@ -69,16 +64,12 @@ async def test_a_forgotten_origin_is_told_of_again(
     assert told == list(map(origin_of, several[1:]))
 
 
-# -- all start requests refused --------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("agent", "suggested"),
     [("OtherBot", "OtherBot"), (["Other-Image", "Other"], "Other-Image,Other"), (None, "'*'")],
 )
 async def test_every_start_request_is_forbidden(sites: Sites, agent: Any, suggested: str) -> None:
-    """The command that is suggested names the agent of the request: by another one, the answer would
-    contradict the crawl."""
+    """The command names the request's agent: by another, its answer could contradict the crawl."""
     site = sites.add(robots=RULES)
     meta = {"rep_user_agent": agent} if agent else {}
     url = site.url("/private/it's")
@@ -107,8 +98,6 @@ async def test_every_start_request_was_given_up(sites: Sites) -> None:
 
 
 class ErrbackSpider(ListSpider):
-    """Goes elsewhere when a start request is refused."""
-
     other = ""
 
     def failed(self, failure: Any) -> Any:
@@ -149,9 +138,6 @@ async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any)
     assert warned(result) == []
     requests = "Requests: 0 allowed, 1 forbidden, 2 held (2 kept for the next run)"
     assert summary(result)[1] == requests
-
-
-# -- the summary -----------------------------------------------------------------------------
 
 
 async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> None:
@@ -206,9 +192,6 @@ async def test_summaries_of_one_origin(sites: Sites) -> None:
         ([], {}, []),
     ):
         assert summary(await crawl(wanted, settings)) == said
-
-
-# -- its figures, in bounded memory ----------------------------------------------------------
 
 
 A, B, C = (Origin("http", name, 80) for name in "abc")

@@ -1,5 +1,4 @@
-"""What is on record beside decisions: answers, changes, sitemaps, the crawl. And that it costs nothing
-where nobody listens."""
+"""Answers, changes, sitemaps, the crawl on record; at no cost where nobody listens."""
 
 from __future__ import annotations
 
@@ -22,8 +21,6 @@ from tests.helpers.sitemaps import urlset
 from tests.reporting.conftest import Record
 
 pytestmark = pytest.mark.usefixtures("in_time")
-
-HTML = "<!DOCTYPE html><title>Hello</title><p>A page"
 WALL = "<html><title>Just a moment...</title><script src=/cdn-cgi/challenge-platform/x></script>"
 
 
@@ -31,11 +28,10 @@ WALL = "<html><title>Just a moment...</title><script src=/cdn-cgi/challenge-plat
 @pytest.mark.download
 @pytest.mark.scrapy_api
 async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
-    """By what it is; with as many fetches as the server has seen."""
     answers: dict[str, Any] = {
         "rules": RULES,
         "empty": "# nothing\n\n",
-        "html": HTML,
+        "html": "<!DOCTYPE html><title>Hello</title><p>A page",
         "challenge": WALL,
         "missing": 404,
         "redirected": redirect("/robots.txt"),
@@ -66,7 +62,6 @@ async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
 async def test_a_crawl_is_on_record_from_its_beginning_to_its_end(
     sites: Sites, record: Record
 ) -> None:
-    """Plain allows are a number; every line has the name of the crawl."""
     site, secret = sites.add(robots=RULES), "redis://me:secret@127.0.0.1"
     wanted = [*urls(site, 7), site.url("/private")]
     found = await record(wanted, {"REP_CACHE_REDIS_URL": secret})
@@ -119,7 +114,6 @@ async def test_allows_are_counted_though_origins_are_forgotten(
 async def test_what_was_released_says_how_long_it_was_held(
     sites: Sites, record: Record, tmp_path: Path
 ) -> None:
-    """In the run before, too."""
     site = sites.add(robots=503)
     settings = {**DEFER, "JOBDIR": str(tmp_path / "job")}
     signals = Signals(on_deferred=lambda *_: later(0.5, signals.close))
@@ -135,7 +129,6 @@ async def test_what_was_released_says_how_long_it_was_held(
 async def test_a_change_in_mid_crawl_is_told(
     sites: Sites, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line, a stat, a record: what changed, and which verdicts with it."""
     clock = Clock().install(monkeypatch)
     site = sites.add(robots="User-agent: *\nDisallow: /a\nDisallow: /c\n")
     same, down = sites.add(robots=RULES), sites.add(robots=in_turn(404, 503))

@@ -30,7 +30,6 @@ from tests.helpers.servers import Site, Sites
 from tests.reporting.conftest import Record, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
-
 RULES = "# ours\nUser-agent: *\nDisallow: /private\nAllow: /private/open\n"
 HASH = sha256(RULES.encode()).hexdigest()
 
@@ -43,9 +42,6 @@ def site(sites: Sites) -> Site:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock().install(monkeypatch)
-
-
-# -- what is written -------------------------------------------------------------------------
 
 
 @pytest.mark.loop
@@ -74,7 +70,6 @@ async def test_a_disallowed_request_is_one_whole_line(site: Site, record: Record
 async def test_allowed_requests_are_written_too_if_wanted(
     sites: Sites, site: Site, record: Record
 ) -> None:
-    """REP_DECISIONS_ALL: what is allowed too, by which line if it was one."""
     urls = [site.url("/private/open"), site.url("/x"), sites.add(robots=404).url("/x")]
     urls.append(site.url("/private"))
     steps = [*urls, Request(site.url("/y"), meta={"dont_obey_robotstxt": True})]
@@ -116,7 +111,6 @@ async def test_given_up_and_unreachable(sites: Sites, record: Record) -> None:
 
 
 async def test_by_an_older_copy(sites: Sites, record: Record, clock: Clock) -> None:
-    """It says so, with the hash of the copy and when that was fetched."""
     site = sites.add(robots=in_turn(RULES, 503))
     steps = [site.url("/x"), 90000, site.url("/private")]
     found = await record(StepSpider, steps=steps, clock=clock)
@@ -128,7 +122,6 @@ async def test_by_an_older_copy(sites: Sites, record: Record, clock: Clock) -> N
 
 
 async def test_after_thirty_days(sites: Sites, record: Record, clock: Clock) -> None:
-    """An allow, but no plain one."""
     site = sites.add(robots=503)
     steps = [*[site.url("/1"), 8 * 86400] * 4, site.url("/2")]
     found = await record(StepSpider, steps=steps, clock=clock)
@@ -141,7 +134,6 @@ async def test_after_thirty_days(sites: Sites, record: Record, clock: Clock) -> 
 async def test_the_body_can_be_got_back(
     sites: Sites, tmp_path: Path, record: Record, clock: Clock
 ) -> None:
-    """By the hash, from a storage that outlives the crawl; also one that was replaced since."""
     newer = "User-agent: *\nDisallow: /p\n"
     site, cache = sites.add(robots=in_turn(RULES, newer)), tmp_path / "robots.sqlite"
     settings = {"REP_CACHE_STORAGE": SqliteStorage, "REP_CACHE_PATH": str(cache)}
@@ -151,9 +143,6 @@ async def test_the_body_can_be_got_back(
     bodies = [storage.body(one["sha256"]) for one in found.decisions]
     storage.close()
     assert bodies == [RULES.encode(), newer.encode()]
-
-
-# -- where it is written ---------------------------------------------------------------------
 
 
 @pytest.mark.loop
@@ -201,8 +190,6 @@ async def test_an_ftp_password_is_never_shown(
 
 
 class SlowStorage(BlockingFeedStorage):
-    """One of a project's own, that stores in a thread."""
-
     stored: bytes = b""
 
     def __init__(self, uri: str, *, feed_options: Any = None) -> None:
@@ -232,9 +219,6 @@ async def test_a_storage_of_the_project(site: Site, tmp_path: Path) -> None:
     assert_clean(result)
 
 
-# -- when it is written ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("name", "value"), [("_SECONDS", 0.02), ("_BYTES", 1)])
 async def test_written_as_the_crawl_goes(
     site: Site, path: Path, record: Record, monkeypatch: pytest.MonkeyPatch, name: str, value: float
@@ -255,8 +239,7 @@ async def test_written_as_the_crawl_goes(
 
 @pytest.mark.process
 def test_a_kill_loses_little(sites: Sites, tmp_path: Path, path: Path) -> None:
-    """What has gathered since the last write, and no half line is left behind. Only a process can be
-    killed; this one kills itself, after its 300th refusal."""
+    """No half line is left. Only a process can be killed: this one kills itself."""
     site = sites.add(robots="User-agent: *\nDisallow: /private")
     many, settings = urls(site, 350, "/private"), {"REP_DECISIONS": path}
     run = Crawl(tmp_path / "runs", many, settings, ends="SIGKILL failed 300").join()
@@ -266,9 +249,6 @@ def test_a_kill_loses_little(sites: Sites, tmp_path: Path, path: Path) -> None:
     assert len(found) > 300 - trail._BYTES / shortest
     decided = [one["url"] for one in found if one["verdict"] == "disallowed"]
     assert len(set(decided)) == len(decided) > 10
-
-
-# -- what can go wrong -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -316,7 +296,6 @@ def test_a_uri_that_nothing_can_write_to() -> None:
 async def test_a_wrong_uri_ends_the_crawl_at_its_start(
     site: Site, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
-    """In the words of Scrapy's own storage."""
     for name in ("boto3", "boto3.session"):
         monkeypatch.setitem(sys.modules, name, None)
     result = await crawl(site.url("/"), {setting: "s3://bucket/x"})

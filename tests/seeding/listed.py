@@ -17,8 +17,7 @@ from tests.helpers.sitemaps import index, urlset
 
 
 class Listed:
-    """A site whose pages are listed in an index of sitemaps; some are listed twice. By default they are
-    slow: Scrapy hands a response to its callback 0.1 s after it came, and meanwhile come others."""
+    """An index of sitemaps. Scrapy calls back 0.1 s after a response: others come meanwhile."""
 
     SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
 
@@ -42,7 +41,6 @@ class Listed:
 
     @property
     def asked(self) -> Counter[str]:
-        """How often each page was asked for."""
         hits = list(self.site.requests)
         return Counter(self.site.url(one.target) for one in hits if one.path.startswith("/page"))
 
@@ -67,9 +65,7 @@ class Listed:
             assert {event.detail for event in run.of("page")} <= {PAGE_AS_EVER}
 
     def _not_done(self, killed: Crawl) -> int:
-        """At most so many pages: those on their way, and those whose rows were not deleted yet, twenty
-        at a time. That they are done is known when their requests are gone: with older Scrapy, that is
-        when garbage is collected."""
+        """On their way, or not deleted yet: twenty at a time (older Scrapy: with the garbage)."""
         if scrapy.version_info < (2, 18):
             return len(self.wanted)
         return len(killed.of("reached")) - len(killed.of("page")) + 3 * 20

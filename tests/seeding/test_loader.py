@@ -39,7 +39,6 @@ class World:
         self.scheduled.append(request.meta[SITEMAP]["url"])
 
     def add(self, *places: str, each: int = 1) -> list[str]:
-        """Sitemaps of each host."""
         found = {f"{place}/{number}.xml": place for place in places for number in range(each)}
         for place in places:
             some = {url: host for url, host in found.items() if host == place}
@@ -79,7 +78,6 @@ def test_each_once_and_two_of_a_host_at_a_time(count: int, each: int) -> None:
 
 
 def test_all_hosts_have_turns() -> None:
-    """A host that has many does not keep the others waiting, nor those that are new."""
     world = World()
     world.add(*hosts(40), each=50)
     for _ in range(80):
@@ -96,7 +94,6 @@ def test_all_hosts_have_turns() -> None:
 
 
 def test_a_step_looks_at_few_of_very_many_hosts() -> None:
-    """Nor is any of them remembered."""
     world = World()
     world.add(*hosts(2000))
     statements: list[str] = []

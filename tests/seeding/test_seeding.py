@@ -1,5 +1,4 @@
-"""REP.md section 9, as far as robots.txt goes: the sitemaps that it lists are announced, and
-requested if REP_SITEMAPS is on."""
+"""REP.md section 9: the sitemaps of a robots.txt are announced, and requested with REP_SITEMAPS."""
 
 from __future__ import annotations
 
@@ -88,8 +87,7 @@ async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
 
 
 async def test_as_many_as_a_site_may_submit_are_taken(sites: Sites) -> None:
-    """They belong to no group of rules, but to a robots.txt: not to the page that says that there is
-    none."""
+    """They belong to a robots.txt, not to its groups, nor to the page that says there is none."""
     gone, closed, discovered = sites.add(), sites.add(), Discovered()
     gone.set("/robots.txt", answer(listing(gone.url("/map.xml")), 404))
     urls = [closed.url(f"/{number}.xml") for number in range(600)]
@@ -103,8 +101,7 @@ async def test_as_many_as_a_site_may_submit_are_taken(sites: Sites) -> None:
     assert message.endswith("lists 600 sitemaps; those after the first 500 are ignored")
 
 
-# The value of a `sitemap` line ({} is the site's host and port), the path that is meant, and what a warning
-# calls it. `tests/origins/test_urls.py` has more.
+# Of a `sitemap` line: value ({}: host and port), path, name in a warning (more: origins/test_urls.py).
 VALUES = {
     "sub/map.xml?x=1": ("/sub/map.xml?x=1", "a relative"),
     "http://{}/k\u00e4se map.xml": ("/k%C3%A4se%20map.xml", ""),
@@ -114,7 +111,6 @@ VALUES = {
 
 
 async def test_what_a_sitemap_line_says(sites: Sites) -> None:
-    """A URL, which should be absolute. What is right beside it is found all the same."""
     table = {value: sites.add() for value in VALUES}
     for value, site in table.items():
         line = value.replace("{}", site.url("").removeprefix("http://"))

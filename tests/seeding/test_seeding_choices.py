@@ -1,5 +1,4 @@
-"""What users of SitemapSpider know works on any spider; what the settings choose; sitemaps that no
-robots.txt lists; what travels in a page's meta."""
+"""What SitemapSpider has, on any spider; settings' choices; unlisted sitemaps; a page's meta."""
 
 from __future__ import annotations
 
@@ -32,7 +31,6 @@ pytestmark = pytest.mark.slow
 
 
 def seeding(sites: Sites, count: int = 6) -> Site:
-    """A site with an index of two sitemaps of pages."""
     site = lists(sites.add(), "/index.xml")
     site.set("/index.xml", index([site.url("/news.xml"), site.url("/shop.xml")]))
     for name in ("news", "shop"):
@@ -58,7 +56,6 @@ class RulesSpider(SeededSpider):
 
 @pytest.mark.scrapy_api
 async def test_the_first_rule_that_matches_gives_the_callback(sites: Sites) -> None:
-    """Without any, a page is not wanted. Of an index, what `sitemap_follow` matches is read."""
     site = seeding(sites)
     result = await seeded(site, spider=RulesSpider)
     assert pages(result) == [site.url("/news/3")]
@@ -101,8 +98,7 @@ class MetaSpider(SeededSpider):
 
 
 async def test_a_page_carries_its_entry_as_the_filter_left_it(sites: Sites) -> None:
-    """Which may change and leave out entries, also an index's. Where it raises, one entry is left out,
-    with one error in the log for each sitemap, and the rest goes on."""
+    """An index's, too. If it raises, that entry is left out, with one error for each sitemap."""
     site = lists(sites.add(), "/index.xml", "/map.xml")
     site.set("/index.xml", index([site.url("/2"), site.url("/3")]))
     first = (
@@ -211,7 +207,6 @@ async def test_well_known_places_are_tried_one_after_the_other(sites: Sites) -> 
 
 @pytest.mark.parametrize("others", [False, True])
 async def test_a_spider_names_sitemaps_itself(sites: Sites, others: bool) -> None:
-    """Whether other origins seed the crawl remains the setting's choice."""
     own, other = sites.add(robots="User-agent: *\nDisallow: /private\n"), sites.add()
     own.set("/index.xml", index([own.url("/a.xml")]))
     own.set("/a.xml", urlset([own.url("/a"), own.url("/private"), other.url("/foreign")]))
@@ -252,8 +247,6 @@ async def test_a_hook_of_the_spiders_sees_each_request_for_a_sitemap(sites: Site
 
 
 class LinkingSpider(SeededSpider):
-    """Follows one link."""
-
     link = ""
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
@@ -288,7 +281,6 @@ async def test_which_origins_seed(
 
 
 async def test_an_origin_that_is_known_before_it_may_seed(sites: Sites) -> None:
-    """Its robots.txt was had for pages that do not count; then a start request comes."""
     site, other = seeding(sites, 1), sites.add()
     linked = [site.url(f"/linked/{number}") for number in range(3)]
 
@@ -321,8 +313,6 @@ async def test_priorities_are_those_of_the_settings(sites: Sites) -> None:
 
 
 class Starting(ListSpider):
-    """The start requests of a spider whose `parse` is its own."""
-
     def __init__(self, requests: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.requests = requests
@@ -346,7 +336,6 @@ class RuleSpider(CrawlSpider, Starting):
 
 @pytest.mark.scrapy_api
 async def test_spiders_that_have_callbacks_of_their_own(sites: Sites) -> None:
-    """Without sitemap_rules, pages get what the spider does with any page."""
     site = lists(sites.add(pages={"/page": page("<a href='/linked'>x</a>")}), "/map.xml")
     site.set("/map.xml", urlset([site.url("/page")]))
     assert pages(await seeded(site, spider=OldSitemapSpider)) == [site.url("/page")]
@@ -371,7 +360,6 @@ WRONG: list[tuple[str, Any, str]] = [
 async def test_wrong_attributes_end_the_crawl_at_its_start(
     sites: Sites, name: str, value: Any
 ) -> None:
-    """One sentence at the start, and nothing is fetched."""
     site = sites.add()
     kind = spider(**{name: value})
     result = await crawl(kind, {"REP_SITEMAPS": True}, requests=[site.url("/start")])

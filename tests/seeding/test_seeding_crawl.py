@@ -25,7 +25,6 @@ from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, atom, index, lists, pages, rss, seeded, urlset
 
 pytestmark = pytest.mark.slow
-
 ON = {"REP_SITEMAPS": True}
 
 
@@ -34,7 +33,6 @@ def some(site: Site, name: str, count: int = 5) -> list[str]:
 
 
 def listed(site: Site, count: int) -> list[str]:
-    """The pages of an index of two sitemaps."""
     lists(site, "/index.xml").set("/index.xml", index([site.url("/a.xml"), site.url("/b.xml")]))
     wanted = some(site, "page", count)
     site.set("/a.xml", urlset(wanted[::2]))
@@ -45,7 +43,6 @@ def listed(site: Site, count: int) -> list[str]:
 @pytest.mark.loop
 @pytest.mark.scrapy_api
 async def test_what_is_fetched_is_what_is_listed(sites: Sites) -> None:
-    """Nested indexes, gz, text, RSS, Atom, two hosts; rules forbid some pages and one sitemap."""
     one, two, maps = (sites.add(name=f"{name}.test") for name in ("one", "two", "maps"))
     names = ["gz", "text", "rss", "atom", "elsewhere"]
     urls = {name: some(one, name) for name in names} | {"two": some(two, "two")}
@@ -105,7 +102,6 @@ async def test_the_scheduler_has_few_at_a_time(
 
 
 async def test_sites_have_turns(sites: Sites) -> None:
-    """A slow site with many pages does not keep the others waiting."""
     slow, quick, done = sites.add(), sites.add(), []
     for site, count in ((slow, 1000), (quick, 12)):
         lists(site, "/map.xml").set("/map.xml", urlset(some(site, "page", count)))
@@ -144,16 +140,13 @@ class Failing:
 
 
 class FailingScheduler(Failing, Scheduler):
-    """Its server is gone now and then."""
-
     def enqueue_request(self, request: Request) -> bool:
         self.now_and_then(request, ConnectionError("no scheduler today"))
         return super().enqueue_request(request)
 
 
 class FailingDupeFilter(Failing, RFPDupeFilter):
-    """Remembers what it can't write to its file, as Scrapy's own does when the disk is full: it knows the
-    page already when that is handed over once more."""
+    """Like Scrapy's on a full disk: it raises, but knows the page when that comes once more."""
 
     def request_seen(self, request: Request) -> bool:
         seen = super().request_seen(request)
@@ -167,7 +160,6 @@ class FailingDupeFilter(Failing, RFPDupeFilter):
 async def test_a_scheduler_that_raises(
     sites: Sites, settings: dict[str, type[Failing]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is lost, and nothing comes twice."""
     monkeypatch.setattr("scrapy_rep.seeding.seeding._RETRY_SECONDS", 0.01)
     for failing in settings.values():
         failing.asked = 0
@@ -217,8 +209,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> type[FailingFile]:
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("verb", ["SELECT", "COMMIT"])
 async def test_a_disk_that_fails(sites: Sites, failing: type[FailingFile], verb: str) -> None:
-    """For good. The crawl ends all the same, with one warning when that begins and an error when
-    the time to wait is over."""
+    """The crawl ends all the same: a warning at first, an error when the time to wait is over."""
     failing.verb, failing.first, failing.last = verb, 3, 10**9
     site = sites.add()
     lists(site, "/map.xml").set("/map.xml", urlset(some(site, "page")))
@@ -239,7 +230,6 @@ async def test_a_disk_that_fails(sites: Sites, failing: type[FailingFile], verb:
 async def test_a_disk_that_fails_for_a_while(
     sites: Sites, tmp_path: Path, failing: type[FailingFile], verb: str, first: int
 ) -> None:
-    """Whatever fails: it is waited for, and nothing is lost, read twice or requested twice."""
     failing.verb, failing.first, failing.last = verb, first, first + 5
     site = sites.add()
     wanted = listed(site, 60)

@@ -1,6 +1,4 @@
-"""REP.md section 9: sitemaps that can't be fetched, or are none, and those made to hurt. None is
-lost without a word, none keeps the crawl open, none is a traceback. What is wrong in a sitemap costs
-what it is in."""
+"""REP.md section 9: what is wrong in a sitemap costs what it is in, and is told in a word."""
 
 from __future__ import annotations
 
@@ -36,7 +34,6 @@ FAILURES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.scrapy_api
 async def test_a_sitemap_that_fails_does_not_stop_the_others(sites: Sites) -> None:
-    """A word in the log, a number in the stats; the other sitemap is read all the same."""
     table = {name: sites.add(pages={"/map.xml": FAILURES[name][0]}) for name in FAILURES}
     for name, site in table.items():
         lists(site, "/map.xml", "/good.xml").set("/good.xml", urlset([site.url("/page")]))
@@ -108,7 +105,6 @@ LOCS = {
 
 
 def test_locs_are_encoded_or_invalid() -> None:
-    """As Scrapy does; what is no absolute http(s) URL is invalid."""
     urls = PageURLs()
     for value, url in LOCS.items():
         if url is None:
@@ -126,7 +122,6 @@ def test_locs_are_encoded_or_invalid() -> None:
 
 
 async def test_a_gzip_bomb_is_read_up_to_the_limit(sites: Sites) -> None:
-    """Under either layer of gzip: what comes before the limit counts."""
     site = lists(sites.add(), "/encoded.xml", "/packed.gz", "/long.xml")
     start = f"<urlset><url><loc>{site.url('/page')}</loc></url>".encode()
     site.set("/encoded.xml", gzip_bomb(start, 16))
@@ -140,7 +135,6 @@ async def test_a_gzip_bomb_is_read_up_to_the_limit(sites: Sites) -> None:
 
 
 async def test_indexes_without_end(sites: Sites) -> None:
-    """One is nested deeper and deeper; another lists itself and its parent."""
     site, loop = lists(sites.add(), "/index?1"), lists(sites.add(), "/index.xml", "/child.xml")
 
     async def next_level(hit: Hit, connection: Any) -> None:
@@ -166,7 +160,6 @@ async def test_indexes_without_end(sites: Sites) -> None:
 
 
 async def test_limits_of_urls_and_files(sites: Sites) -> None:
-    """Each in a crawl of its own: pages taken, and what says why not more."""
     site = lists(sites.add(), "/a.xml", "/b.xml")
     for name in ("a", "b"):
         site.set(f"/{name}.xml", urlset([site.url(f"/{name}{n}") for n in range(9)]))

@@ -17,7 +17,6 @@ from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import index, listing, lists, pages, seeded, urlset
 
 pytestmark = pytest.mark.slow
-
 DEFER = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05, "REP_RETRY_MAX_DELAY": 0.1}
 
 
@@ -98,7 +97,6 @@ async def test_rules_that_were_redirected(sites: Sites) -> None:
 async def test_entries_that_are_read_after_their_host_has_answered(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those before them were judged meanwhile."""
     monkeypatch.setattr("scrapy_rep.engine.timers.SLICE_SECONDS", -1.0)
     site, other = sites.add(), sites.add()
     for one in (site, other):
@@ -118,7 +116,6 @@ def one_of(site: Site, other: str, count: int = 3) -> list[str]:
 
 
 async def test_one_that_answers_late(sites: Sites) -> None:
-    """What is listed of it waits, and nothing else does."""
     site, late = sites.add(), sites.add()
     own = one_of(site, late.url(""))
     late.set("/robots.txt", in_turn(503, 503, listing(site.url("/map.xml"))))
@@ -133,8 +130,7 @@ async def test_one_that_answers_late(sites: Sites) -> None:
 async def test_one_that_never_answers(
     sites: Sites, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not keep the crawl open for longer than REP_DEFER_MAX_WAIT. Where the policy is not to
-    wait, it isn't waited for, nor is a host that doesn't exist."""
+    """It keeps the crawl open for at most REP_DEFER_MAX_WAIT, or not at all if the policy is so."""
     settings: dict[str, Any] = dict(DEFER)
     if other in ("silent", "503"):
         # The engine is told that the crawl may be over, it need not look every 5 s.
@@ -154,7 +150,6 @@ async def test_one_that_never_answers(
 
 
 async def test_very_many_hosts(sites: Sites) -> None:
-    """Their robots.txt are asked for some at a time."""
     site, *others = [sites.add() for _ in range(41)]
     for one in (site, *others[::2]):
         one.set("/robots.txt", listing(site.url("/map.xml")))
@@ -166,7 +161,6 @@ async def test_very_many_hosts(sites: Sites) -> None:
 
 
 async def test_a_sitemap_whose_own_host_is_unreachable_for_a_while(sites: Sites) -> None:
-    """The request for it is held like any other."""
     site, maps = sites.add(), sites.add(robots=in_turn(503, 503, "User-agent: *\n"))
     site.set("/robots.txt", listing(maps.url("/map.xml")))
     maps.set("/map.xml", urlset([site.url("/page")]))

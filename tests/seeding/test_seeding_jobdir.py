@@ -1,9 +1,4 @@
-"""What sitemaps list outlives a stop and a kill: with JOBDIR each page is fetched once after a stop in
-order, and at least once after `kill -9` (DESIGN.md, "on disk the moment it is held"); a scheduler that
-several processes share (scrapy-redis, with a real Redis server) is handed all of it.
-
-Only a process can be killed, or gets a Ctrl-C of its own.
-"""
+"""With JOBDIR each listed page is fetched once after a stop, and at least once after `kill -9`."""
 
 from __future__ import annotations
 
@@ -35,7 +30,6 @@ needs_scrapy_redis = pytest.mark.skipif(
 
 
 def left(folder: Path) -> int:
-    """How many pages the file under JOBDIR still has."""
     db = sqlite3.connect(folder / "job" / FILE_NAME)
     (count,) = db.execute("SELECT count(*) FROM pages").fetchone()
     db.close()
@@ -45,8 +39,7 @@ def left(folder: Path) -> int:
 @pytest.mark.process
 @needs_reactorless
 def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path) -> None:
-    """Ctrl-C on each kind of reactor: nothing is lost, nothing is fetched twice. A run after the end finds
-    all of it done: the dupe filter and the spool know it."""
+    """Nothing is lost or fetched twice. A run after the end finds all of it done."""
     listed, runs = Listed(sites), []
     for moment, reactor in (("page 1", "asyncio"), ("page 30", "select"), ("page 20", "none")):
         runs.append(listed.start(tmp_path, f"SIGINT {moment}", reactor).join())
@@ -82,8 +75,7 @@ def test_a_kill_loses_no_page_that_is_held_in_memory(sites: Sites, tmp_path: Pat
 @pytest.mark.process
 @pytest.mark.scrapy_api
 def test_kills_and_stops_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> None:
-    """While the index is on its way, while sitemaps are, and while pages are. Each run begins with pages
-    that wait for robots.txt, of which most are held: the answer comes long after REP_DEFER_GRACE."""
+    """Each run begins with pages held: robots.txt answers long after REP_DEFER_GRACE."""
     listed = Listed(sites, robots_seconds=0.2)
     ends = ["SIGKILL downloaded 2", "SIGKILL reached 4", "SIGINT page 1", "SIGKILL left 90"]
     runs = [listed.start(tmp_path, end).join() for end in [*ends, "SIGINT page 40", ""]]
@@ -166,8 +158,7 @@ def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., C
 @needs_server
 @pytest.mark.parametrize("ends", ["SIGINT page 30", ""], ids=["goes on", "shares"])
 def test_another_process_of_a_fleet(sites: Sites, start: Callable[..., Crawl], ends: str) -> None:
-    """It goes on with what waits on disk in one that ends in order; or both find the same sitemaps, and
-    the dupe filter that they share gives each to one of them."""
+    """It takes over what waits on disk; or the shared dupe filter gives each page to one."""
     listed = Listed(sites)
     first = start(listed, ends)
     if ends:

@@ -1,5 +1,4 @@
-"""The file of what sitemaps list: which pages are taken when, and rows that are not as they should be,
-without a crawl."""
+"""The file of what sitemaps list: which pages are taken when, and rows that are wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +15,6 @@ from tests.helpers.log import warnings
 from tests.helpers.rows import every_row
 
 A = "http://a.example"
-MAP = f"{A}/map.xml"
 
 
 async def opened(folder: Path) -> Spool:
@@ -27,7 +25,7 @@ async def opened(folder: Path) -> Spool:
 
 def add(spool: Spool, *names: str) -> int:
     site = spool.site(A)
-    spool.sitemaps.add(A, {MAP: A})
+    spool.sitemaps.add(A, {f"{A}/map.xml": A})
     spool.add_pages(A, [(site, 1, name, None) for name in names], [])
     return site
 
@@ -113,7 +111,6 @@ WRONG = {
 
 
 async def test_wrong_rows_are_deleted(tmp_path: Path) -> None:
-    """With a line that counts them; the others are as ever."""
     with every_row() as row:
         for number, (query, (wrong, pages, unproven)) in enumerate(WRONG.items()):
             with row(query):
