@@ -1,5 +1,3 @@
-"""What the tests of commands share."""
-
 from pathlib import Path
 
 import pytest

@@ -1,6 +1,5 @@
-"""What crawls have left: `scrapy robots --cache` lists, shows and drops what the storage keeps (REP.md
-section 5); `--held JOBDIR` lists what a crawl holds, and changes nothing there; `--report` prints the
-report of crawls. More is shown by the examples of docs/command-look.md, which are tests."""
+"""What crawls have left: `scrapy robots --cache` (REP.md section 5); `--held JOBDIR`, which changes
+nothing there; `--report`. The examples of docs/command-look.md, which are tests, show more."""
 
 from __future__ import annotations
 
@@ -32,7 +31,6 @@ HASH = hashlib.sha256(BODY).hexdigest()
 LONG_AGO, NOW = 1_700_000_000.0, float(int(time.time()))
 SOON = NOW + 500
 UNREACHABLE = {"unreachable_since": LONG_AGO, "attempts": 3, "next_attempt_at": SOON}
-
 FRESH = rules("https://www.example.com", BODY, LONG_AGO, fresh_until=SOON)
 FRESH = replace(FRESH, url="https://example.org/robots.txt", hops=1)
 MISSING = replace(missing("http://example.com:8080", LONG_AGO), fresh_until=LONG_AGO + 1)
@@ -62,9 +60,6 @@ def kept(folder: Path, *hosts: str) -> set[str]:
     return {one["origin"] for one in cache(folder, "--json", *hosts).json}
 
 
-# -- cache -----------------------------------------------------------------------------------
-
-
 async def test_cache_shows_what_a_crawl_has_learnt(sites: Sites, tmp_path: Path) -> None:
     some = [sites.add(robots=one) for one in (BODY, 404, silence())]
     settings = {**in_a_file(tmp_path), "REP_DOWNLOAD_TIMEOUT": 0.3}
@@ -86,7 +81,6 @@ async def test_cache_shows_what_a_crawl_has_learnt(sites: Sites, tmp_path: Path)
 
 
 def test_cache_lists_each_entry_on_a_line(tmp_path: Path) -> None:
-    """With the origin whole, the state in the word that JSON has for it, and what is strange."""
     page = rules("https://page.example", b"<!DOCTYPE html>", LONG_AGO, fresh_until=SOON)
     trouble = replace(MISSING, origin="https://trouble.example", status=500)
     # Of a project whose clock is years ahead: it is asked again.
@@ -175,9 +169,6 @@ def test_a_cache_that_cannot_be_used_is_status_3(tmp_path: Path) -> None:
         assert done.out.endswith(out)
 
 
-# -- held ------------------------------------------------------------------------------------
-
-
 NEVER_AGAIN = {"REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 600}
 
 
@@ -223,8 +214,6 @@ def test_what_a_crawl_holds_while_it_runs_and_after_it_was_killed(
 
 
 class Damaged(SqliteStorage):
-    """A storage none of whose entries can be read."""
-
     def load_many(self, origins: Iterable[str]) -> dict[str, Any]:
         return {origin: UnreadableEntry("damaged") for origin in origins}
 
@@ -263,11 +252,7 @@ def test_a_folder_with_nothing_held_or_what_is_none(tmp_path: Path) -> None:
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-# -- report ----------------------------------------------------------------------------------
-
-
 def test_two_crawls_side_by_side_with_what_the_storage_has(tmp_path: Path) -> None:
-    """Files that only the storage has: lines around the rule, and what changed between the crawls."""
     bodies = [b"User-agent: *\nDisallow: /old\n", b"User-agent: *\nDisallow: /new\n# Not for you\n"]
     old, new = (rules(A, body) for body in bodies)
     keep(tmp_path, old, new)

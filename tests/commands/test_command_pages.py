@@ -1,5 +1,4 @@
-"""`scrapy robots --page` and `--usage`: what a page says about itself, and how it may be used. More is
-shown by the examples of docs/command-look.md and docs/usage.md, which are tests."""
+"""`scrapy robots --page` and `--usage`. Examples of docs/command-look.md and usage.md test more."""
 
 from __future__ import annotations
 
@@ -109,9 +108,6 @@ def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
     assert done.status == 0
     expired = ("--header", "X-Robots-Tag: unavailable_after: 2001-02-03")
     assert robots_here(tmp_path, "--page", "--file", "-", *expired, stdin="<p>").status == 1
-
-
-# -- usage -----------------------------------------------------------------------------------
 
 
 async def test_each_purpose_is_told_with_its_reason(tmp_path: Path, site: Site) -> None:

@@ -1,5 +1,4 @@
-"""`scrapy robots URL…`: in this process, and in one of its own where that makes a difference. What it
-prints is shown by the examples of docs/command.md, which are tests."""
+"""`scrapy robots URL…`, mostly in this process. The examples of docs/command.md test more."""
 
 from __future__ import annotations
 
@@ -51,7 +50,6 @@ def pick(lines: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A folder with a robots.txt."""
     (tmp_path / "robots.txt").write_text(RULES)
     return tmp_path
 
@@ -62,7 +60,6 @@ def file(tmp_path: Path) -> Path:
 def test_in_a_project_the_rules_for_its_agent_apply(
     sites: Sites, project: Path, reactor: str
 ) -> None:
-    """By the rules for the project's own agent; everything else stays as it was."""
     before = files_in(project)
     site = sites.add(robots=RULES)
     url = site.url("/private/x")
@@ -81,8 +78,7 @@ def test_in_a_project_the_rules_for_its_agent_apply(
 
 @pytest.mark.process
 def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
-    """Its downloader middlewares, its headers, its agent. Not its log on standard output, not
-    its JOBDIR, not its scheduler, not its spiders, and no sitemaps are requested."""
+    """Not its log on standard output, JOBDIR, scheduler or spiders; and no sitemaps are requested."""
     settings = {
         "USER_AGENT": "Mozilla/5.0",
         "REP_USER_AGENT": ["ShopBot-Image", "ShopBot"],
@@ -119,9 +115,6 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
     assert f"Crawled (200) <GET {site.url('/robots.txt')}>" in done.err
 
 
-# -- what is printed -------------------------------------------------------------------------
-
-
 async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: Path) -> None:
     robots_txt = RULES + "\nUser-agent: shopbot\nDisallow: /private\n\nUser-agent: b\nAllow: /\n"
     site = sites.add(robots=redirect("/r.txt"), pages={"/r.txt": robots_txt})
@@ -152,7 +145,6 @@ async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: 
 
 
 def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
-    """A crawl-delay, and what the setting makes of it; a request-rate and a visit-time."""
     (tmp_path / "r.txt").write_text(
         "User-agent: *\nCrawl-delay: 5\nCrawl-delay: 90\nAllow: /\nUser-agent: Foo\nAllow: /\n"
         "User-agent: MJ12bot\nRequest-rate: 1/10 0600-0845\nVisit-time: 0600-0845\nDisallow: /x\n"
@@ -175,18 +167,13 @@ def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
     assert done.err.count("The product token MJ12bot has digits.") == 1
 
 
-# -- URLs ------------------------------------------------------------------------------------
-
-
 async def test_many_urls_of_many_sites_from_standard_input(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In their order; each robots.txt once, also where there are more sites than are asked ahead
-    of time. Beside arguments, `-` stands for it; and what is right is answered beside what is wrong."""
+    """In their order; each robots.txt once, though only some sites are asked ahead of time."""
     monkeypatch.setattr("scrapy_rep.commands.lookup._AHEAD", 4)
 
     async def at_last(hit: Hit, connection: Connection) -> None:
-        """When the others have been asked."""
         while not few[3].requests:
             await asyncio.sleep(0.01)
         await answer(RULES)(hit, connection)
@@ -226,12 +213,8 @@ def test_urls_are_judged_by_a_file(file: Path) -> None:
     assert "a crawl compares   /%C3%A9\n" in done.out
 
 
-# -- answers ---------------------------------------------------------------------------------
-
-
 async def test_what_answers_mean(sites: Sites, tmp_path: Path) -> None:
-    """And what is strange about them, and what that changes. Asked once, without waiting for what may be
-    later; nothing else is fetched."""
+    """Asked once, without waiting for what may be later; nothing else is fetched."""
     encoded, length = [("Content-Encoding", "gzip")], [("Content-Length", "999")]
     undecoded = "its body can't be decoded, which changes nothing"
     rows: list[tuple[Any, str, int | None, str]] = [
@@ -280,8 +263,7 @@ async def test_a_redirect_that_is_refused_is_named(
 
 
 async def test_answers_come_from_the_cache(sites: Sites, tmp_path: Path) -> None:
-    """The project's storage answers: with the files it has, with fetches that have just failed, and with
-    a copy of what is unreachable now."""
+    """Files, fetches that have just failed, and copies of what is unreachable now."""
     kept = {**in_a_file(tmp_path), "REP_RETRY_DELAY": 600, "REP_CACHE_MIN_TTL": 0}
     stale = answer(RULES, headers=[("Cache-Control", "max-age=0")])
     some = [sites.add(robots=in_turn(one, 503)) for one in (RULES, 503, stale)]
@@ -304,9 +286,6 @@ async def test_answers_come_from_the_cache(sites: Sites, tmp_path: Path) -> None
     assert "(from the cache), HTTP 200" in done.out
     assert "still in use: robots.txt is unreachable (tried before: HTTP" in done.out
     assert [site.count("/robots.txt") for site in some] == [1, 1, 2]
-
-
-# -- settings --------------------------------------------------------------------------------
 
 
 class Refusing:
@@ -376,9 +355,6 @@ async def test_a_spider_of_the_project_names_the_agent(sites: Sites, tmp_path: P
     assert pick(done.json, "agent", "line") == [("MilkBot-Image,MilkBot", 3)]
 
 
-# -- beyond the protocol (REP.md section 13) -----------------------------------------------------
-
-
 async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> None:
     own = tmp_path / "own.txt"
     own.write_text("User-agent: *\nDisallow: /mine\n")
@@ -414,9 +390,6 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
     assert "REP_OVERRIDES: can't read 'none.txt', for a.example" in done.err
 
 
-# -- where it is printed ---------------------------------------------------------------------
-
-
 def output_of(line: list[str], folder: Path) -> tuple[str, str]:
     run: Any = {"cwd": folder, "env": environment(), "capture_output": True, "text": True}
     done = subprocess.run(line, check=True, **run)
@@ -445,8 +418,7 @@ def test_colours_and_characters_that_the_output_can_show(
 
 @pytest.mark.process
 def test_a_full_disk_and_a_reader_that_has_seen_enough(file: Path) -> None:
-    """`scrapy robots … >/dev/full`, and `| head -1`: not what Python would say of it when it ends. Most tests
-    call the command in their own process, or fork it; this one does not."""
+    """Not what Python says when it ends: so this starts a process, which most tests don't."""
     line = shlex.join(command("robots", "--file", "robots.txt", "--json"))
     full = f"echo / | {line} >/dev/full; echo $?"
     gone = f"seq 9999 | {line} | head -1 >/dev/null; echo ${{PIPESTATUS[1]}}"
@@ -493,9 +465,6 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
     )
     out, _ = output_of([command()[0], "-c", code], project)
     assert out.splitlines()[-1] == "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots"
-
-
-# -- while it waits --------------------------------------------------------------------------
 
 
 async def test_it_is_said_what_is_waited_for(

@@ -18,7 +18,6 @@ from tests.helpers.sitemaps import index, urlset
 
 @pytest.fixture
 def site(sites: Sites) -> Site:
-    """A site with all sorts of sitemaps."""
     one = sites.add()
     url = one.url
     big = urlset(url(f"/page/{n}") for n in range(2_000)).encode()
@@ -76,7 +75,6 @@ def test_sitemaps_are_printed_as_a_tree(site: Site, project: Path, reactor: str)
 
 
 async def test_for_the_projects_agent(site: Site, tmp_path: Path) -> None:
-    """To whom less is forbidden; as JSON."""
     done = await robots_crawls(tmp_path, "--sitemaps", site.url("/"), "--json")
     assert (done.status, done.err) == (1, "")
     assert list(done.json[0]) == [
@@ -95,8 +93,7 @@ async def test_for_the_projects_agent(site: Site, tmp_path: Path) -> None:
 async def test_urls_of_other_hosts_are_under_their_own_rules(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each URL, and each sitemap, is under the robots.txt of its own host. No more hosts are asked than
-    the limit."""
+    """Sitemaps too. No more hosts are asked than the limit."""
     here, www, down = sites.add(), sites.add(robots="User-agent: *\nDisallow: /x\n"), sites.add(503)
     here.set("/robots.txt", f"Sitemap: {here.url('/s.xml')}\nSitemap: {www.url('/x.xml')}\n")
     here.set("/s.xml", urlset([www.url("/x/1"), www.url("/y"), down.url("/z"), "ftp://a/b"]))
@@ -155,8 +152,7 @@ async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path)
     damaged = urlset([here.url("/1"), here.url("/<b>")]).replace("&lt;b&gt;", "<b>x</b>")
     nested = "1 sitemap not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
     no_url = "not a URL that a sitemap can have"
-    # What robots.txt lists, what is there, and what is said of it: URLs, entries without one or with a
-    # damaged one, and the problem.
+    # What is listed, what is there; URLs, entries without one, with a damaged one; the problem.
     rows: list[tuple[str, Any, tuple[int, int, int], str | None]] = [
         ("/broken.xml", damaged, (1, 0, 1), "broken XML, line 4: an element in a URL"),
         ("/relative.xml", urlset(["/1", "/2"]), (0, 2, 0), "2 entries, none usable"),

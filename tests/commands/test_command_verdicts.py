@@ -1,5 +1,4 @@
-"""What `scrapy robots` prints of verdicts, in each form; and how it compares two files. By a file, in
-this process: nothing is fetched. More is shown by the examples of docs/check.md, which are tests."""
+"""What `scrapy robots` prints of verdicts and of two files. Examples of docs/check.md test more."""
 
 from __future__ import annotations
 
@@ -103,9 +102,6 @@ def test_a_path_alone_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
     assert re.search(r"  path +/日本語/x\n  compared +/%E6%97%A5", steps)
 
 
-# -- compare ---------------------------------------------------------------------------------
-
-
 def compare(folder: Path, *arguments: str, new: str, stdin: bytes = b"") -> Done:
     (folder / "n.txt").write_text(new, encoding="utf-8")
     done = robots_here(folder, "--compare", "r.txt", "n.txt", *arguments, stdin=stdin)
@@ -114,7 +110,6 @@ def compare(folder: Path, *arguments: str, new: str, stdin: bytes = b"") -> Done
 
 
 def test_what_changes_from_one_file_to_another(folder: Path) -> None:
-    """For all agents of both files; without URLs, the lines of their groups."""
     new = RULES.replace("GPTBot", "CCBot")
     changes = compare(folder, "-", "--json", new=new, stdin=b"/x\n").json
     found = [(one["agent"], one["old"]["line"], one["new"]["line"]) for one in changes]
@@ -135,9 +130,6 @@ def test_what_means_the_same_is_no_change(folder: Path) -> None:
     done = compare(folder, new=new)
     assert (done.status, done.out) == (0, "# 0 lines changed\n")
     assert compare(folder, "/é", "/b", new=new).out == "# 0 of 2 verdicts change\n"
-
-
-# -- parts -----------------------------------------------------------------------------------
 
 
 def test_help_has_no_heading_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

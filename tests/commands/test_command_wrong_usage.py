@@ -1,5 +1,4 @@
-"""Wrong usage of `scrapy robots`: one sentence says what is wrong, and nothing is printed to standard
-output. Nothing is crawled, so no process is started."""
+"""One sentence says what is wrong; standard output stays empty. Nothing is crawled, so no process."""
 
 from __future__ import annotations
 
@@ -28,19 +27,13 @@ WRONG = [
     ("--file . /", "scrapy robots: '.': Is a directory"),
     ("--file 'a\nb' /", "scrapy robots: 'a\\x0ab': No such file or directory"),
     ("--file -", "error: standard input can't be both robots.txt and URLs"),
-    (
-        "--agent FooBot/1.0 http://a/",
-        f"error: --agent is 'FooBot/1.0', but {MUST_BE}; did you mean FooBot?",
-    ),
+    ("--agent FooBot/1.0 http://a/", f"error: --agent is 'FooBot/1.0', but {MUST_BE}; did you mean FooBot?"),
     ("--agent \u009b http://a/", f"error: --agent is '\\u009b', but {MUST_BE}"),
     ("http://a/ --spider no", "error: no such spider: 'no'"),
     ("--cache --spider no", "error: no such spider: 'no'"),
     ("--foo http://a/", "error: no such option: --foo"),
     ("--\x1b[31m", "error: no such option: --\\x1b[31m"),
-    (
-        "http://a/ -s REP_CACHE_TTL=x",
-        "scrapy robots: REP_CACHE_TTL is 'x', but must be a number of seconds, 0 or more.",
-    ),
+    ("http://a/ -s REP_CACHE_TTL=x", "scrapy robots: REP_CACHE_TTL is 'x', but must be a number of seconds, 0 or more."),
     ("--csv --json /", "error: --json and --csv can't be combined"),
     ("--show --explain /", "error: --explain and --show can't be combined"),
     ("--compare a b --csv", "error: --csv has no effect with --compare"),
@@ -66,10 +59,7 @@ WRONG = [
     ("--page --explain --file x", "error: --explain has no effect with --page"),
     ("--page --lint x", "error: --lint and --page can't be combined"),
     ("--page --file p.html http://a", "error: --page takes a URL or --file, not both"),
-    (
-        "--page --file p.html --header noindex",
-        "error: --header is 'noindex', but must look like 'X-Robots-Tag: noindex'",
-    ),
+    ("--page --file p.html --header noindex", "error: --header is 'noindex', but must look like 'X-Robots-Tag: noindex'"),
     ("--usage --page http://a/", "error: --page and --usage can't be combined"),
     ("--usage --file x", "error: --file has no effect with --usage"),
     ("--usage --explain http://a/", "error: --explain has no effect with --usage"),
@@ -78,15 +68,12 @@ WRONG = [
     ("--report", "error: --report needs a file that REP_DECISIONS has written"),
     ("--report none", "scrapy robots: none: No such file or directory"),
     ("--cache", f"{STORAGE} is in memory, so nothing is left after a crawl"),
-    (
-        "--cache -s REP_CACHE_STORAGE=no.such.Storage",
-        f"{STORAGE} is 'no.such.Storage', which can't be imported: No module named 'no'.",
-    ),
+    ("--cache -s REP_CACHE_STORAGE=no.such.Storage", f"{STORAGE} is 'no.such.Storage', which can't be imported: No module named 'no'."),
     ("--cache --drop", "error: --drop needs hosts or URLs; '*' drops everything"),
     ("--cache --file x", "error: --file has no effect with --cache"),
     ("--cache --lint", "error: --lint and --cache can't be combined"),
     ("--drop http://a/", "error: --drop needs --cache"),
-]
+]  # fmt: skip
 
 
 def test_wrong_usage_is_explained_in_one_sentence(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Scrapy's own commands, in a project that has the add-on on, as users have it. Those that somebody waits
-for hold nothing: an unreachable robots.txt is asked for once, and a message says what came of it."""
+"""Scrapy's own commands with the add-on. Those that somebody waits for hold nothing: an unreachable
+robots.txt is asked for once, and a message says what came of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
 pytestmark = pytest.mark.process
-
 SPIDER = """
 import scrapy
 
@@ -38,9 +37,7 @@ class ShopSpider(scrapy.Spider):
 """
 
 TEA = "User-agent: TeaBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
-
 QUIET: dict[str, Any] = {"TELNETCONSOLE_ENABLED": False, "REMOTE_CONTROL_ENABLED": False}
-
 COMMANDS = {
     "fetch": ["fetch", "{url}", "--spider", "shop"],
     "view": ["view", "{url}", "--spider", "shop"],
@@ -58,7 +55,6 @@ WAITED_FOR = ("fetch", "view", "parse", "shell", "check")
 
 
 def run(folder: Path, name: str, *urls: str, sitemaps: bool = True, **settings: Any) -> Done:
-    """Run one of COMMANDS for a page, or for several."""
     if not (folder / "scrapy.cfg").exists():
         make_project(folder)
         spider = SPIDER.format(urls=urls, sitemaps=sitemaps)
@@ -150,11 +146,7 @@ def test_bench_works_with_the_add_on(tmp_path: Path) -> None:
     assert "'rep/outcome/" in done.err
 
 
-# -- scrapy crawl ----------------------------------------------------------------------------
-
-
 def crawl(folder: Path, urls: list[str], **settings: Any) -> str:
-    """Run it to its end. Returns the log."""
     settings = {"REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.2, **settings}
     done = run(folder, "crawl", *urls, sitemaps=False, **settings)
     assert done.status == 0, done.err
@@ -185,7 +177,6 @@ def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
 
 
 def test_a_crawl_that_found_nothing_says_why(sites: Sites, tmp_path: Path) -> None:
-    """The question that is asked most."""
     site = sites.add(robots="User-agent: *\nDisallow: /\n")
     log = crawl(tmp_path, [site.url("/1"), site.url("/2")])
     assert "WARNING: robots.txt refused every start request (2). If the crawl found nothing" in log

@@ -1,9 +1,6 @@
-"""What README.md promises, as its readers get it: a project made by `scrapy startproject`, the two
-settings that README.md names, real processes, and Scrapy's defaults for everything else. All other
-tests switch something off or make something quick, which may hide a fault.
-
-Each test starts all of its processes at once, since they mostly wait.
-"""
+"""What README.md promises, as its readers get it: `scrapy startproject`, the settings that README.md
+names, real processes, Scrapy's defaults. All other tests switch something off or make it quick, which
+may hide a fault. Each test starts its processes at once, since they mostly wait."""
 
 from __future__ import annotations
 
@@ -23,9 +20,7 @@ from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-
 README = Path(__file__).resolve().parents[2] / "README.md"
-
 SPIDER = """
 import scrapy
 
@@ -42,8 +37,6 @@ class ShopSpider(scrapy.Spider):
 
 
 class Process(ScrapyProcess):
-    """`scrapy …` in the project, or where it is to be."""
-
     def __init__(self, project: Path, *arguments: str) -> None:
         folder = project.parent
         self._output = folder / f"{len(list(folder.iterdir()))}.log"
@@ -74,7 +67,6 @@ class Process(ScrapyProcess):
 
 
 def as_readme_says(settings: str) -> str:
-    """A project's settings.py with what README.md wants to be added."""
     readme = README.read_text("utf-8")
     addon = re.search(r'`("scrapy_rep\.Addon": 300)` to `ADDONS`', readme)
     name = re.search(r"^USER_AGENT = .*$", readme, re.MULTILINE)
@@ -138,7 +130,6 @@ def test_a_crawl_and_everything_that_looks_at_a_site(
         (scrapy("shell", "-c", "print('got', response)", site.url("/private")), 0, "got None"),
         (scrapy("fetch", "--nolog", site.url("/shown")), 0, "a page"),
     ]
-
     log = plain.end()
     assert fetched(log) == sorted(wanted)
     assert "Obeying robots.txt as FooBot. While it is unreachable, requests are held" in log

@@ -48,8 +48,7 @@ def examples() -> list[Example]:
 
 
 EXAMPLE = ROOT / "example_project"
-SLOWER = 4
-"""So many times slower is the slow site: on a machine under load, others are slow, too."""
+SLOWER = 4  # times: under load, others than the slow site are slow, too
 
 
 class ExampleSites:
@@ -78,7 +77,6 @@ class ExampleSites:
 
 
 def example_proxy(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """A proxy behind which the sites are."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.delenv("EXAMPLE_SITES", raising=False)
     site = sites.add()
@@ -89,6 +87,5 @@ def example_proxy(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def example_copy(folder: Path) -> Path:
-    """The project, in a folder of the test's own."""
     ignored = shutil.ignore_patterns(".*", "__pycache__", "*.log")
     return Path(shutil.copytree(EXAMPLE, folder / "example_project", ignore=ignored))

@@ -1,8 +1,5 @@
-"""What README.md and the manual show of commands and crawls: each example is run. What `scrapy robots`
-prints is compared, and of a log each line that is shown is printed.
-
-REP_UPDATE_DOCS=1 in the environment: what `scrapy robots` prints is rewritten.
-"""
+"""Each example of README.md and the manual is run: `scrapy robots` prints what they show (rewritten
+with REP_UPDATE_DOCS=1 in the environment), and a log has the lines that they show."""
 
 from __future__ import annotations
 
@@ -58,7 +55,6 @@ def lasting(text: str) -> list[str]:
 
 
 def missing(printed: str, example: Example) -> list[str]:
-    """What the manual shows, and nobody printed."""
     there = set(lasting(printed))
     return [line for line in lasting(example.output) if line not in there]
 
@@ -74,8 +70,7 @@ def project_in(folder: Path) -> Path:
 def test_a_crawl_logs_what_the_manual_shows(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several crawls at once, since most of them wait for something. Each sees sites of its own, which
-    nobody has asked before."""
+    """Several at once, since most wait for something; each has sites that nobody asked before."""
     shown = [one for one in CRAWLS if one.command != RUN and not one.command.startswith("grep")]
     proxies = {one.command: example_proxy(sites, monkeypatch).url("") for one in shown}
     projects = {command: project_in(tmp_path / str(n)) for n, command in enumerate(proxies)}
@@ -121,9 +116,6 @@ def test_without_a_spider_it_prints_what_the_manual_shows(
     printed = "".join(capfd.readouterr())
     [example] = [one for one in CRAWLS if one.command == RUN]
     assert missing(printed, example) == []
-
-
-# -- scrapy robots --------------------------------------------------------------------------
 
 
 @pytest.fixture

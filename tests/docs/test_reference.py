@@ -1,5 +1,4 @@
-"""The manual's reference says what the code does, and CONTRIBUTING.md, DESIGN.md and the workflows name
-what is there. (Examples with `>>>` are run as doctests.)"""
+"""The reference says what the code does; CONTRIBUTING.md, DESIGN.md, workflows name what is there."""
 
 from __future__ import annotations
 
@@ -106,8 +105,6 @@ def anchors(path: Path) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
 
-
-# -- for those who change it -----------------------------------------------------------------
 
 TEXT = ROOT.joinpath("CONTRIBUTING.md").read_text("utf-8")
 

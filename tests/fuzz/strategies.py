@@ -8,15 +8,13 @@ from hypothesis import strategies as st
 
 from tests.protocol.strategies import FIELDS, GROUPS, PATH_PARTS
 
-MOST = 600_000
-"""Bytes: more than is read of a robots.txt."""
+MOST = 600_000  # bytes: more than is read of a robots.txt
 
 Edit = tuple[str, int, int, bytes]
 
 
 def damaged(seeds: Sequence[bytes], words: Sequence[bytes], most: int = MOST) -> st.SearchStrategy:
-    """One of *seeds* after some changes: *words* put in or written over, parts taken out, moved, or
-    repeated up to a size of *most*; now and then bytes of any kind."""
+    """One of *seeds* with *words* put in or over, parts cut, moved, repeated up to *most* bytes."""
     word = st.sampled_from(words) if words else st.binary(max_size=4)
     edit = st.tuples(
         st.sampled_from(["insert", "write", "cut", "copy", "end", "repeat"]),

@@ -29,7 +29,6 @@ from tests.protocol.strategies import any_text, chains, tokens, urls
 pytestmark = pytest.mark.slow
 
 
-# What an encoding's name says, and ways to write it.
 def _deflated(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-15)
     return packer.compress(data) + packer.flush()
@@ -62,7 +61,6 @@ def downloader() -> tuple[Fetcher, HttpCompressionMiddleware]:
 
 
 def fetched(data: bytes, encodings: list[str], cut_off: bool = False) -> bytes:
-    """The body, as the fetcher has it."""
     fetcher, compression = downloader()
     transfer = Transfer(cut=cut_off)
     url = "http://a.example/robots.txt"

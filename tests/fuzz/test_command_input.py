@@ -1,5 +1,4 @@
-"""Whatever `scrapy robots` is given: an exit status that docs/command.md explains, and words that can be
-read. No traceback, nothing that steers a terminal."""
+"""Whatever `scrapy robots` gets: a documented status, no traceback, nothing that steers a terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +31,6 @@ from tests.protocol.strategies import any_text
 
 # Arguments and standard input are text by Python's rules, and argparse changes with each version.
 pytestmark = [pytest.mark.slow, pytest.mark.python]
-
 URLS = damaged(
     [b"http://a.example/p?q", b"https://ex\xc3\xa4mple.com:8443/", b"//x", b"-"],
     [b"http://", b"ftp://", b"s3://", b"/", b"@", b":", b"[", b"]", b"?", b"#", b"%", b" ", b"\n",

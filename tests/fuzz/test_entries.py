@@ -30,7 +30,6 @@ from tests.helpers.storing import KINDS, NOW, A
 from tests.helpers.timing import in_a_slice
 
 pytestmark = pytest.mark.slow
-
 HEADERS = damaged(
     [entry.header().encode() for entry in KINDS.values()],
     [
@@ -48,7 +47,6 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | B
 
 
 def assert_usable(entry: Entry) -> None:
-    """Whatever is done with entries can be done with this one."""
     for one in (entry.updated_at, entry.fetched_at, entry.fresh_until, entry.next_attempt_at):
         assert one is None or 0 <= one <= MAX_TIME
         assert one is None or iso(one)
@@ -119,7 +117,6 @@ COLUMNS = columns(HEADERS | BODIES)
 def test_rows_of_any_kind(
     database: Path, header: tuple[str, Any], packed: tuple[str, Any], proper: bool
 ) -> None:
-    """SQLite keeps anything in any column, text that is no UTF-8 too."""
     if proper:
         header = ("?", KINDS["rules"].header())
     with closing(sqlite3.connect(database, isolation_level=None)) as db:

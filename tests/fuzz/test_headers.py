@@ -21,11 +21,9 @@ from tests.fuzz.strategies import damaged
 from tests.helpers.timing import in_a_slice
 
 pytestmark = pytest.mark.slow
-
 NOW = 1_800_000_000.0
 ASKED = [f"{origin}/robots.txt" for origin in ("http://a.example", "https://[::1]:8443", "ftp://a")]
 LONGEST = MAX_HEADER + 100
-
 NUMBERS = [b"0", b"60", b"-1", b"1.5", b"9" * 19, b"9" * 5000, b"1e9", b"0x10", b"\xb2", b"+5"]
 CACHE_CONTROL = damaged(
     [b'public, max-age="3600", s-maxage=5', b"no-store, no-cache, max-age=0,max-age = 600"],
@@ -86,7 +84,6 @@ def test_times_of_any_kind(cache_control: bytes, age: bytes, again: bytes, chang
 
 @given(st.lists(ENCODINGS, max_size=3), USER_AGENTS)
 def test_names_of_any_kind(values: list[bytes], user_agent: bytes) -> None:
-    """Of encodings, and of a crawler."""
     token = in_a_slice(lambda: product_token(text(user_agent)))
     assert token is None or is_name(token)
     try:

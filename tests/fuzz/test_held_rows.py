@@ -1,5 +1,4 @@
-"""Rows of `rep-held.sqlite`, whatever is in their columns: a request, or one that is skipped. What is in a
-request is a pickle, which can do anything (SECURITY.md)."""
+"""Any row of `rep-held.sqlite` is a request, or skipped. (Its pickle can do anything: SECURITY.md.)"""
 
 from __future__ import annotations
 
@@ -17,7 +16,6 @@ from tests.fuzz.strategies import columns
 from tests.holding.holds import INF, SPIDER, A, B, held, numbers, on_disk, opened, read_all
 
 pytestmark = pytest.mark.slow
-
 GOOD = held(1).request
 SEED = dumps(GOOD, SPIDER)
 
@@ -28,8 +26,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COLUMNS = columns(st.just(SEED) | st.binary())
-# Origin, number, since, state, request, priority, fingerprint; how long earlier runs took; the highest
-# id.
+# Origin, number, since, state, request, priority, fingerprint; earlier runs' time; the highest id.
 SOUND = [("?", value) for value in (A, 2, 1.0, 0, SEED, 5, 7, 1.0, 2)]
 
 
@@ -43,8 +40,7 @@ SOUND = [("?", value) for value in (A, 2, 1.0, 0, SEED, 5, 7, 1.0, 2)]
 @example([*SOUND[:7], ("?", b"x"), SOUND[8]], 2)
 @example([*SOUND[:8], ("?", 2**63 - 1)], 2)
 def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: int) -> None:
-    """SQLite keeps anything in any column, text that is no UTF-8 too. The good row is recovered, and
-    more can be held."""
+    """The good row is recovered, and more can be held."""
     opened(file).close()
     kinds = [kind for kind, _ in columns]
     values = [value for _, value in columns]

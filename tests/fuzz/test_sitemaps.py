@@ -22,7 +22,6 @@ from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.timing import in_a_slice, in_slices
 
 pytestmark = pytest.mark.slow
-
 URLS = ["http://a.example/?a=1&b=2", "https://b.example/ä", "http://a.example/3"]
 PLAIN = [
     *(make(URLS).encode() for make in (urlset, index, rss, atom, "\n".join)),
@@ -48,8 +47,6 @@ PACKED = [gzip.compress(plain, mtime=0) for plain in PLAIN]
 PACKED += [gzip.compress(PACKED[0]), PACKED[1][:60] + PACKED[1][60:], PACKED[2] + b"\0" + PACKED[3]]
 PACKED += [gzip.compress(b"<url><loc>http://a.example/</loc></url>" * 50_000)]
 SITEMAPS = damaged(PLAIN, WORDS) | damaged(PLAIN, WORDS, 2_000) | damaged(PACKED, [b"\x1f\x8b\x08"])
-
-
 Entries = list[dict[str, Any]]
 
 
@@ -64,7 +61,6 @@ def read(pieces: list[bytes], **limits: int) -> tuple[Entries, SitemapReader]:
 
 
 def outcome(pieces: list[bytes]) -> tuple[Any, ...]:
-    """All entries, and what is said of the file."""
     entries, reader = read(pieces)
     return entries, reader.kind, reader.problem, reader.count, reader.bytes
 

@@ -19,7 +19,6 @@ from tests.fuzz.strategies import damaged
 from tests.helpers.timing import in_a_slice
 
 pytestmark = pytest.mark.slow
-
 WORDS = [b"Content-Usage:", b"content-signal :", b"License:", b"User-agent: a\n", b"user-agent:*\n",
          b"Disallow: /\n", b"train-ai", b"ai-train", b"=", b"n", b"no", b";", b",", b" ", b"\t", b"\n", b"\r",
          b"/a*b$ ", b"/", b"*", b"#", b"\0", b"\xff", b"\xc3\xa4", b'"', b"(", b")", b":", b"?1", b"@9", b"%\"",

@@ -29,7 +29,6 @@ def answered(outcome: Outcome, body: str = "", **options: Any) -> RobotsFile:
 
 
 ALL = "User-agent: *\n"
-
 REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
     (ALL + "Disallow: /x", "/x", ("a",), "line 2: Disallow: /x"),
     (ALL + "Disallow: /x", "/y", ("a",), "no rule matches in the group for *"),
@@ -44,7 +43,6 @@ REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
 def test_the_reason_names_the_group_or_says_why_none_applies() -> None:
     for body, path, chain, reason in REASONS:
         assert explain(body, path, *chain).reason == reason
-
     one = explain(ALL + "Disallow: /", "/", "a", obey_global=False)
     assert one.allowed
     assert one.decision.agent is None
@@ -63,11 +61,7 @@ WHY = [
     ("Disallow: /a$b\nDisallow: /a$*$\nDisallow: /A", "/a$b", [LONGEST, LOST]),
     ("Disallow: /\nDisallow: /x\nAllow: /y", "/x", [LONGEST, LOST]),
     ("Disallow: /x\nAllow: /x", "/x", [f"3 {BEST}, Allow wins", "2 lost: same length, and Allow wins"]),
-    (
-        "Disallow: /*x\nDisallow: /xy",
-        "/xy",
-        [f"2 {BEST}, the first wins", "3 lost: same length, and the first wins"],
-    ),
+    ("Disallow: /*x\nDisallow: /xy", "/xy", [f"2 {BEST}, the first wins", "3 lost: same length, and the first wins"]),
     ("Disallow: /d\nAllow: /d/index.html", "/d/", [f"{LONGEST}; {INDEX}", LOST]),
 ]  # fmt: skip
 

@@ -14,8 +14,6 @@ from tests.helpers.docs import page
 from tests.protocol.strategies import questions
 
 ALL = b"User-agent: *\n"
-
-
 CLEAN = [
     b"User-agent: *\nDisallow:\n",
     (
@@ -43,24 +41,15 @@ def test_there_is_nothing_to_say() -> None:
 
 # A file; line and code of what is found.
 FOUND = [
-    (
-        b"useragent: *\nDissallow: /x\nDisallowed: /y\nsite-map: https://a.b/c\n",
-        "1 typo; 2 typo; 3 typo; 4 typo",
-    ),
+    (b"useragent: *\nDissallow: /x\nDisallowed: /y\nsite-map: https://a.b/c\n", "1 typo; 2 typo; 3 typo; 4 typo"),
     (ALL + b"disallow /x\ndisallow /y z\n", "2 missing-colon; 3 missing-colon"),
     (ALL + b"Allow: /\nuser agent b\n", "3 missing-colon"),
     (ALL + b"Allow: /\nSitemap https://a.b/s\n", "3 missing-colon; 3 relative-sitemap"),
     (b"Disallow: /x\n" + ALL + b"Allow: /\n", "1 rule-before-group"),
     (ALL + b"Disallow: x\nDisallow: https://a.b/x\n", "2 never-matches; 3 never-matches"),
     (ALL + b"Disallow: /a b\nDisallow: /c#d\n", "2 blank-in-rule; 3 comment-in-rule"),
-    (
-        b"User-agent: FooBot/2.1\nUser-agent: Foo Bot\nUser-agent: * all\nAllow: /\n",
-        "1 agent-cut; 2 agent-cut; 3 agent-cut",
-    ),
-    (
-        b"User-agent: 360Spider\nUser-agent: *bot\nUser-agent:\nAllow: /\n",
-        "1 agent-never; 2 agent-never; 3 agent-never",
-    ),
+    (b"User-agent: FooBot/2.1\nUser-agent: Foo Bot\nUser-agent: * all\nAllow: /\n", "1 agent-cut; 2 agent-cut; 3 agent-cut"),
+    (b"User-agent: 360Spider\nUser-agent: *bot\nUser-agent:\nAllow: /\n", "1 agent-never; 2 agent-never; 3 agent-never"),
     (ALL + b"Disallow: /" + b"a" * 17_000 + b"\n", "2 line-cut"),
     (b"\xef\xbb\xbf" + ALL + b"Disallow: /x\n", "1 bom"),
     (b"\xef\xbb" + ALL + b"Disallow: /x\n", "1 bom"),
@@ -73,10 +62,7 @@ FOUND = [
     ),
     (ALL + b"Disallow: /a\nFoo: /b\nhello you there\n", "3 unknown-field; 4 no-field"),
     (ALL + b"Disallow: /a\nDisallow: /a\n", "3 duplicate"),
-    (
-        ALL + b"Disallow: /a\nUser-agent: b\nAllow: /\n" + ALL + b"Disallow: /a\n",
-        "5 split-group; 6 duplicate",
-    ),
+    (ALL + b"Disallow: /a\nUser-agent: b\nAllow: /\n" + ALL + b"Disallow: /a\n", "5 split-group; 6 duplicate"),
     (ALL + "Disallow: /%c3%a9\nDisallow: /é\n".encode(), "3 duplicate"),
     (ALL + b"Disallow: /a\nAllow: /a\n", "2 shadowed"),
     (ALL + b"Allow: /a\nDisallow: /a*\n", "2 shadowed; 3 trailing-star"),
@@ -84,26 +70,14 @@ FOUND = [
     (ALL + b"Disallow: /\n", "2 site-closed"),
     (ALL + b"Disallow: /x\nDisallow: *\n", "3 site-closed"),
     (ALL + b"Disallow: /cart\nUser-agent: bingbot\nDisallow: /x\n", "3 lost-rules"),
-    (
-        ALL + b"Disallow: /cart\nUser-agent: bingbot\nCrawl-delay: 5\n",
-        "3 no-rules; 3 lost-rules; 4 other-field",
-    ),
-    (
-        ALL + b"Disallow: /c\nUser-agent: b\nDisallow: /x\nUser-agent: b\nDisallow: /y\n",
-        "3 lost-rules; 5 split-group",
-    ),
+    (ALL + b"Disallow: /cart\nUser-agent: bingbot\nCrawl-delay: 5\n", "3 no-rules; 3 lost-rules; 4 other-field"),
+    (ALL + b"Disallow: /c\nUser-agent: b\nDisallow: /x\nUser-agent: b\nDisallow: /y\n", "3 lost-rules; 5 split-group"),
     (ALL + b"Disallow: /wp-includes/\nDisallow: /*.js$\n", "2 blocked-assets; 3 blocked-assets"),
     (ALL + b"Disallow: /theme/css/\nAllow: /*.css\n", "2 blocked-assets"),
     (ALL + b"Disallow: /Admin\nDisallow: /admin\n", "3 case"),
-    (
-        ALL + b"Allow: /\nSitemap: /s.xml\nSitemap:\nSitemap: ftp://a.b/s\n",
-        "3 relative-sitemap; 4 bad-sitemap; 5 bad-sitemap",
-    ),
+    (ALL + b"Allow: /\nSitemap: /s.xml\nSitemap:\nSitemap: ftp://a.b/s\n", "3 relative-sitemap; 4 bad-sitemap; 5 bad-sitemap"),
     (ALL + b"Disallow: /s\nSitemap: https://a.b/s.xml\n", "3 sitemap-disallowed"),
-    (
-        ALL + b"Allow: /\nUser-agent: b\nDisallow: /\nSitemap: https://a.b/s.xml\n",
-        "5 sitemap-disallowed",
-    ),
+    (ALL + b"Allow: /\nUser-agent: b\nDisallow: /\nSitemap: https://a.b/s.xml\n", "5 sitemap-disallowed"),
     (b"User-agent: a\nSitemap: https://a.b/s\n" + ALL, "1 no-rules; 3 no-rules"),
     (b"User-agent: a\nDisallow:\n\nUser-agent: a\n", "4 split-group"),
     (b"", "file empty"),
@@ -111,7 +85,7 @@ FOUND = [
     (b"Sitemap: https://a.b/s\n", "file empty"),
     (b"<!DOCTYPE html>\n<title>Welcome</title>\n<p>hello", "file html; file empty"),
     ("User-agent: *\n".encode("utf-16"), "file empty; 1 utf-16"),
-]
+]  # fmt: skip
 
 
 def test_each_finding_is_reported_with_its_line() -> None:
@@ -163,12 +137,10 @@ def test_beyond_the_limit() -> None:
     # What counts is what stands before that line.
     counts = b"\n".join(LONG.split(b"\n")[: found.line - 1])
     assert 511_000 < len(counts) < 512_000
-
     # It was cut while it was fetched.
     (found,) = lint(LONG[:512_001], complete=False)
     assert found.code == "beyond-limit"
     assert found.message.startswith("all bytes from this line on are ignored")
-
     for body, message in ((b" \n", "the file is empty"), (b"# nothing\n", "the file has no rules")):
         assert lint(body)[0].message == f"{message}: no restrictions"
     (one, _) = lint(ALL + b"Disallow: /a\nAllow: /a*\n")

@@ -13,9 +13,7 @@ from scrapy_rep.preferences.lint import usage_findings
 from tests.helpers.timing import TIMES, assert_linear
 
 pytestmark = pytest.mark.slow
-
 NAMES = ["".join(letters) for letters in product(ascii_lowercase, repeat=3)]
-
 FILES: dict[str, Callable[[int], str]] = {
     "groups": lambda n: "".join(f"User-agent: {one}\nDisallow: /{one}\n" for one in NAMES[:n]),
     "agents of one group": lambda n: (

@@ -15,12 +15,8 @@ if TYPE_CHECKING:
 SAMPLE = Path(__file__).with_name("golden_sample.jsonl")
 """379 files, chosen so that each sentence of REP.md sections 6 to 8 decides some of the verdicts."""
 
-DEFAULT_FOLDER = Path(__file__).parents[2].parent / "shared" / "golden"
-
-FOLDER = Path(os.environ.get("REP_GOLDEN") or DEFAULT_FOLDER)
-
+FOLDER = Path(os.environ.get("REP_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
 WHOLE_FILES = {"synthetic.jsonl.gz": 32_000, "corpus.jsonl.gz": 44_349}
-
 Record = dict[str, Any]
 
 

@@ -1,6 +1,5 @@
-"""What pages say, and what that means: headers, HTML and dates, each under the sentence that it
-rests on. *Google* is its page "Robots meta tag, data-nosnippet, and X-Robots-Tag specifications"; the
-others are of REP.md section 10."""
+"""What pages say, and what that means, each under the sentence that it rests on: of REP.md section
+10, or (*Google*) of "Robots meta tag, data-nosnippet, and X-Robots-Tag specifications"."""
 
 from __future__ import annotations
 
@@ -40,9 +39,7 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
         ([b"all, index, follow"], "foobot", ""),
         ([b"index", b"noindex", b"index"], "foobot", "noindex"),
     ],
-    "All that applies is added up; nothing cancels a restriction.": [
-        ([b"foobot: noindex", b"nofollow"], "foobot", BOTH),
-    ],
+    "All that applies is added up; nothing cancels a restriction.": [([b"foobot: noindex", b"nofollow"], "foobot", BOTH)],
     "every token of a chain counts": [
         ([b"foobot: noindex", b"foobot-image: nofollow"], ["foobot-image", "foobot"], BOTH),
         ([b"*: noindex"], [], "noindex"),
@@ -55,9 +52,7 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
     "a further `otherbot:` inside the line holds from there on": [
         ([b"foobot: noindex, barbot: nofollow, noarchive"], "barbot", "nofollow noarchive"),
     ],
-    "Each header line starts afresh, for everybody.": [
-        ([b"barbot: noindex", b"nofollow"], "foobot", "nofollow"),
-    ],
+    "Each header line starts afresh, for everybody.": [([b"barbot: noindex", b"nofollow"], "foobot", "nofollow")],
     "`max-snippet:`, … and `unavailable_after:` are rules, not agents": [
         ([b"max-snippet: 5, noindex"], "foobot", "noindex max_snippet=5"),
         ([b"max-video-preview: 3, noindex"], "foobot", "noindex max_video_preview=3"),
@@ -70,9 +65,7 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
         ([b"noindex, foobot: nofollow, barbot: noarchive"], "foobot", BOTH),
         ([b"barbot: noarchive, unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT, foobot: noindex"], "foobot", "noindex"),
     ],
-    "`max-image-preview:none` is not `none`": [
-        ([b"max-image-preview : none"], "foobot", "max_image_preview=none"),
-    ],
+    "`max-image-preview:none` is not `none`": [([b"max-image-preview : none"], "foobot", "max_image_preview=none")],
     "Of two values the more restrictive counts.": [
         ([b"max-image-preview:large, max-image-preview:standard"], "foobot", "max_image_preview=standard"),
         ([b"max-snippet:0, max-snippet:-1"], "foobot", "max_snippet=0"),
@@ -80,10 +73,7 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
     "0: none, -1: no limit; what is no number is ignored": [
         ([b"max-video-preview:" + b"9" * 18], "foobot", f"max_video_preview={'9' * 18}"),
     ],
-    "any bytes; what means nothing is ignored": [
-        ([], "foobot", ""),
-        ([b": noindex"], "foobot", ""),
-    ],
+    "any bytes; what means nothing is ignored": [([], "foobot", ""), ([b": noindex"], "foobot", "")],
     # Our own choice, of what leaves no doubt.
     "do what a site owner would expect: blanks or semicolons for commas": [
         ([b"noindex nofollow"], "foobot", BOTH),
@@ -100,7 +90,6 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
         ([b"unavailable_after: 2025-12-03T13:09:53Z; max-snippet: 5 noindex"], "foobot", f"noindex max_snippet=5 {AFTER}"),
     ],
 }  # fmt: skip
-
 META = b'<meta name="robots" content="noindex">'
 
 # HTML, encoding, agents, meaning; and what a browser sees of it where that is something else.
@@ -116,9 +105,7 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
         (b'<meta name="foobot-image" content="nofollow"><meta name="foobot" content="noindex">', "utf-8", BOTH),
         (b'<meta name="foobot-news" content="noindex"><meta name="*" content="noindex">', "utf-8", ""),
     ],
-    "in `head` and in `body`": [
-        (b"<table><tr>" + META + b"</tr></table>", "utf-8", "noindex"),
-    ],
+    "in `head` and in `body`": [(b"<table><tr>" + META + b"</tr></table>", "utf-8", "noindex")],
     "Not inside `noscript`, `template`, `script`, `style`, `textarea`, comments": [
         (b"<noscript>" + META + b"</noscript>", "utf-8", ""),
         (b"<template/>" + META, "utf-8", ""),
@@ -183,14 +170,9 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
         (b"<meta name=robots content=noindex", "utf-8", ""),
         (b'<p title="' + META.replace(b'"', b"'") + b'">', "utf-8", ""),
     ],
-    "encodings: UTF-8, UTF-16, windows-1251 and others": [
-        (META.decode().encode("utf-16-be"), "utf-16-be", "noindex"),
-    ],
-    "any bytes": [
-        (b'<meta name="robots" content="&#' + b"9" * 5000 + b';, noindex">', "utf-8", "noindex"),
-    ],
+    "encodings: UTF-8, UTF-16, windows-1251 and others": [(META.decode().encode("utf-16-be"), "utf-16-be", "noindex")],
+    "any bytes": [(b'<meta name="robots" content="&#' + b"9" * 5000 + b';, noindex">', "utf-8", "noindex")],
 }  # fmt: skip
-
 DATES = {
     "RFC 822": [
         ("Wed, 03 Dec 2025 13:09:53 GMT", "2025-12-03T13:09:53"),

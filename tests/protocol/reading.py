@@ -20,6 +20,4 @@ def read(
 
 
 BEFORE = "".join(f"<url><loc>http://a.test/{n}</loc></url>\n" for n in range(20))
-
-
 GOOD = [f"http://a.test/{n}" for n in range(20)]

@@ -1,8 +1,5 @@
-"""A second, naive matcher, written after REP.md sections 6 to 8, to compare the real one with.
-
-Slow and obvious on purpose: one regular expression or loop for each sentence of the
-specification, no preparation, nothing shared with the package.
-"""
+"""A second, naive matcher, written after REP.md sections 6 to 8, to compare the real one with. Slow and
+obvious on purpose: a regular expression or loop for each sentence, nothing shared with the package."""
 
 from __future__ import annotations
 
@@ -137,8 +134,7 @@ def decide(groups: list[Group], url: str, agent: str) -> tuple[bool, int]:
     path = path_of(url)
     best = (-1, True, 0)
     for rule in rules_for(groups, agent):
-        # The longest rule wins, then allow, then the first one in the file. An empty rule
-        # restricts nothing, but is the one that "decided" where no other rule matches.
+        # The longest, then allow, then the first. An empty one "decides" where no other matches.
         best = max(best, (priority(path, rule), rule.allow, -rule.line))
     length, allow, line = best
     return (allow or length == 0, -line) if length >= 0 else (True, 0)

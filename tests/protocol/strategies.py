@@ -27,7 +27,6 @@ HOSTS = [
     "//example.com", "example.com", "", "x://y",
 ]  # fmt: skip
 TOKENS = ["foo", "FOO", "bar", "foo-bar", "foo_bar", "f", "-", "*", ""]
-
 tokens = st.sampled_from(TOKENS)
 chains = st.lists(tokens, max_size=3)
 any_text = st.text(st.characters(exclude_categories=()))
@@ -70,8 +69,6 @@ mixed = st.lists(
     max_size=15,
 ).map(b"".join)
 bodies = st.one_of(files, files, files, mixed, st.binary())
-
-
 _stars = st.sampled_from(["", "a", "b", "/a", "*"])
 _ends = st.sampled_from(["", "", "", "/", "a", "?q=1", "#", "#/a", "$"])
 _hosts = st.sampled_from(HOSTS)

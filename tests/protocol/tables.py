@@ -24,8 +24,7 @@ def check(table: Iterable[tuple[Any, ...]], ask: Callable[..., object]) -> None:
 def verdict(
     body: str | bytes, target: str, agent: str | list[str] = AGENT, **options: bool
 ) -> tuple[bool, int]:
-    """Whether *agent* may fetch *target* (a path of the site, or anything else as it stands),
-    and the number of the line that decided, 0 for none."""
+    """Whether *target* (a path, or as it stands) may be fetched; the deciding line, 0 for none."""
     if isinstance(body, str):
         body = body.encode()
     url = SITE + target if target.startswith("/") and not target.startswith("//") else target

@@ -1,5 +1,4 @@
-"""How long an answer holds, and when an unreachable origin is asked again (REP.md sections 4, 5);
-dates of sitemaps (section 9)."""
+"""How long answers hold, when outages are checked again (REP.md sections 4, 5); dates (section 9)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,6 @@ from tests.protocol.tables import check
 
 DEFAULT, MINIMUM, MAXIMUM = 86_400.0, 300.0, 604_800.0
 fresh = partial(fresh_seconds, default=DEFAULT, minimum=MINIMUM, maximum=MAXIMUM)
-
 FRESH = [
     (None, None, DEFAULT, "24 hours by default"),
     ("max-age=0", None, MINIMUM, "zero can't force a fetch per page"),
@@ -63,8 +61,7 @@ wait = partial(backoff, base=5.0, maximum=600.0)
 
 
 def test_backoff_doubles_up_to_the_ceiling() -> None:
-    """With jitter, so that origins which fell together are not asked together; each wait is still a good
-    part of the full one."""
+    """With jitter: origins that fell together are asked one by one, but none much too early."""
     waits = [wait(attempts, jitter=0.0) for attempts in range(1, 11)]
     assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
     for attempts in (1, 5, 60):

@@ -1,5 +1,4 @@
-"""What Google's own matcher answers, and what `reference.py`, the second opinion (REP.md sections 6 to 8).
-That nothing makes ours raise is tested in tests/fuzz."""
+"""Google's own matcher, and `reference.py`, the second opinion (REP.md sections 6 to 8)."""
 
 from __future__ import annotations
 

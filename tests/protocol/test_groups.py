@@ -1,5 +1,4 @@
-"""From bytes to lines that mean something, and the size limit (REP.md sections 2 and 6); groups (section 7);
-the crawl delay that a group may hold (section 12). How lines are read is in `test_golden.py`."""
+"""From bytes to lines (REP.md sections 2 and 6); groups (section 7); their crawl delay (section 12)."""
 
 from __future__ import annotations
 
@@ -61,12 +60,10 @@ LIMIT = [
 
 
 def test_only_whole_lines_within_the_size_limit_count() -> None:
-    """512,000 bytes count; a line that the limit cuts in two does not."""
     for line, within, counts, reason in LIMIT:
         before = filled(ALL, MAX_BYTES - within)
         answer = disallowed(before.count(b"\n") + 1) if counts else ALLOWED
         assert verdict(before + line, "/x") == answer, reason
-
     assert verdict(b"Disallow: /" * 60_000, "/x") == ALLOWED  # no line end at all
     body = b"\n" * (MAX_BYTES - 100) + ALL + b"Disallow: /"
     assert verdict(body, "/x") == disallowed(MAX_BYTES - 98)

@@ -1,8 +1,4 @@
-"""Work is linear in the URL for each rule, and in the file, whatever a site writes
-(REP.md section 8).
-
-How that is measured, tests/helpers/timing.py says.
-"""
+"""Work is linear in the URL for each rule, and in the file, whatever they are (REP.md section 8)."""
 
 from __future__ import annotations
 
@@ -55,7 +51,6 @@ HOSTILE: list[tuple[Line, str]] = [
 
 @pytest.mark.parametrize("line", [pytest.param(line, id=why) for line, why in HOSTILE])
 def test_a_file_of_hostile_rules_is_matched_in_linear_time(line: Line) -> None:
-    """500 KiB of such rules against 2 KB and 16 KB of the same letter."""
     robots = RobotsTxt.parse(file_of(line))
     urls = [f"{SITE}/{'a' * size}" for size in (2_000, 2_000 * TIMES)]
     robots.decide(urls[0], AGENT)  # prepares the rules
@@ -97,7 +92,6 @@ LINES: list[tuple[Line, str]] = [
 
 @pytest.mark.parametrize("line", [pytest.param(line, id=why) for line, why in LINES])
 def test_hostile_lines_are_parsed_in_linear_time(line: Line) -> None:
-    """Parsing and preparing 62 KB and 500 KB of such lines."""
     whole = file_of(line)
     part = whole[: whole.rfind(b"\n", 0, len(whole) // TIMES) + 1]
     url = f"{SITE}/a"

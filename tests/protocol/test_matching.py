@@ -1,5 +1,4 @@
-"""Matching a URL against the rules of a group (REP.md section 8), and what a decision says. What Google's
-matcher makes of some thousand files is in `test_golden.py`."""
+"""Matching a URL against the rules of a group (REP.md section 8), and what a decision says."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ from tests.protocol.tables import check, rules, verdict
 NO_RULE = (True, 0)
 ALLOWED, DISALLOWED = (True, 2), (False, 2)
 
-# (rules, path, answer, reason), the section's second table first; what its first says, Google's answers
-# show in test_golden.py
+# (rules, path, answer, reason), the section's second table first; its first is in test_golden.py.
 OTHERS = [
     (["Allow: /p", "Disallow: /"], "/page", ALLOWED, "the longer one"),
     (["Allow: /folder", "Disallow: /folder"], "/folder/page", ALLOWED, "tie"),
@@ -70,7 +68,6 @@ def test_a_decision_names_its_rule_as_written() -> None:
     assert decision == (False, Rule(3, "/caf\u00e9%c3*$", False), "FooBot")
     assert str(decision.rule) == "Disallow: /caf\u00e9%c3*$"
     assert robots.decide("/b/", "FooBot").rule == Rule(4, "/b/index.html", True)
-
     assert robots.decide("/c", "FooBot") == (True, None, "FooBot")
     assert robots.decide("/b", "BarBot") == (True, None, None)
     # Bytes that are not UTF-8 can be printed.

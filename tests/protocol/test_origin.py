@@ -73,8 +73,7 @@ INVALID = [
     *("http://\u00e4\x7f.example/", "http://[fe80::1%\x1b]/"),
     *(f"http://{name}example./" for name in ("a." * 124, "\u00e9." * 60, "a" * 250, "\u00e9" * 64)),
     *("http://" + "a." * 1_000_000, "data:," + "x" * 100_000),
-    # Characters that the preparation of international names turns into delimiters of a URL: they
-    # would send the request for robots.txt to another host (CVE-2019-9636).
+    # IDNA would turn these into delimiters, and ask another host for robots.txt (CVE-2019-9636).
     *(f"http://a.example{wide}.b.example/" for wide in "\uff0f\uff1a\uff20\uff03\uff1f\u2100"),
 ]
 

@@ -22,8 +22,6 @@ EVERYTHING = b"User-agent: *\nDisallow: /\n"
 
 
 class Source:
-    """Gives a body and counts how often it was asked for it."""
-
     def __init__(self, body: bytes) -> None:
         self.body, self.count = body, 0
 
@@ -225,7 +223,6 @@ def test_lines_are_cut_wherever_they_are() -> None:
 
 
 def test_threads_may_share_one() -> None:
-    """Each asks as somebody else: none gets the verdict that is another's."""
     names = ["a", "b", "c", "d"]
     body = "".join(f"User-agent: {name}\nDisallow: /{name}\n" for name in names)
     robots = RobotsTxt.parse(body.encode())

@@ -33,15 +33,13 @@ def gzip_bomb() -> Iterator[bytes]:
 
 
 def names() -> Iterator[bytes]:
-    """Elements, each with another name."""
     yield ONE + b"<url><loc>http://a.test/</loc>"
     for number in range(0, 20_000, 1_000):
         yield b"".join(b"<a%d/>" % (number + one) for one in range(1_000))
     yield b"</url></urlset>"
 
 
-# How many bytes are read at most; what the file is; how many entries come of it, and what is said of
-# the rest.
+# Most bytes that are read; the file; how many entries come of it; what is said of the rest.
 LONG = b"x" * (MEBIBYTE // 4)
 BOMBS = {
     "a long line": (
@@ -96,8 +94,6 @@ def declared(entities: str, loc: str) -> str:
 LAUGHS = "<!ENTITY l0 'lol'>" + "".join(
     f"<!ENTITY l{n} '{f'&l{n - 1};' * 10}'>" for n in range(1, 20)
 )
-
-
 DECLARED = {
     "billion laughs": declared(LAUGHS, "http://a.test/&l19;"),
     "a file": declared("<!ENTITY x SYSTEM 'file:///etc/passwd'>", "http://a.test/&x;"),

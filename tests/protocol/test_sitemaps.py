@@ -1,6 +1,5 @@
-"""REP.md section 9: what a file is, and what is in it, is told by its content alone. An entry counts if
-its URL is intact: damage elsewhere costs the text that it is in, damage within `loc` the page, and neither
-ends the file."""
+"""REP.md section 9: a file's content alone tells what it is. An entry counts if its URL is intact:
+damage elsewhere costs the text that it is in, damage within `loc` the page, and neither ends the file."""
 
 from __future__ import annotations
 
@@ -202,7 +201,6 @@ def test_reading_stops_at_the_limits() -> None:
         assert reader.problem == "more than 100 entries: the rest is ignored"
         reader, entries = read(body, max_entries=2000)
         assert (len(entries), reader.problem) == (2000, None)
-
         reader, entries = read(body, max_bytes=20_000)
         found = [entry["loc"] for entry in entries]
         assert found == urls[: len(found)]
@@ -293,7 +291,6 @@ def test_bytes_that_are_no_text_in_other_encodings(encoding: str, data: bytes) -
 
 
 def test_an_entry_is_not_lost_with_what_is_around_it() -> None:
-    """Rubbish between entries, a second root, an end tag too many."""
     one = "<url><loc>http://a.test/1</loc></url>"
     rubbish = "\x01 < & &nbsp;|</url></x>|<url>|<!-- x -->|<?php x ?>|<![CDATA[<]]>|</urlset>"
     rubbish += "|</urlset><urlset>|<a|<!x>|<!|<a b='|<url/>|<url></url>"

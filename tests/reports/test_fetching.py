@@ -1,32 +1,19 @@
-"""What others' crawlers were reported to make of answers to their request for robots.txt; REP.md
-sections 2 and 3. One crawl of all sites.
-
-To add one, write a line: project and number of the report; what the site answers (see
-`tests.helpers.behaviours`); the page that is asked for; what becomes of that request.
-"""
+"""What crawlers were reported to make of answers for robots.txt; REP.md sections 2, 3. To add one,
+write a line: project and number of the report; the site's answer (see `tests.helpers.behaviours`);
+the page that is asked for; what becomes of that request. One crawl asks all sites."""
 
 from __future__ import annotations
 
 import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import (
-    RULES,
-    RULES_BYTES,
-    Behaviour,
-    answer,
-    hang_up,
-    redirect,
-    reset,
-)
+from tests.helpers.behaviours import RULES, RULES_BYTES, Behaviour, answer, hang_up, redirect, reset
 from tests.helpers.crawling import ONE_ATTEMPT, crawl
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
-
 FETCHED, REFUSED, UNREACHABLE = None, RobotsDisallowed, RobotsUnreachable
 NOT_GZIP = [("Content-Encoding", "gzip")]
-
 PAGES: dict[str, Behaviour | str] = {
     **{f"/hop{number}": redirect(f"/hop{number + 1}") for number in range(1, 5)},
     "/hop5": RULES,

@@ -1,8 +1,5 @@
-"""What others' parsers were reported to get wrong in page rules; REP.md section 10.
-
-To add one, write a line: project and number of the report; lines of the header; HTML; what the page
-says to foobot, as `tests.protocol.pages.told` puts it.
-"""
+"""What parsers were reported to get wrong in page rules; REP.md section 10. To add one, write a line:
+project, number of the report; header; HTML; what foobot is told (`tests.protocol.pages.told`)."""
 
 from __future__ import annotations
 

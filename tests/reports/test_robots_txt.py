@@ -1,8 +1,6 @@
-r"""What others' parsers were reported to get wrong, and what is right by REP.md sections 6 to 8.
-
-To add one, write a line: project and number of the report; a robots.txt, as small as shows it; a
-product token; the path that is asked for; whether it is allowed. The report's own files stay there.
-"""
+"""What parsers were reported to get wrong; REP.md sections 6 to 8. To add one, write a line: project
+and number of the report; a robots.txt, as small as shows it (not the report's own); a product token;
+the path that is asked for; whether it is allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ from scrapy_rep.protocol import RobotsTxt
 
 ALL = "user-agent: *\n"
 TWO = "user-agent: a\nuser-agent: b\ndisallow: /\n"
-
 ROBOTS_TXT: list[tuple[str, str | bytes, str, str, bool]] = [
     # The file
     ("BUbiNG 17", "\ufeffuser-agent: *\ndisallow: /", "bot", "/x", False),

@@ -1,8 +1,5 @@
-"""What others' readers of sitemaps were reported to lose; REP.md section 9.
-
-To add one, write a line: project and number of the report; a sitemap, as small as shows it; the
-URLs in it.
-"""
+"""What readers of sitemaps were reported to lose; REP.md section 9. To add one, write a line: project
+and number of the report; a sitemap, as small as shows it; the URLs in it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""What type checkers say to users: all of `user.py` is right, and no misspelt name is.
-
-    python tests/typing/check.py        # needs mypy, pyright and scrapy-rep with the extra redis
-
-`python3 tests/run.py -e typing` runs it.
-"""
+"""What type checkers say to users: all of `user.py` is right, and no misspelt name is. Run it by
+`python3 tests/run.py -e typing`; it needs mypy, pyright and scrapy-rep with the extra redis."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ CHECKERS = {
     "mypy": ["-m", "mypy", "--strict", "--config-file=", "--no-incremental"],
     "pyright": ["-m", "pyright", "--pythonpath", sys.executable],
 }
-
 IMPORTS = re.compile(r"^(from scrapy_rep\S* import )(\([^)]*\)|.*)$", re.MULTILINE)
 
 
