@@ -1,4 +1,4 @@
-"""Numbers too large for what counts, dates or stores them, jumping clocks, endless leases: no harm."""
+"""Numbers too large for what counts, dates or stores them, jumping clocks, leases without end."""
 
 from __future__ import annotations
 
