@@ -13,15 +13,9 @@ from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.servers import Site, Sites
 
 HTML = '<title>Tea</title>\n<meta name="ShopBot" content="noindex, max-snippet:20">\n'
-ROBOTS = """\
-License: https://example.com/license.xml
-User-agent: *
-Disallow: /private
-Content-Signal: search=yes, ai-train=no
-Content-Usage: search=y
-User-agent: OtherBot
-Disallow: /tea
-"""
+ROBOTS = "License: https://example.com/license.xml\nUser-agent: *\nDisallow: /private\n"
+ROBOTS += "Content-Signal: search=yes, ai-train=no\nContent-Usage: search=y\n"
+ROBOTS += "User-agent: OtherBot\nDisallow: /tea\n"
 TDMREP = '[{"location": "/", "tdm-reservation": 1, "tdm-policy": "https://a.example/p"}]'
 
 

@@ -33,15 +33,8 @@ from tests.helpers.scrapy_process import ScrapyProcess
 from tests.helpers.servers import Connection, Hit, Sites
 from tests.helpers.storing import in_a_file
 
-RULES = """\
-User-agent: *
-Disallow: /
-
-User-agent: ShopBot
-Disallow: /private/
-Allow: /private
-Allow: /private/*.html$
-"""
+RULES = "User-agent: *\nDisallow: /\n\nUser-agent: ShopBot\n"
+RULES += "Disallow: /private/\nAllow: /private\nAllow: /private/*.html$\n"
 
 
 def pick(lines: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
@@ -119,9 +112,8 @@ async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: 
     robots_txt = RULES + "\nUser-agent: shopbot\nDisallow: /private\n\nUser-agent: b\nAllow: /\n"
     site = sites.add(robots=redirect("/r.txt"), pages={"/r.txt": robots_txt})
     asked = (site.url("/private/é%2fx"), "--explain", "--agent", "Shop,ShopBot")
-    title, agent, _, _, address, _, requested, *steps = (
-        await robots_crawls(tmp_path, *asked)
-    ).out.splitlines()
+    done = await robots_crawls(tmp_path, *asked)
+    title, agent, _, _, address, _, requested, *steps = done.out.splitlines()
     assert title == f"disallowed  {asked[0]}"
     assert agent == "  agent              ShopBot, as fallback for Shop"
     robots_url, moved = site.url("/robots.txt"), site.url("/r.txt")
@@ -362,7 +354,6 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
     walled = sites.add(robots=answer(b"<html><p>wait"))
     overrides = f'{{"{named.host}": "{own}"}}'
     on = {"REP_OVERRIDES": overrides, "REP_FORBIDDEN": "disallow", "REP_CHALLENGE": "defer"}
-    defer = {"REP_FORBIDDEN": "defer"}
     refused = "HTTP 403, and REP_FORBIDDEN is 'disallow'"
     later = "robots.txt unreachable (HTTP 403, REP_FORBIDDEN is 'defer'): nothing may be fetched for now"
     wall = "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
@@ -371,7 +362,7 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
         for site, settings, status, because, setting in (
             (named, on, 1, "line 2: Disallow: /mine", own_file),
             (locked, on, 1, f"{refused}: nothing may be fetched", "REP_FORBIDDEN"),
-            (locked, defer, 3, later, ""),
+            (locked, {"REP_FORBIDDEN": "defer"}, 3, later, ""),
             (walled, on, 3, wall, ""),
         ):
             with checking(because):
@@ -482,5 +473,4 @@ async def test_it_is_said_what_is_waited_for(
     assert f"\r\x1b[K{waiting}" in err.text
     assert err.text.endswith("\r\x1b[K")
     assert "scrapy robots:" not in err.text
-    done = await robots_crawls(tmp_path, *urls)
-    assert done.errors == [f"scrapy robots: {waiting}"]
+    assert (await robots_crawls(tmp_path, *urls)).errors == [f"scrapy robots: {waiting}"]

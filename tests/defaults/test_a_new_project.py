@@ -20,7 +20,6 @@ from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-README = Path(__file__).resolve().parents[2] / "README.md"
 SPIDER = """
 import scrapy
 
@@ -67,7 +66,7 @@ class Process(ScrapyProcess):
 
 
 def as_readme_says(settings: str) -> str:
-    readme = README.read_text("utf-8")
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
     addon = re.search(r'`("scrapy_rep\.Addon": 300)` to `ADDONS`', readme)
     name = re.search(r"^USER_AGENT = .*$", readme, re.MULTILINE)
     assert addon and name

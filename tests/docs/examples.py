@@ -61,8 +61,7 @@ class ExampleSites:
 
     async def __call__(self, hit: Hit, connection: Connection) -> None:
         parts = urlsplit(hit.target)
-        target = parts._replace(scheme="", netloc="").geturl()
-        found = self._scripts[parts.netloc].answer(target)
+        found = self._scripts[parts.netloc].answer(parts._replace(scheme="", netloc="").geturl())
         await asyncio.sleep(SLOWER * found.delay)
         headers = dict(found.headers)
         if found.location:

@@ -69,6 +69,5 @@ def test_other_addresses_than_the_manuals_are_told(
             assert f"{usual[name]:24} is {place}\n" in said
             with open_url(f"{place}/robots.txt?") as answer:
                 assert answer.status == 200
-    found = re.findall(r"EXAMPLE_SITES='(.+)'", said)
-    monkeypatch.setenv("EXAMPLE_SITES", found[0])
+    monkeypatch.setenv("EXAMPLE_SITES", re.findall(r"EXAMPLE_SITES='(.+)'", said)[0])
     assert {name: sites.address(name) for name in sites.SITES} == places

@@ -91,10 +91,7 @@ def test_a_crawl_logs_what_the_manual_shows(
         for one in CRAWLS:
             with row(one.command):
                 said = printed.get(one.command, record)
-                assert one.command == RUN or (missing(said, one), "Traceback" in said) == (
-                    [],
-                    False,
-                )
+                assert one.command == RUN or [*missing(said, one), "Traceback" in said] == [False]
 
 
 @pytest.mark.process
@@ -113,9 +110,8 @@ def test_without_a_spider_it_prints_what_the_manual_shows(
     monkeypatch.setattr(program, "LOG", project / "crawl.log")
     monkeypatch.setattr(there, "serving", lambda **_: nullcontext(usual))
     program.main([])
-    printed = "".join(capfd.readouterr())
     [example] = [one for one in CRAWLS if one.command == RUN]
-    assert missing(printed, example) == []
+    assert missing("".join(capfd.readouterr()), example) == []
 
 
 @pytest.fixture
@@ -157,18 +153,15 @@ def run(folder: Path, proxy: Site, line: str) -> Done:
 
 
 def test_the_fields_are_documented() -> None:
-    text = section(page("command.md"), "JSON")
-    rows = text.partition("| field | type |")[2].partition("\n\n")[0]
+    rows = section(page("command.md"), "JSON").partition("| field | type |")[2].partition("\n\n")[0]
     cells = [row.split("|")[1] for row in rows.splitlines() if row.startswith("| `")]
     assert sorted(re.findall("`([a-z0-9_]+)`", " ".join(cells))) == sorted(FIELDS)
 
 
 def test_there_are_examples_of_everything() -> None:
     words = " ".join(example.command for example in COMMANDS).split()
-    options = (
-        "agent explain json csv file show compare agents-of-file held lint sitemaps cache page"
-    )
-    assert {*(f"--{option}" for option in options.split()), "--header", "<"} <= {*words}
+    names = "agent explain json csv file show compare agents-of-file held lint sitemaps cache page"
+    assert {*(f"--{name}" for name in names.split()), "--header", "<"} <= {*words}
 
 
 @pytest.mark.process

@@ -24,7 +24,6 @@ async def test_the_exporter_shows_the_stats_of_a_running_crawl(
     site, seen = sites.add(robots="User-agent: *\nDisallow: /x\n", pages={"/": "page"}), list[str]()
 
     def look(spider: Any) -> None:
-        """At the exporter, from within the crawl."""
         some = spider.crawler.extensions.middlewares
         [exporter] = [one for one in some if hasattr(one, "collect")]
         with open_url(f"http://127.0.0.1:{exporter.server.server_port}/metrics") as answer:
@@ -32,8 +31,7 @@ async def test_the_exporter_shows_the_stats_of_a_running_crawl(
 
     settings = {"EXTENSIONS": {"example.prometheus.Exporter": 500}, "PROMETHEUS_PORT": 0}
     requests = [site.url("/x"), site.url("/")]
-    result = await crawl(ListSpider, settings, requests=requests, on_page=look)
-    result.assert_clean()
+    (await crawl(ListSpider, settings, requests=requests, on_page=look)).assert_clean()
     assert 'scrapy_stat{stat="rep/outcome/rules"} 1.0' in seen[0]
     assert 'scrapy_stat{stat="robotstxt/request_count"} 1.0' in seen[0]
     # The page shows it as it is.
@@ -60,5 +58,4 @@ def test_the_expressions_tell_good_crawls_from_bad_ones() -> None:
 def test_its_stats_are_documented() -> None:
     named = set(re.findall(r"^\| `((?:rep|robotstxt)/[^`]+)` \|", TEXT, re.MULTILINE))
     assert len(named) >= 8
-    missing = [one for one in named if f"`{one}`" not in page("signals-and-stats.md")]
-    assert missing == []
+    assert [one for one in named if f"`{one}`" not in page("signals-and-stats.md")] == []

@@ -20,9 +20,7 @@ from tests.helpers.docs import ROOT, blocks, page
 from tests.helpers.rows import every_row
 
 SETTINGS = {setting_name(field.name): field.default for field in fields(RepSettings)}
-TEXTS = dict(
-    re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", page("settings.md"), re.MULTILINE | re.DOTALL)
-)
+TEXTS = dict(re.findall(r"(?ms)^### (\w+)\n(.*?)(?=^##|\Z)", page("settings.md")))
 CODE = [(path.name, code) for path in PAGES for code in blocks(path.read_text("utf-8"), "python")]
 
 
@@ -126,8 +124,7 @@ def test_environments_and_files_that_are_named_are_there() -> None:
     assert tests
     for path, name in tests:
         assert f"def {name}(" in ROOT.joinpath(path).read_text("utf-8")
-    design = page("DESIGN.md")
-    named = re.findall(r"`((?:[\w]+/)+(?:\w+\.py)?)`|`(\w+\.py)`", design)
+    named = re.findall(r"`((?:[\w]+/)+(?:\w+\.py)?)`|`(\w+\.py)`", page("DESIGN.md"))
     paths = re.findall(r"\b(?:tests|docs|scrapy_rep)/[\w/]+\.(?:py|md)\b", TEXT)
     paths += [one or other for one, other in named]
     assert len(paths) > 20

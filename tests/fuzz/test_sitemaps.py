@@ -128,9 +128,8 @@ def test_pages_of_any_kind(loc: bytes) -> None:
 @example([rb"http://a\[.example/"])
 def test_lines_of_any_kind(lines: list[bytes]) -> None:
     """What a robots.txt lists: found by one way, and told to be listed by another."""
-    body = b"".join(b"Sitemap: " + line + b"\n" for line in lines)
     host = Origin.from_url("http://a.example")
-    robots = RobotsTxt.parse(body)
+    robots = RobotsTxt.parse(b"".join(b"Sitemap: " + line + b"\n" for line in lines))
     steps = in_slices(lambda: listed_sitemaps(host.robots_url, robots.sitemaps))
     found = [(one.url, str(one.origin)) for _, one in steps if one is not None]
     for url, place in found:

@@ -62,7 +62,6 @@ PAGES = damaged(
     100_000,
 )  # fmt: skip
 PATHS = st.sampled_from(["/", "/a", "/a.x", "/" + "ab" * 1000, "/%C3%A4?b"])
-SAID = {"y", "n"}
 USE = {"bad-usage", "bad-signal", "bad-license", "unknown-use", "signal-before-group"}
 
 
@@ -71,7 +70,7 @@ def check(statements: list[Statement]) -> None:
         assert one.line is None or one.line > 0
         assert len(one.text) <= MAX_TEXT
         assert {*one.says} <= {*PURPOSES}
-        assert {*one.says.values()} <= SAID
+        assert {*one.says.values()} <= {"y", "n"}
     json.dumps(Usage(tuple(statements)).as_dict())
 
 

@@ -15,10 +15,8 @@ from scrapy_rep.protocol.matching import path_of
 from tests.protocol.strategies import questions
 
 
-def explain(body: str, path: str, *chain: str, obey_global: bool = True) -> Explanation:
-    return answered(Outcome.RULES, body).explain(
-        f"http://a.b{path}", path, chain, obey_global=obey_global
-    )
+def explain(body: str, path: str, *chain: str, **options: bool) -> Explanation:
+    return answered(Outcome.RULES, body).explain(f"http://a.b{path}", path, chain, **options)
 
 
 def answered(outcome: Outcome, body: str = "", **options: Any) -> RobotsFile:
@@ -81,10 +79,9 @@ def test_the_rules_one_by_one_come_to_the_same(question: tuple[bytes, list[str]]
         for chain in (("foo",), ("bar", "foo-bar"), ()):
             one = robots.explain(url, path_of(url), chain)
             assert one.decision == robots.parsed.decide(url, chain)
-            first = one.matched[0].rule if one.matched else None
-            assert first == one.decision.rule
-            token = one.decision.agent
-            assert any(applied for _, applied in one.considered) is (token is not None)
+            assert (one.matched[0].rule if one.matched else None) == one.decision.rule
+            used = [applied for _, applied in one.considered]
+            assert any(used) is (one.decision.agent is not None)
 
 
 SOFT_404 = 'HTTP 500 with a page that says "not found"'

@@ -67,19 +67,12 @@ def test_only_whole_lines_within_the_size_limit_count() -> None:
     assert verdict(b"Disallow: /" * 60_000, "/x") == ALLOWED  # no line end at all
     body = b"\n" * (MAX_BYTES - 100) + ALL + b"Disallow: /"
     assert verdict(body, "/x") == disallowed(MAX_BYTES - 98)
-    body = filled(ALL, MAX_BYTES) + b"Crawl-delay: 1\nSitemap: /s.xml\n"
-    robots = RobotsTxt.parse(body)
+    robots = RobotsTxt.parse(filled(ALL, MAX_BYTES) + b"Crawl-delay: 1\nSitemap: /s.xml\n")
     assert (robots.crawl_delay("FooBot"), robots.sitemaps) == (None, ())
 
 
-CHAIN_FILE = b"""\
-User-agent: googlebot
-Disallow: /googlebot
-User-agent: googlebot-image
-Disallow: /image
-User-agent: *
-Disallow: /all
-"""
+CHAIN_FILE = b"User-agent: googlebot\nDisallow: /googlebot\nUser-agent: googlebot-image\n"
+CHAIN_FILE += b"Disallow: /image\nUser-agent: *\nDisallow: /all\n"
 # (chain, the group that applies, reason)
 CHAINS = [
     (["googlebot-image", "googlebot"], "googlebot-image", "the most specific"),

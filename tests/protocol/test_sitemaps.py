@@ -95,8 +95,7 @@ def test_a_loc_is_read_however_it_is_escaped() -> None:
     next_ = "<url><loc>http://a.test/next</loc></url>"
     for (text, loc), step in product(LOCS.items(), (unpack.STEP, 1)):
         body = f"<urlset><url><loc>{text}</loc></url>{next_}</urlset>"
-        reader, entries = read(body, step=step)
-        first, second = entries
+        reader, (first, second) = read(body, step=step)
         assert second == {"loc": "http://a.test/next"}
         if loc is None:
             assert first["broken"]

@@ -13,7 +13,6 @@ from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.download, pytest.mark.scrapy_api]
 FETCHED, REFUSED, UNREACHABLE = None, RobotsDisallowed, RobotsUnreachable
-NOT_GZIP = [("Content-Encoding", "gzip")]
 PAGES: dict[str, Behaviour | str] = {
     **{f"/hop{number}": redirect(f"/hop{number + 1}") for number in range(1, 5)},
     "/hop5": RULES,
@@ -28,7 +27,7 @@ FETCHES: list[tuple[str, Behaviour | str | int, str, type[Exception] | None]] = 
     ("xagent 2043", redirect("/hop5"), "/private", REFUSED),
     ("lightpanda 3201", answer(RULES_BYTES, 401), "/private", FETCHED),
     ("reppy 24", answer(RULES_BYTES, 403), "/private", FETCHED),
-    ("scrapy 2388", answer(b"<h1>403", 403, NOT_GZIP), "/private", FETCHED),
+    ("scrapy 2388", answer(b"<h1>403", 403, [("Content-Encoding", "gzip")]), "/private", FETCHED),
     ("yoko-crawler 97", answer(RULES_BYTES, 429), "/public", UNREACHABLE),
     ("stormcrawler 1042", 500, "/public", UNREACHABLE),
     ("Scrapling 451", 503, "/public", UNREACHABLE),
