@@ -61,7 +61,7 @@ wait = partial(backoff, base=5.0, maximum=600.0)
 
 
 def test_backoff_doubles_up_to_the_ceiling() -> None:
-    """With jitter: origins that fell together are asked one by one, but none much too early."""
+    """With jitter: origins that failed together are not asked together, nor much too early."""
     waits = [wait(attempts, jitter=0.0) for attempts in range(1, 11)]
     assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
     for attempts in (1, 5, 60):

@@ -1,4 +1,4 @@
-"""Work is linear in the URL for each rule, and in the file, whatever they are (REP.md section 8)."""
+"""Work is linear in the URL for each rule, and in the file, however hostile (REP.md section 8)."""
 
 from __future__ import annotations
 
