@@ -151,6 +151,7 @@ async def test_a_change_in_mid_crawl_is_told(
     [told] = lines(found.result, "has changed")
     what = "1 line added, 1 removed; this changes the verdict on 2 of "
     assert f"robots.txt of {origin_of(site)} has changed: {what}" in told
+    assert told.endswith(f"for example, {site.url('/a')} is now allowed")
     assert found.result.stat("rep/changed") == 1
 
 
