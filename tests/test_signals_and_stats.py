@@ -47,7 +47,7 @@ async def test_all_stats_of_a_crawl(sites: Sites) -> None:
         f"robotstxt/exception_count/{DownloadConnectionRefusedError}": 1,
         "robotstxt/forbidden": 2,
     }
-    settings = {"ADDONS": {}, "ROBOTSTXT_OBEY": True, "RETRY_ENABLED": False}
+    settings = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
     theirs = await crawl(StepSpider, settings, steps=steps[:-1])
     assert stats_of(theirs, "rep/", "robotstxt/") == built_in
     assert stats_of(result, "rep/", "robotstxt/") == {

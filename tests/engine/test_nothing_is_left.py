@@ -1,4 +1,4 @@
-"""Many crawls in one process, with everything switched on: nothing of a crawl outlives it."""
+"""After many crawls in one process with every feature enabled, nothing a crawl created is left."""
 
 from __future__ import annotations
 

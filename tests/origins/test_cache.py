@@ -97,7 +97,7 @@ async def test_after_30_days_unreachable_only_a_copy_still_forbids(
     """The first site fails a day after its answer, the second from the start."""
     copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
     every = [copied.url("/private"), copied.url("/x"), never.url("/private"), never.url("/x")]
-    week = 7 * DAY  # time in which nobody asks is no evidence
+    week = 7 * DAY  # a gap between attempts doesn't count as downtime
     later = [*[week] * 4, 2 * DAY - 1000, 2000, 300 * DAY]
     steps = [*every[:2], DAY, *every, *(step for time in later for step in (time, *every))]
     assert await runs.next(*steps) == [NO, OK, *[NO, OK, DOWN, DOWN] * 6, *[NO, OK, OK, OK] * 2]
@@ -111,7 +111,7 @@ COPY: dict[str, tuple[int, list[str], int]] = {
     "the first": (0, [NO, OK], 1),
     "fresh to its last second": (DAY - 1, [NO, OK], 1),
     "stale, and fetched again": (2, [OK, NO], 2),
-    "unreachable: the copy goes on being applied": (DAY + 1, [OK, NO], 3),
+    "unreachable: the copy still applies": (DAY + 1, [OK, NO], 3),
     "the back-off, from crawl to crawl": (74, [OK, NO], 3),
     "it is over": (27, [OK, NO], 4),
     "it doubles": (149, [OK, NO], 4),

@@ -72,10 +72,10 @@ FREE = {"dont_obey_robotstxt": True}
 # What robots.txt says (in turn), how many pages are requested with this meta, how many requests that makes, and the least
 # seconds between two of them (0: two come together).
 ROWS: dict[str, tuple[list[Any], int, dict[str, Any], int, float]] = {
-    "who asks for it": ([asking(DELAY)], 3, {}, 3, DELAY),
-    "who asks for no delay": ([asking(0)], 6, {}, 6, 0),
-    "who asks another agent": ([asking(DELAY, "otherbot")], 6, {}, 6, 0),
-    "who is not obeyed": ([asking(100)], 6, FREE, 6, 0),
+    "a delay": ([asking(DELAY)], 3, {}, 3, DELAY),
+    "a delay of zero": ([asking(0)], 6, {}, 6, 0),
+    "a delay for another agent": ([asking(DELAY, "otherbot")], 6, {}, 6, 0),
+    "dont_obey_robotstxt": ([asking(100)], 6, FREE, 6, 0),
     "no longer than the setting": ([asking(100)], 2, {}, 2, LONG),
     "a rate is a delay": ([RATE], 3, {}, 3, 0.25),
     "what was held": ([503, 503, asking(DELAY)], 4, {}, 4, DELAY),
@@ -101,7 +101,7 @@ def each_row(sites: Sites) -> Case:
     says = "Waiting {} s between requests to {}: {} of its robots.txt{}\n"
     asked, limited, rate = (
         origin_of(table[name])
-        for name in ("who asks for it", "no longer than the setting", "a rate is a delay")
+        for name in ("a delay", "no longer than the setting", "a rate is a delay")
     )
     more = " asks for 100 s, more than REP_CRAWL_DELAY allows"
     for line in (

@@ -54,7 +54,7 @@ async def test_a_replay_without_the_site_knows_its_rules(
 async def test_recorded_pages_are_replayed_without_a_robots_txt(
     sites: Sites, cache: dict[str, Any], tmp_path: Path, robots: int
 ) -> None:
-    """Without their site. A missing file of yesterday tells nothing of today: others are held."""
+    """The site is gone, and no cached robots.txt counts: requests that the cache can't answer are held."""
     site = sites.add(robots=robots)
     urls = [site.url("/a"), site.url("/b")]
     first = await crawl(urls, {**cache, **STOCK, "REP_UNREACHABLE": "allow"})
