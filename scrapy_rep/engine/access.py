@@ -43,6 +43,11 @@ _MAX_ORIGINS = 1000
 _MANY = 64
 
 
+def concurrency_of(crawler: Crawler) -> int:
+    """Return ``CONCURRENT_REQUESTS``; Scrapy's default, 16, if it is 0: no limit."""
+    return crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+
+
 class EngineAccess:
     """The engine beyond its documented methods."""
 

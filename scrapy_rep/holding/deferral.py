@@ -29,6 +29,7 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.text import text_of
 from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
@@ -72,7 +73,7 @@ class Deferral(ResolutionListener):
         self._table = origins.table
         self._flights = origins.flights
         self._max_wait = context.settings.defer_max_wait
-        self._most_joined = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+        self._most_joined = concurrency_of(context.crawler)
         self.held = HeldOrigins(context, origins)
         self.releases = Releases(context, self.held, self)
         self.handing_back = HandingBack(context, self.held)

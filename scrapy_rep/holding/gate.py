@@ -24,7 +24,7 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.timers import SLICE_SECONDS
+from scrapy_rep.engine.timers import Slices
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
 from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
@@ -111,7 +111,7 @@ class Gate:
 
     def _next_scheduled(self) -> Request | None:
         self._nothing_else = False
-        until = time.perf_counter() + SLICE_SECONDS
+        slices = Slices()
         for _ in range(self._step):
             # An answer wakes the engine, and so does the end of the wait for it.
             if not self._held.may_wait or self._nothing_else:
@@ -125,7 +125,7 @@ class Gate:
                 deferred_from_coro(self._stays_or_leaves(request, check))
             elif not self._is_kept(request):
                 return request
-            if time.perf_counter() >= until and not self._nothing_else:
+            if slices.over and not self._nothing_else:
                 break  # a server may have taken its time for some that went back
         self._context.engine.wake()
         return None

@@ -18,6 +18,7 @@ from scrapy import Request
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals, storages
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.text import counted, iso
 from scrapy_rep.engine.timers import Slices, pause
@@ -149,10 +150,8 @@ class HeldOrigins:
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self._origins: dict[str, HeldOrigin] = {}
         self._total = self._most_held = self._unheld = self._weight = 0
-        # 0 means no limit.
-        concurrency = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
         self.most = context.settings.defer_max_requests
-        self._most_waiting = _WAITING * concurrency
+        self._most_waiting = _WAITING * concurrency_of(context.crawler)
         # The spool keeps a page until its request object is freed: the hold must not have a copy.
         self._has_job = bool(job_dir(context.crawler.settings))
         self._started = time.monotonic()

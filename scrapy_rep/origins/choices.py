@@ -19,15 +19,13 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.agents import origin_of
-from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.answer import READ_BYTES, Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung
-from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.settings import LADDER, RepSettings, setting_name
 from scrapy_rep.storages.entry import Entry
 
@@ -151,7 +149,7 @@ class ChoiceListener(ResolutionListener):
                 origin = origin_of(request)
             except ValueError:
                 return  # the protocol doesn't cover it
-            if request.url != f"{origin}{ROBOTS_PATH}":
+            if request.url != origin.robots_url:
                 self._cache.page_answered(origin)
 
 
@@ -171,7 +169,7 @@ def _override(host: str, path: str | None) -> Answer:
         return Answer(Outcome.MISSING, "", 0, by=by, asked=False)
     try:
         with Path(path).open("rb") as file:
-            body, by = file.read(MAX_BYTES + 1), f"REP_OVERRIDES names {path} instead"
+            body, by = file.read(READ_BYTES), f"REP_OVERRIDES names {path} instead"
             return Answer(Outcome.RULES, "", 0, body=body, by=by, asked=False)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error

@@ -16,6 +16,7 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
@@ -160,7 +161,7 @@ class Flights:
         """For when the next one becomes slow, while others wait."""
         self._end = Flight(Origin("", "", 0), None)
         """Lands when the spider closes."""
-        concurrency = crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+        concurrency = concurrency_of(crawler)
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
             self._cap = _AT_A_TIME * concurrency
             self._most = max(self._cap, min(_SLOW_TIMES * self._cap, _SOCKETS))

@@ -15,6 +15,7 @@ from scrapy.http import Response
 from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import chain_behind, crawls_behind, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
@@ -234,7 +235,7 @@ class TdmFiles:
         self._flights = Flights(context.crawler, self._ask)
         # A page that waits for a file occupies a download slot. This many get an extra one; more
         # slow the crawl down, so that a server that never answers can't fill the memory with pages.
-        self._most = context.crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+        self._most = concurrency_of(context.crawler)
         self._waiting = 0
 
     def known(self, origin: Origin) -> Entry | None:
