@@ -20,7 +20,7 @@ from scrapy_rep import RepMiddleware, UsageItemMiddleware, UsageMiddleware
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.preferences.lookup import lookup_of
-from tests.helpers.behaviours import answer
+from tests.helpers.behaviours import page
 from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, assert_ended_at_start, crawl
 from tests.helpers.log import lines
 from tests.helpers.recorded import decisions
@@ -28,7 +28,7 @@ from tests.helpers.servers import Site, Sites
 
 pytestmark = pytest.mark.usefixtures("in_time")
 ROBOTS = "User-agent: *\nContent-Usage: /no/ train-ai=n\nContent-Usage: /yes/ train-ai=y\n"
-NOAI = answer("<p>", headers=[("X-Robots-Tag", "noai")], type="text/html")
+NOAI = page("<p>", "noai")
 
 
 class ItemSpider(ListSpider):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.behaviours import RULES, silence
 from tests.helpers.crawling import crawl
+from tests.helpers.files import ask
 from tests.helpers.held import DEFER, Record, later
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl, needs_reactorless
@@ -30,10 +30,7 @@ needs_scrapy_redis = pytest.mark.skipif(
 
 
 def left(folder: Path) -> int:
-    db = sqlite3.connect(folder / "job" / FILE_NAME)
-    (count,) = db.execute("SELECT count(*) FROM pages").fetchone()
-    db.close()
-    return int(count)
+    return int(ask(folder / "job" / FILE_NAME, "SELECT count(*) FROM pages"))
 
 
 @pytest.mark.process
