@@ -17,7 +17,7 @@ from scrapy_rep.commands.task import STDIN, read_file
 from scrapy_rep.engine.text import clean, counted, iso
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, in_words
-from scrapy_rep.inspection.lint import rows
+from scrapy_rep.inspection.lint import rows, some
 from scrapy_rep.origins.agents import path_in
 from scrapy_rep.origins.answer import READ_BYTES
 from scrapy_rep.protocol.availability import Outcome
@@ -42,9 +42,6 @@ _MAX_AGENTS = 1000
 
 # With more agents, one line has all the totals.
 _MAX_TOTALS = 10
-
-# How many URLs are named beside the line that decides about them.
-_NAMED = 3
 
 COLOURS = {"allowed": GREEN, "disallowed": RED, "unreachable": YELLOW}
 WIDEST = max(map(len, COLOURS))
@@ -204,9 +201,7 @@ class _Printer:
                 self._output.row(f" {number:5}", text)
                 continue
             allow, decided = shown.decided[number]
-            urls = list(decided)
-            more = f" and {len(urls) - _NAMED:,} more" if len(urls) > _NAMED else ""
-            mark = f"<- {'allowed' if allow else 'disallowed'}: {', '.join(urls[:_NAMED])}{more}"
+            mark = f"<- {'allowed' if allow else 'disallowed'}: {some(list(decided))}"
             self._output.row((f">{number:5}  {text}", BOLD), (mark, GREEN if allow else RED))
 
 

@@ -377,7 +377,7 @@ def _effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[
     costs = {agent: 1 + sum("*" in r.pattern for r in outline.rules_for(agent)) for agent in rules}
     if closed := _closed(outline):
         *named, _ = outline.tokens()
-        but = f" but {_some(named)}, which have groups of their own" if named else ""
+        but = f" but {some(named)}, which have groups of their own" if named else ""
         yield Finding(closed, "site-closed", f"the whole site is closed to all crawlers{but}")
     else:
         yield from _lost(outline, rules, costs)
@@ -385,7 +385,8 @@ def _effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[
     yield from _sitemaps(outline, rules, robots_url)
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """Return the first few of *names*, and how many more there are."""
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
@@ -419,9 +420,9 @@ def _lost(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) -> I
         agent = next(iter(names.values()), None)
         lost = [what for path, what in forbidden if agent and rules[agent.token].allows(path)]
         if agent and lost:
-            who = _some([one.value for one in names.values()])
+            who = some([one.value for one in names.values()])
             why = "a crawler with a group of its own ignores the * group"
-            yield Finding(agent.line, "lost-rules", f"{who} may fetch {_some(lost)}: {why}")
+            yield Finding(agent.line, "lost-rules", f"{who} may fetch {some(lost)}: {why}")
 
 
 def _example_of(pattern: str) -> str:
@@ -473,5 +474,5 @@ def _sitemaps(outline: Outline, rules: dict[str, Rules], place: str | None) -> I
         by = [f"{agent} (line {line_of(key)})" for agent, key in found if not allows(key)]
         if by:
             condition = "" if own or relative else "if it is on this host, "
-            why = f"{condition}this file forbids it to {_some(by)}"
+            why = f"{condition}this file forbids it to {some(by)}"
             yield Finding(line, "sitemap-disallowed", why)

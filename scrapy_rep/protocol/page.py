@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TypeAlias
 
-from scrapy_rep.protocol.freshness import read_date
+from scrapy_rep.protocol.freshness import moment, read_date
 from scrapy_rep.protocol.html import MAX_TEXT, Links, links_of, metas_of, with_blanks
 from scrapy_rep.protocol.syntax import GLOBAL, checked_chain, leading_token
 
@@ -200,7 +200,7 @@ class PageRules:
             return False
         if not isinstance(now, datetime):
             return now >= date.timestamp()
-        return (now if now.tzinfo else now.replace(tzinfo=timezone.utc)) >= date
+        return moment(now) >= date
 
     def _least(self, name: str) -> int | None:
         values = [rule.value for rule in self.rules if rule.name == name]
