@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_rep.storages import SqliteStorage
+from tests.helpers.redisserver import RedisServer
 
 
 @pytest.fixture
@@ -30,3 +31,10 @@ def opened(path: Path) -> Iterator[Callable[..., SqliteStorage]]:
 @pytest.fixture
 def storage(opened: Callable[..., SqliteStorage]) -> SqliteStorage:
     return opened()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """One of the test's own, which it may stop or hang."""
+    with RedisServer(tmp_path) as running:
+        yield running

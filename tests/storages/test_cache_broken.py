@@ -7,7 +7,7 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,13 +136,6 @@ async def test_a_read_only_disk(sites: Sites, tmp_path: Path) -> None:
         assert_quiet(await visit(known, settings, fetched=[0, 0]))
     finally:
         disk.close()
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    """One of the test's own, which it may stop or hang."""
-    with RedisServer(tmp_path) as running:
-        yield running
 
 
 @needs_server

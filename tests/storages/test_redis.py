@@ -156,13 +156,6 @@ def test_what_others_put_there(storage: RedisStorage, client: Any) -> None:
         storage.load(A)
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
-    """One of the test's own, which it may stop."""
-    with RedisServer(tmp_path) as running:
-        yield running
-
-
 def test_gone_and_back(server: RedisServer, opened: Opener) -> None:
     """With nothing in it, the scripts of the leases neither."""
     storage = opened(server.url)
