@@ -15,12 +15,13 @@ import scrapy_rep
 from scrapy_rep.preferences import PURPOSES, Usage
 from scrapy_rep.preferences.middlewares import ACTIONS
 from scrapy_rep.preferences.statements import MAX_LINES
+from tests.helpers import docs
 from tests.helpers.crawling import AGENT, ListSpider, crawl
 from tests.helpers.log import lines, warnings
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 
-TEXT = Path(__file__).parents[2].joinpath("docs", "usage.md").read_text("utf-8")
+TEXT = docs.page("usage.md")
 
 ROBOTS = """\
 User-agent: *
@@ -31,8 +32,7 @@ Content-Signal: search=yes
 
 
 def blocks(language: str, word: str = "") -> list[str]:
-    found = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    return [block for block in found if word in block]
+    return [block for block in docs.blocks(TEXT, language) if word in block]
 
 
 def table(heading: str) -> list[list[str]]:
