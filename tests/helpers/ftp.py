@@ -24,7 +24,6 @@ class FtpSite:
         commands: list[tuple[str, str]] = []
 
         class Handler(FTPHandler):
-            auth_failed_timeout = 0  # a refused login is answered at once, not after 3 s
             use_sendfile = False
 
             def pre_process_command(self, line: str, cmd: str, arg: str) -> None:
@@ -46,12 +45,12 @@ class FtpSite:
             self._loop.loop(timeout=0.02, blocking=False)
         self._server.close_all()
 
-    def serve(self, folder: Path, user: tuple[str, str] | None = ("anonymous", "")) -> FtpSite:
-        """Serve *folder* to *user* (name and password; None: to nobody). Nothing was asked yet."""
+    def serve(self, folder: Path, user: tuple[str, str] | None = None) -> FtpSite:
+        """Serve *folder* to *user* (name and password), or to anonymous. Nothing was asked yet."""
         authorizer = DummyAuthorizer()
-        if user is not None and user[0] == "anonymous":
+        if user is None:
             authorizer.add_anonymous(str(folder))
-        elif user is not None:
+        else:
             authorizer.add_user(*user, str(folder), perm="elradfmw")
         self._handler.authorizer = authorizer
         self.commands.clear()

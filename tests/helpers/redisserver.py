@@ -9,6 +9,7 @@ import subprocess
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,9 @@ SERVER = shutil.which("redis-server")
 available = SERVER is not None and find_spec("redis") is not None
 WHY_NOT = "needs redis-server, Debian's package redis-server, and redis, from PyPI"
 needs_server = pytest.mark.needs_redis
+needs_scrapy_redis = pytest.mark.skipif(
+    find_spec("scrapy_redis") is None, reason="needs scrapy-redis, from PyPI"
+)
 # For what takes a tenth of a second: other tests may run on the same machine.
 PATIENCE = 60.0
 # For the query of a URL. RedisStorage gives a server two seconds, unless the URL says otherwise.
@@ -74,3 +78,13 @@ class RedisServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def fleet_settings(server: RedisServer) -> dict[str, Any]:
+    """One queue for all processes, as docs/cache.md has it. Mark tests with `needs_scrapy_redis`."""
+    return {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "SCHEDULER_PERSIST": True,
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "REDIS_URL": server.url,
+    }

@@ -11,7 +11,7 @@ from tests.helpers.behaviours import RULES
 from tests.helpers.held import urls as pages_of
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
-from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.redisserver import RedisServer, fleet_settings, needs_server
 from tests.helpers.servers import Sites
 
 redis = pytest.importorskip("redis", reason="needs scrapy-redis, from PyPI")
@@ -33,12 +33,7 @@ def test_another_process_fetches_what_was_held(
     """One story, since it takes two processes: what the first leaves, and what the second makes of it."""
     site = sites.add(robots=503)
     urls = sorted(pages_of(site, PAGES))
-    settings = {
-        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
-        "SCHEDULER_PERSIST": True,
-        "REDIS_URL": redis_server.url,
-    }
+    settings = fleet_settings(redis_server)
 
     def pages_asked() -> list[str]:
         return sorted(map(site.url, site.pages_asked))

@@ -69,8 +69,8 @@ Case = Generator[list[Any], CrawlResult, None]
 
 RATE = "User-agent: *\nRequest-rate: 4/1 0600-0845\nVisit-time: 0600-0845\nDisallow: /x\n"
 FREE = {"dont_obey_robotstxt": True}
-# What robots.txt says (in turn), how many pages are requested with this meta, how many requests that makes, and the least
-# seconds between two of them (0: two come together).
+# What robots.txt says (in turn), how many pages are requested with this meta, how many requests
+# that makes, and the least seconds between two of them (0: two come together).
 ROWS: dict[str, tuple[list[Any], int, dict[str, Any], int, float]] = {
     "a delay": ([asking(DELAY)], 3, {}, 3, DELAY),
     "a delay of zero": ([asking(0)], 6, {}, 6, 0),

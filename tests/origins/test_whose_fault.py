@@ -85,11 +85,15 @@ def reasons(result: CrawlResult, site: Site) -> set[str]:
 @pytest.mark.scrapy_api
 async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> None:
     """Nothing is held or asked for again and again. But a network error is about the site."""
+    asked = "the request for robots.txt"
+    refused = f"{Filter.__qualname__} refused {asked} (IgnoreRequest: no HTML): make it ignore"
+    failed = f"{Filter.__qualname__} failed on {asked} (ZeroDivisionError: division by zero)"
+    broken = f"the download handler {__name__}.{BuggyHandler.__qualname__} failed (KeyError"
     table = {
-        f"{Filter.__qualname__} refused the request for robots.txt (IgnoreRequest: no HTML): make it ignore": sites.add(robots=RULES),
-        f"{Filter.__qualname__} failed on the request for robots.txt (ZeroDivisionError: division by zero)": sites.add(robots=RULES, name="buggy.test"),
-        f"the download handler {__name__}.{BuggyHandler.__qualname__} failed (KeyError": sites.add(name="handler.test", tls=True),
-    }  # fmt: skip
+        refused: sites.add(robots=RULES),
+        failed: sites.add(robots=RULES, name="buggy.test"),
+        broken: sites.add(name="handler.test", tls=True),
+    }
     lost = sites.add(robots=RULES, name="lost.test")
     settings = {
         **DEFER,

@@ -96,7 +96,8 @@ META = b'<meta name="robots" content="noindex">'
 HTML: dict[str, list[tuple[bytes, str, str]]] = {
     "every `<meta name=\"robots\" content=\"…\">`": [
         (b'<meta name="robots" content="foobot: noindex">', "utf-8", ""),
-        (b'<meta name="robots" content="max-snippet:-1, max-image-preview:large, max-video-preview:-1">', "utf-8", "max_snippet=-1 max_image_preview=large max_video_preview=-1"),
+        (b'<meta name="robots" content="max-snippet:-1, max-image-preview:large, max-video-preview:-1">',
+         "utf-8", "max_snippet=-1 max_image_preview=large max_video_preview=-1"),
         (b'<meta name="robots" content="">', "utf-8", ""),
         (b'<meta property="robots" content="noindex">', "utf-8", ""),
     ],
@@ -206,7 +207,8 @@ DATES = {
     "a date that cannot be read is ignored": [
         (text, "")
         for text in (
-            "", "never", "31 Feb 2025", "2025-12-03T25:00:00Z", "12/03/2025", "Dec 2025", "0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00",
+            "", "never", "31 Feb 2025", "2025-12-03T25:00:00Z", "12/03/2025", "Dec 2025",
+            "0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00",
             "3 Dec 2025 13:09 XYZ!", "3 Dec 2025 13:00 pm", "99999-12-03", "1764767393",
             "3 Foo 2025", "3 Dec 2025 4", "\u0663 Dec 2025", "x" * 200, "1 " * 5000,
         )

@@ -6,8 +6,8 @@ import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.protocol import Origin
-from tests.helpers.behaviours import answer
-from tests.helpers.crawling import Clock, StepSpider, crawl
+from tests.helpers.behaviours import RULES, answer
+from tests.helpers.crawling import DAY, Clock, StepSpider, crawl
 from tests.helpers.log import lines, warnings
 from tests.helpers.recorded import Discovered
 from tests.helpers.rows import every_row
@@ -16,7 +16,6 @@ from tests.helpers.sitemaps import SeededSpider, listing, seeded, urlset
 
 ON = {"REP_SITEMAPS": True}
 UNREAD = " was not read: "
-DAY = 86400
 
 
 @pytest.mark.scrapy_api
@@ -68,13 +67,12 @@ async def test_once_though_robots_txt_is_fetched_again(
 
 async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
     """The robots.txt of its own host decides about a sitemap, whatever allowed_domains says."""
-    rules = "User-agent: *\nDisallow: /private\n"
-    forbidding, allowing, busy = sites.add(robots=rules), sites.add(), sites.add(robots=503)
+    forbidding, allowing, busy = sites.add(robots=RULES), sites.add(), sites.add(robots=503)
     # Who only serves sitemaps for others is not a site that the crawl meets.
     allowing.set("/robots.txt", listing("http://ignored.test/x"))
     private = [one.url("/private.xml") for one in (forbidding, allowing, busy)]
     site = sites.add(name="pages.test")
-    site.set("/robots.txt", listing(*private, site.url("/private/own.xml"), rules=rules))
+    site.set("/robots.txt", listing(*private, site.url("/private/own.xml"), rules=RULES))
     allowing.set("/private.xml", urlset([site.url("/page"), allowing.url("/page")]))
     spider = type("Onsite", (SeededSpider,), {"allowed_domains": ["pages.test"]})
     result = await seeded(site, spider=spider, REP_SITEMAP_CROSS_HOST="any")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,16 +16,17 @@ from tests.helpers.files import ask
 from tests.helpers.held import DEFER, Record, later
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl, needs_reactorless
-from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.redisserver import (
+    RedisServer,
+    fleet_settings,
+    needs_scrapy_redis,
+    needs_server,
+)
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import SeededSpider, lists, urlset
 from tests.seeding.listed import Listed
 
 pytestmark = pytest.mark.slow
-
-needs_scrapy_redis = pytest.mark.skipif(
-    importlib.util.find_spec("scrapy_redis") is None, reason="needs scrapy-redis, from PyPI"
-)
 
 
 def left(folder: Path) -> int:
@@ -132,13 +132,7 @@ async def test_without_jobdir_nothing_is_left(sites: Sites) -> None:
 @pytest.fixture
 def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
     crawls: list[Crawl] = []
-    settings = {
-        **Listed.SETTINGS,
-        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
-        "SCHEDULER_PERSIST": True,
-        "REDIS_URL": redis_server.url,
-    }
+    settings = {**Listed.SETTINGS, **fleet_settings(redis_server)}
 
     def one(listed: Listed, ends: str = "") -> Crawl:
         urls = [listed.site.url("/start")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import DEFER, Record, a_while, silent_until_open, urls
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
-from tests.helpers.redisserver import needs_server
+from tests.helpers.redisserver import fleet_settings, needs_scrapy_redis, needs_server
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import in_a_file
 
@@ -31,13 +30,8 @@ PATHS = ("/", "/private", "/public", "/private/x")
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     if not hasattr(request, "param"):
         return in_a_file(tmp_path)
-    return {  # as docs/cache.md has it
-        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
-        "SCHEDULER_PERSIST": True,
-        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
-        "REDIS_URL": request.getfixturevalue("redis_server").url,
-        "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
-    }
+    shared = fleet_settings(request.getfixturevalue("redis_server"))
+    return {**shared, "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage"}
 
 
 class Fleet:
@@ -122,7 +116,7 @@ async def test_a_process_that_is_killed_while_it_asks_delays_others_no_longer_th
     assert site.hits("/robots.txt")[1].time - at < 2 + 22, "that of the other is 60"
 
 
-@pytest.mark.skipif(find_spec("scrapy_redis") is None, reason="needs scrapy-redis, from PyPI")
+@needs_scrapy_redis
 @pytest.mark.process
 @needs_server
 @pytest.mark.parametrize("storage", ["scrapy-redis"], indirect=True)
