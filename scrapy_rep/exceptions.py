@@ -7,8 +7,8 @@ from typing import Any
 
 from scrapy.exceptions import IgnoreRequest
 
-from scrapy_rep.engine.text import clean
 from scrapy_rep.protocol import Decision, Origin
+from scrapy_rep.text import clean
 
 
 class RobotsDisallowed(IgnoreRequest):

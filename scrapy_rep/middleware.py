@@ -19,7 +19,6 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.lifecycle import StopAtStart, in_shell, is_interactive
-from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
@@ -39,6 +38,7 @@ from scrapy_rep.reporting.recorder import Recorder, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
+from scrapy_rep.text import text_of
 
 if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding

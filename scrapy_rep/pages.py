@@ -20,11 +20,11 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.spiders import SitemapSpider
 
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
-from scrapy_rep.engine.text import Encoder
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import chain_behind, origin_of
 from scrapy_rep.protocol.page import PageRules, links_of
 from scrapy_rep.settings import RepSettings, settings_beside
+from scrapy_rep.text import Encoder
 
 logger = get_logger(f"{__name__}.middleware")  # loggers are named after folders: "scrapy_rep.pages"
 

@@ -23,11 +23,11 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import without_passwords
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.freshness import moment
 from scrapy_rep.protocol.origin import Origin, punycode
 from scrapy_rep.protocol.syntax import is_name, product_token
+from scrapy_rep.text import without_passwords
 
 logger = get_logger(__name__)
 

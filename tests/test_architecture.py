@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # What is at the top of the package. Each imports from the rows above; a folder from itself, too.
 LAYERS = [
     {"protocol"},
+    {"text"},
     {"engine"},
     {"robotparser", "exceptions", "signals", "inspection"},
     {"settings"},

@@ -11,7 +11,6 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, Status
 from scrapy_rep.commands.task import STDIN, read_file, request_for
 from scrapy_rep.commands.verdicts import COLOURS, WIDEST, agents_of, as_json, path_as_given
-from scrapy_rep.engine.text import clean, counted
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, in_words
 from scrapy_rep.inspection.lint import ERROR, NOTE, SEVERITIES, WARNING, Finding
@@ -19,6 +18,7 @@ from scrapy_rep.inspection.lint import lint as findings_in
 from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.syntax import MAX_BYTES, cut
+from scrapy_rep.text import clean, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

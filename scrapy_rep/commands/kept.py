@@ -19,7 +19,6 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.output import DIM, GREEN, RED, YELLOW, CommandError, Status, complain
 from scrapy_rep.commands.task import request_for
-from scrapy_rep.engine.text import clean, counted, duration, iso, text_of
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.hold import held_fields
 from scrapy_rep.origins.cache import standing_of
@@ -29,6 +28,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.storages.base import Entry, UnreadableEntry
+from scrapy_rep.text import clean, counted, duration, iso, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

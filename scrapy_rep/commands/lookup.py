@@ -22,7 +22,6 @@ from twisted.internet.defer import CancelledError, Deferred
 from scrapy_rep.commands.output import CommandError, Progress, Status, complain
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.lifecycle import Stage
-from scrapy_rep.engine.text import text_of
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
 from scrapy_rep.origins.agents import Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
@@ -38,6 +37,7 @@ from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.client import open_storage
+from scrapy_rep.text import text_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable

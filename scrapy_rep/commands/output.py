@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from scrapy.utils.log import configure_logging
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import clean
+from scrapy_rep.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -16,13 +16,13 @@ from scrapy.http import Headers, HtmlResponse, Response
 from scrapy_rep.commands.lookup import follow
 from scrapy_rep.commands.output import BOLD, GREEN, RED, CommandError, Status
 from scrapy_rep.commands.task import read_file, request_for
-from scrapy_rep.engine.text import clean, iso
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.pages import page_rules
 from scrapy_rep.preferences.lookup import UsageLookup, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, YES
 from scrapy_rep.protocol.html import MAX_BYTES
 from scrapy_rep.protocol.page import PageRules
+from scrapy_rep.text import clean, iso
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -122,7 +122,7 @@ class RobotsCommand(ScrapyCommand):
             self.settings.set("LOG_ENABLED", True, priority="cmdline")
         for argument in args:
             if argument.startswith("-") and argument != "-":
-                from scrapy_rep.engine.text import clean
+                from scrapy_rep.text import clean
 
                 raise UsageError(f"no such option: {clean(argument)}", print_help=False)
         _check_combination(opts)

@@ -14,13 +14,13 @@ from scrapy.utils.defer import maybe_deferred_to_future
 
 from scrapy_rep.commands.lookup import Lookup, ahead, follow
 from scrapy_rep.commands.output import DIM, RED, YELLOW, CommandError, Progress, Status
-from scrapy_rep.engine.text import PageURLs, counted, resolve_sitemap
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.origins.agents import as_it_stands, origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
+from scrapy_rep.text import PageURLs, counted, resolve_sitemap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,13 +16,13 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.commands.lookup import RobotsSpider
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain
-from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE, Agents, origin_of, warning_of_digits
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import product_token
 from scrapy_rep.settings import RepSettings, chain
 from scrapy_rep.storages.base import MemoryStorage
 from scrapy_rep.storages.client import make_storage
+from scrapy_rep.text import clean, text_of
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -14,7 +14,6 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.output import BOLD, DIM, GREEN, RED, YELLOW, Output, Status, complain
 from scrapy_rep.commands.task import STDIN, read_file
-from scrapy_rep.engine.text import clean, counted, iso
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, in_words
 from scrapy_rep.inspection.lint import rows, some
@@ -23,6 +22,7 @@ from scrapy_rep.origins.answer import READ_BYTES
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of
 from scrapy_rep.protocol.syntax import GLOBAL, cut
+from scrapy_rep.text import clean, counted, iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

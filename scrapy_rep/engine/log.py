@@ -15,7 +15,7 @@ from scrapy import Spider
 from scrapy.crawler import Crawler
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.text import clean
+from scrapy_rep.text import clean
 
 _REMEMBERED = 100_000
 

@@ -31,7 +31,6 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.lifecycle import Stage
-from scrapy_rep.engine.text import text_of
 from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.gate import Releases
@@ -44,6 +43,7 @@ from scrapy_rep.origins.policy import Drop, LastAttempts
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.recorder import Recorder
+from scrapy_rep.text import text_of
 
 # Seconds from the start of the fetch after which a first answer takes long, or very long. Then only
 # a few of the requests that wait for it keep others from coming, and in the end none.

@@ -21,9 +21,9 @@ from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted
 from scrapy_rep.holding.hold import Entry, Held
 from scrapy_rep.storages.journal import Journal, is_damaged
+from scrapy_rep.text import counted
 
 logger = get_logger(__name__)
 

@@ -20,13 +20,13 @@ from scrapy.utils.job import job_dir
 from scrapy_rep import signals, storages
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted, iso
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.holding.log import HoldLog
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Room
 from scrapy_rep.protocol import Origin
+from scrapy_rep.text import counted, iso
 
 if TYPE_CHECKING:
     from scrapy_rep.holding.disk import DiskHold

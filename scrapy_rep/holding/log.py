@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.text import counted, duration
 from scrapy_rep.reporting.record import kind_of
+from scrapy_rep.text import counted, duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -15,7 +15,6 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import NamedTuple
 
-from scrapy_rep.engine.text import resolve_sitemap
 from scrapy_rep.inspection.explanation import AgentLine, Outline, RuleLine
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import is_html
@@ -32,6 +31,7 @@ from scrapy_rep.protocol.syntax import (
     normalise,
     read,
 )
+from scrapy_rep.text import resolve_sitemap
 
 ERROR, WARNING, NOTE = SEVERITIES = ("error", "warning", "note")
 

@@ -17,10 +17,10 @@ from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
 from scrapy.exceptions import ResponseDataLossError
 from scrapy.http import Headers, Response
 
-from scrapy_rep.engine.text import text_of
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.syntax import MAX_BYTES, cut
 from scrapy_rep.storages.entry import Entry, pack_body
+from scrapy_rep.text import text_of
 
 # Characters. The reasons for refused redirects fit beside the target.
 _MAX_REASON = 250

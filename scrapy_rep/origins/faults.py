@@ -21,7 +21,7 @@ from scrapy.exceptions import (
 from twisted.internet.error import ConnectionClosed
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.text import text_of
+from scrapy_rep.text import text_of
 
 # Characters.
 _MAX_TARGET = 120

@@ -28,7 +28,6 @@ from twisted.internet.protocol import ClientCreator, Protocol
 from twisted.python.failure import Failure
 
 from scrapy_rep.engine.access import Listener
-from scrapy_rep.engine.text import encoded, text_of
 from scrapy_rep.origins.answer import (
     READ_BYTES,
     Answer,
@@ -52,6 +51,7 @@ from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome
 from scrapy_rep.protocol.origin import MAX_URL
+from scrapy_rep.text import encoded, text_of
 
 _MAX_REPLIES = 65_536
 """Bytes of all replies together: some servers greet with pages of text."""

@@ -13,7 +13,6 @@ from scrapy import Request
 from scrapy.http import TextResponse
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import text_of
 from scrapy_rep.origins.answer import Answer, Transfer, answer_of, header_text
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.fetcher import Fetcher, redirect_target
@@ -22,6 +21,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import Claim
+from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 

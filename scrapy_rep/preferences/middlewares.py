@@ -16,7 +16,6 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
 from scrapy_rep.engine.lifecycle import Stage, StopAtStart
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
-from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.fetcher import META_KEY
@@ -26,6 +25,7 @@ from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, TRAINING
 from scrapy_rep.protocol.syntax import is_name
 from scrapy_rep.seeding.discovery import SITEMAP
 from scrapy_rep.settings import USAGE_FIELDS, RepSettings, loaded, setting_name, settings_beside
+from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 

@@ -29,9 +29,9 @@ from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted, json_line, text_of, without_password
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.text import counted, json_line, text_of, without_password
 
 logger = get_logger(__name__)
 

@@ -9,7 +9,6 @@ from typing import Any
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.text import counted
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
@@ -18,6 +17,7 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.entry import UnreadableEntry
+from scrapy_rep.text import counted
 
 logger = get_logger(__name__)
 

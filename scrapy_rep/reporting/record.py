@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from scrapy_rep.engine.log import BoundedSet
-from scrapy_rep.engine.text import clean, iso
 from scrapy_rep.origins.faults import is_lost_connection, is_tls_failure
 from scrapy_rep.origins.flights import Resolution
 from scrapy_rep.origins.state import OriginState
@@ -21,6 +20,7 @@ from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.entry import UnreadableEntry
+from scrapy_rep.text import clean, iso
 
 _MS = "milliseconds"
 

@@ -20,7 +20,6 @@ from scrapy_rep import signals
 from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
-from scrapy_rep.engine.text import clean, text_of
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import Answer
@@ -50,6 +49,7 @@ from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
+from scrapy_rep.text import clean, text_of
 
 logger = get_logger(__name__)
 

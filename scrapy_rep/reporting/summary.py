@@ -9,11 +9,11 @@ from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted, duration
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.reporting.record import Counts
 from scrapy_rep.settings import SPIDER_SITEMAPS, changed
+from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
 

@@ -16,7 +16,6 @@ from scrapy.http import Response
 from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
-from scrapy_rep.engine.text import SitemapURL, counted, resolve_sitemap
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
@@ -24,6 +23,7 @@ from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
+from scrapy_rep.text import SitemapURL, counted, resolve_sitemap
 
 logger = get_logger(__name__)
 

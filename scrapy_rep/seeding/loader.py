@@ -26,7 +26,6 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.log import Limiter, get_logger
-from scrapy_rep.engine.text import clean, counted, text_of
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.agents import origin_of
@@ -46,6 +45,7 @@ from scrapy_rep.seeding.spool import (
     SeedingContext,
     SitemapRow,
 )
+from scrapy_rep.text import clean, counted, text_of
 
 logger = get_logger(__name__)
 

@@ -22,7 +22,6 @@ from scrapy.utils.job import job_dir
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.resolution import registrable_domain
-from scrapy_rep.engine.text import counted, text_of
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
@@ -47,6 +46,7 @@ from scrapy_rep.seeding.loader import Loader, SitemapLog
 from scrapy_rep.seeding.selection import Reason, Verifier
 from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Spool
 from scrapy_rep.signals import request_deferred, request_given_up
+from scrapy_rep.text import counted, text_of
 
 logger = get_logger(__name__)
 

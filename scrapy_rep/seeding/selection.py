@@ -20,7 +20,6 @@ from twisted.internet.defer import DeferredSemaphore
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.resolution import registrable_domain
-from scrapy_rep.engine.text import PageURLs, resolve_sitemap
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.origins.origins import Origins
@@ -32,6 +31,7 @@ from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow, strings
+from scrapy_rep.text import PageURLs, resolve_sitemap
 
 logger = get_logger(__name__)
 

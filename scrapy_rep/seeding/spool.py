@@ -21,11 +21,11 @@ from scrapy import Spider
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import counted
 from scrapy_rep.engine.timers import pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.seeding.discovery import Discovery, SpiderOptions
 from scrapy_rep.storages.journal import MAX_ID, Journal, tables_of, transaction
+from scrapy_rep.text import counted
 
 logger = get_logger(__name__)
 

@@ -20,10 +20,10 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import text_of
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry, MemoryStorage, Storage, UnreadableEntry
+from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.engine.text import iso
 from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
+from scrapy_rep.text import iso
 from tests.helpers.behaviours import silence
 from tests.helpers.crawling import crawl
 from tests.helpers.held import Record

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
-from scrapy_rep.engine.text import counted, duration
 from scrapy_rep.holding import deferral
 from scrapy_rep.holding import log as hold_log
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
+from scrapy_rep.text import counted, duration
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, origin_of, silent_until_open, urls, when_open

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scrapy.http import Headers
 from scrapy.settings import Settings
 
-from scrapy_rep.engine.text import iso
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.state import OriginTable
@@ -25,6 +24,7 @@ from scrapy_rep.protocol.freshness import standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TIME, SCHEMA, squeeze
+from scrapy_rep.text import iso
 from tests.fuzz.strategies import columns, damaged
 from tests.helpers.storing import KINDS, NOW, A
 from tests.helpers.timing import in_a_slice

@@ -11,12 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.engine.text import PageURLs
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.entries import MAX_TEXT
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.seeding.selection import Listing
+from scrapy_rep.text import PageURLs
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.timing import in_a_slice, in_slices

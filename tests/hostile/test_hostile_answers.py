@@ -13,7 +13,6 @@ import pytest
 from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep.engine import timers
-from scrapy_rep.engine.text import MAX_SITEMAP_URL
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import RobotsTxt
@@ -21,6 +20,7 @@ from scrapy_rep.protocol.sitemaps import STEP
 from scrapy_rep.seeding import discovery, loader, seeding, selection
 from scrapy_rep.seeding.selection import Listing, Listings
 from scrapy_rep.storages import Entry
+from scrapy_rep.text import MAX_SITEMAP_URL
 from tests.helpers.behaviours import (
     RULES,
     RULES_BYTES,

@@ -9,10 +9,10 @@ from typing import IO, Any
 
 import pytest
 
-from scrapy_rep.engine.text import counted
 from scrapy_rep.reporting import audit_trail as trail
 from scrapy_rep.reporting.audit_trail import append
 from scrapy_rep.storages import SqliteStorage
+from scrapy_rep.text import counted
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.files import change

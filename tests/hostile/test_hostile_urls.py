@@ -13,11 +13,11 @@ from scrapy.http import HtmlResponse
 from w3lib.url import safe_url_string
 
 from scrapy_rep import pages as rules
-from scrapy_rep.engine import text
-from scrapy_rep.engine.text import MAX_IDN, Encoder, encoded, resolve_sitemap
+from scrapy_rep import text
 from scrapy_rep.pages import _marked_links, _Resolver
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
+from scrapy_rep.text import MAX_IDN, Encoder, encoded, resolve_sitemap
 from tests.helpers.rows import every_row
 from tests.helpers.timing import in_a_slice
 from tests.hostile.links import LABELS, LONG, hostile_pages

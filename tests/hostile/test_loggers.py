@@ -14,9 +14,9 @@ from scrapy.settings import Settings
 
 import scrapy_rep
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import clean, json_line, text_of, without_password
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
+from scrapy_rep.text import clean, json_line, text_of, without_password
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import captured_log, crawl
 from tests.helpers.servers import Sites

@@ -8,10 +8,10 @@ from hypothesis import given
 
 from scrapy_rep.commands.output import Status, gravest
 from scrapy_rep.commands.verdicts import as_json, facts_line
-from scrapy_rep.engine.text import iso
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of
+from scrapy_rep.text import iso
 from tests.protocol.strategies import questions
 
 

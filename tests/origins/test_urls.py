@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.engine.text import MAX_SITEMAP_URL, resolve_sitemap
 from scrapy_rep.origins.agents import as_it_stands
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.seeding.discovery import listed_sitemaps
+from scrapy_rep.text import MAX_SITEMAP_URL, resolve_sitemap
 from tests.helpers.rows import every_row
 
 PARTS = [

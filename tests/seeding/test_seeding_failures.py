@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.engine.text import PageURLs
+from scrapy_rep.text import PageURLs
 from tests.helpers.behaviours import answer, gzip_bomb, redirect, reset
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row

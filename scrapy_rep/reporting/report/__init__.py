@@ -24,7 +24,6 @@ from scrapy.utils.asyncio import run_in_thread
 
 import scrapy_rep
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.text import clean, counted, date, duration, text_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
@@ -34,6 +33,7 @@ from scrapy_rep.reporting.changes import changed_lines
 from scrapy_rep.reporting.record import CONFIGURATION, OUTCOMES
 from scrapy_rep.reporting.report.data import Change, OriginRow, RuleOrigin
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
+from scrapy_rep.text import clean, counted, date, duration, text_of
 
 logger = get_logger(__name__)
 

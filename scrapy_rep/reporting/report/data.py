@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scrapy_rep.engine.text import date
+from scrapy_rep.text import date
 
 _INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
 

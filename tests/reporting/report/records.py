@@ -6,8 +6,8 @@ import json
 from io import BytesIO
 from typing import Any
 
-from scrapy_rep.engine.text import iso
 from scrapy_rep.reporting.report import ReportData
+from scrapy_rep.text import iso
 
 NOW = 1_800_000_000.0
 CRAWL = "0123456789ab"
