@@ -68,9 +68,9 @@ async def test_a_crawl_begins_with_how_it_obeys(
     sqlite = "scrapy_rep.storages.sqlite.SqliteStorage"
     folder = "tests.helpers.storing.FolderStorage"
     for unreachable, storage, agent, says in (
-        ("defer", None, {}, "as testbot{} held for up to 10 min. Cache: memory"),
-        ("drop", folder, {"REP_USER_AGENT": "a,b"}, f"as a or b{{}} dropped. Cache: {folder}"),
-        ("allow", sqlite, {"USER_AGENT": "X/5"}, "as X{} let through. Cache: SQLite"),
+        ("defer", None, {}, "as testbot{} held for up to 10 min. Cache: MemoryStorage"),
+        ("drop", folder, {"REP_USER_AGENT": "a,b"}, "as a or b{} dropped. Cache: FolderStorage"),
+        ("allow", sqlite, {"USER_AGENT": "X/5"}, "as X{} let through. Cache: SqliteStorage"),
         ("allow", sqlite, {"USER_AGENT": "Mozilla/5.0"}, "as any crawler (*){} let through."),
     ):
         settings = {"REP_UNREACHABLE": unreachable, "REP_CACHE_STORAGE": storage, **agent}

@@ -63,17 +63,13 @@ class ChangeWatch:
         return {"old_sha256": before.sha256, **change}
 
     def _log_change(self, origin: Origin, change: dict[str, Any], compared: int) -> None:
-        values = {
-            "origin": origin,
-            "added": counted(change["lines_added"], "line"),
-            "removed": f"{change['lines_removed']:,}",
-            "turned": "",
-        }
+        added, removed = counted(change["lines_added"], "line"), f"{change['lines_removed']:,}"
+        values = {"origin": origin, "added": added, "removed": removed, "turned": ""}
         if count := change["turned_count"]:
-            first = change["turned"][0]
+            urls, first = counted(compared, "waiting or recent URL"), change["turned"][0]
             values["turned"] = (
-                f"; this changes the verdict on {count} of {counted(compared, 'waiting or recent URL')}: "
-                f"for example, {first['url']} is now {first['now']}"
+                f"; this changes the verdict on {count} of {urls}: for example, {first['url']} is now "
+                f"{first['now']}"
             )
         message = (
             "robots.txt of %(origin)s has changed: %(added)s added, %(removed)s removed%(turned)s"

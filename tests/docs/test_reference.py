@@ -53,7 +53,7 @@ def test_every_stat_is_documented() -> None:
     assert counted <= documented
     # What the code puts together of two parts.
     outcomes = {f"rep/outcome/{outcome.value}" for outcome in Outcome}
-    pages = {f"rep/page/{verdict}" for verdict, _, _ in PAGE_VERDICTS}
+    pages = {f"rep/page/{verdict}" for verdict in PAGE_VERDICTS}
     beyond = {f"rep/beyond/{name.removeprefix('REP_').lower()}" for name in BEYOND}
     rejected = {reason.stat for reason in Reason}
     assert documented - counted == outcomes | pages | beyond | rejected

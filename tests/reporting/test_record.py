@@ -10,7 +10,6 @@ import pytest
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
-from scrapy_rep.reporting.record import Found
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import Clock, StepSpider, captured_log, crawl
 from tests.helpers.held import DEFER, later, origin_of, urls
@@ -95,7 +94,7 @@ async def test_without_a_listener_no_record_is_made(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scrapy_rep.reporting.recorder.fields_of", None)
-    monkeypatch.setattr(Found, "fields", None)
+    monkeypatch.setattr("scrapy_rep.reporting.recorder.answer_fields", None)
     site, down = sites.add(robots=RULES), sites.add(robots=503)
     result = await crawl([site.url("/x"), site.url("/private"), down.url("/x")])
     result.assert_clean()

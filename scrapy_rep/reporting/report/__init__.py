@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from itertools import islice, pairwise
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from scrapy.utils.asyncio import run_in_thread
 
@@ -30,8 +30,8 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.changes import changed_lines
-from scrapy_rep.reporting.record import CONFIGURATION, OUTCOMES
-from scrapy_rep.reporting.report.data import Change, OriginRow, RuleOrigin
+from scrapy_rep.reporting.record import OUTCOMES, RuleOrigin
+from scrapy_rep.reporting.report.data import Change
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
 from scrapy_rep.text import clean, counted, date, duration, text_of
 
@@ -110,7 +110,6 @@ class ReportData:
     """The oldest first. The page shows the last one, and compares all."""
     changes: list[Change]
     """What differs between each crawl and the next."""
-    all_changes: int
     notes: Sequence[str]
     """Sentences about the record itself."""
     version: str = scrapy_rep.__version__
@@ -143,12 +142,9 @@ class ReportData:
         """Return what there is to say of *crawls*, which have ended, each once, the oldest first."""
         for crawl in crawls:
             crawl.end()
-        changes = [
-            change
-            for number, (old, new) in enumerate(pairwise(crawls))
-            for change in _changes(old, new, number)
-        ]
-        return cls(crawls, changes[:MAX_CHANGES], len(changes), notes)
+        pairs = enumerate(pairwise(crawls))
+        changes = [one for number, pair in pairs for one in _changes(*pair, number)]
+        return cls(crawls, changes, notes)
 
     @property
     def crawl(self) -> CrawlSum:
@@ -158,7 +154,7 @@ class ReportData:
     @property
     def findings(self) -> list[Finding]:
         """What needs a look in it, the most serious first."""
-        parts = (_of_start_requests, _of_the_crawl, _of_origins, _of_sitemaps)
+        parts = (_of_start_requests, _of_origins, _of_sitemaps, _of_counts)
         found = [finding for part in parts for finding in part(self.crawl)]
         return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
 
@@ -168,7 +164,7 @@ class ReportData:
             body = body_of(one.origin, one.sha256 or "")
             if body is not None:
                 one.excerpt = _excerpt(body, one.line)
-        for change in self.changes:
+        for change in self.changes[:MAX_CHANGES]:
             old, new = (body_of(change.origin, one) if one else b"" for one in change.sha256)
             if old is not None and new is not None:
                 change.known = True
@@ -177,11 +173,8 @@ class ReportData:
 
     def quoted(self) -> Iterator[RuleOrigin]:
         """Yield the origins whose robots.txt is quoted, with the line that decided."""
-        left = _EXCERPTS
-        for rule in self.crawl.rules.top:
-            found = [one for one in rule.origins if one.sha256][: min(left, _OF_A_RULE)]
-            left -= len(found)
-            yield from found
+        some = (one for rule in self.crawl.rules.top for one in rule.origins[:_OF_A_RULE])
+        return islice((one for one in some if one.sha256), _EXCERPTS)
 
 
 def _changes(old: CrawlSum, new: CrawlSum, number: int) -> Iterator[Change]:
@@ -209,62 +202,51 @@ def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that needs a look: a sentence, with the section of the page that has more, what
-    that section's filter shows then, some origins or URLs, and a command that tells more."""
+class Finding(NamedTuple):
+    """Something that needs a look: a sentence, with the section of the page that has more, some
+    origins or URLs, what the section's filter shows then, and a command that tells more."""
 
-    kind: str
     level: str
-    count: int
     text: str
-    section: str = ""
+    section: str
     items: Sequence[str] = ()
     filter: str = ""
     command: str = ""
 
 
-_ITEMS = 5
-_LOST = "redirected in a loop, too many times, or without a target"
 _LEVELS = ("error", "warning", "note")
+_ITEMS = 5
 # Rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
+# Outcomes of origins: how serious, and what they did.
+_OUTCOMES = {
+    "unreachable": ("error", "unreachable at the end"),
+    "challenge": ("warning", "answered with a bot wall in place of robots.txt"),
+    "html": ("warning", "answered with an HTML page in place of robots.txt"),
+    "redirected": ("warning", "redirected in a loop, too many times, or without a target"),
+    "none": ("note", "without an answer"),
+}
+# Counts: how serious, what is counted, and the section of the page.
+_COUNTS = {
+    "given_up": ("warning", "Held requests that were given up", "unreachable"),
+    "kept": ("note", "Requests still held, kept for the next run", "unreachable"),
+    "changed": ("note", "robots.txt files that changed in the crawl", "changes"),
+    "page_dropped": ("note", "Items and requests dropped because of page rules", "pages"),
+    "usage_dropped": ("note", "Items and requests dropped because of usage preferences", "usage"),
+    "sitemaps_useless": ("note", "Sitemaps without an entry that was taken", "sitemaps"),
+}
 
 
 def _of_start_requests(crawl: CrawlSum) -> Iterator[Finding]:
-    starts = (crawl.finished or Line({})).part("start_requests")
+    starts = crawl.finished.part("start_requests")
     if count := starts.number("refused"):
         level, words = "error", f"robots.txt refused every start request ({count:,})."
         if starts.flag("passed"):
             level = "warning"
             words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
-        url, command = starts.text("url"), starts.text("command")
+        url = starts.text("url")
         words += f" The first was {url}: {starts.text('why').rstrip('.')}."
-        yield Finding("start_requests", level, count, words, "rules", [url], "", command)
-
-
-def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
-    if count := crawl.outcomes["none", CONFIGURATION]:
-        stuck = [row for row in crawl.known.values() if row.kind == CONFIGURATION]
-        words = f"The project's configuration keeps the crawl from {counted(count, 'origin')}"
-        words += f": {stuck[0].reason}." if stuck else "."
-        yield Finding("configuration", "error", count, words, "origins", _names(stuck), "none")
-    if crawl.finished is None and crawl.started:
-        words = "The record is incomplete: the crawl was killed, or is still running."
-        yield Finding("killed", "warning", 1, words)
-    if count := crawl.counts["given_up"]:
-        words = f"{counted(count, 'held request')} given up."
-        yield Finding("given_up", "warning", count, words, "unreachable")
-    if count := crawl.counts["kept"]:
-        words = f"{counted(count, 'request')} still held at the end, and kept for the next run."
-        yield Finding("kept", "note", count, words, "unreachable")
-    if count := crawl.changes.all:
-        words = f"{counted(count, 'robots.txt', 'robots.txt files')} changed in the crawl."
-        yield Finding("changed", "note", count, words, "changes", _names(crawl.changes.top))
-    for kind, why in (("page", "the rules of their pages"), ("usage", "preferences about use")):
-        if count := crawl.counts[f"{kind}_dropped"]:
-            words = f"{counted(count, 'item or request', 'items and requests')} dropped because of {why}."
-            yield Finding(kind, "note", count, words, "pages" if kind == "page" else kind)
+        yield Finding(level, words, "rules", [url], "", starts.text("command"))
 
 
 def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
@@ -277,42 +259,33 @@ def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
     shut = [row for row in crawl.known.top if row.origin in closed and not row.requests["allowed"]]
     if shut:
         refused = counted(sum(row.requests["forbidden"] for row in shut), "request")
-        words = (
-            f"{counted(len(shut), 'origin')} entirely closed to this crawler: {refused} refused."
-        )
-        yield Finding("closed", "warning", len(shut), words, "rules", _names(shut))
-    reasons = ", ".join(f"{n:,} {kind or 'unknown'}" for kind, n in crawl.reasons)
-    for outcome, kind, level, what in (
-        ("unreachable", "down", "error", f"unreachable at the end: {reasons}"),
-        ("challenge", "challenge", "warning", "answered with a bot wall in place of robots.txt"),
-        ("html", "html", "warning", "answered with an HTML page in place of robots.txt"),
-        ("redirected", "redirects", "warning", _LOST),
-    ):
+        words = f"{counted(len(shut), 'origin')} closed to this crawler: {refused} refused."
+        yield Finding("warning", words, "rules", _some(row.origin for row in shut))
+    for outcome, (level, what) in _OUTCOMES.items():
         if count := crawl.answers.get(outcome):
-            some = _names(row for row in crawl.known.top if row.outcome == outcome)
-            words = f"{counted(count, 'origin')} {what}."
-            yield Finding(kind, level, count, words, "origins", some, outcome)
+            kinds = [f"{n:,} {kind}" for kind, n in crawl.reasons if outcome == "unreachable"]
+            words = f"{counted(count, 'origin')} {what}{': ' * bool(kinds)}{', '.join(kinds)}."
+            some = _some(row.origin for row in crawl.known.top if row.outcome == outcome)
+            yield Finding(level, words, "origins", some, outcome)
 
 
 def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
     failed = [row for row in crawl.sitemaps.top if not row.read and row.found != "guessed"]
     if failed:
-        first = failed[0]
-        count = crawl.counts["sitemaps_failed"]
-        words = f"{counted(count, 'sitemap')} could not be read: {first.url} ({first.failed})"
-        words += ", for example." if count > 1 else "."
-        urls = [row.url for row in failed[:_ITEMS]]
-        yield Finding("sitemaps", "warning", count, words, "sitemaps", urls)
-    empty = [row for row in crawl.sitemaps.top if row.read and row.entries and not row.taken]
-    if empty:
-        count = crawl.counts["sitemaps_useless"]
-        words = f"Nothing was taken from {counted(count, 'sitemap')} that could be read."
-        urls = [row.url for row in empty[:_ITEMS]]
-        yield Finding("sitemaps", "note", count, words, "sitemaps", urls)
+        count, first = counted(crawl.counts["sitemaps_failed"], "sitemap"), failed[0]
+        words = f"{count} could not be read; the first: {first.url} ({first.failed})."
+        yield Finding("warning", words, "sitemaps", _some(row.url for row in failed))
 
 
-def _names(rows: Iterable[OriginRow | Change]) -> list[str]:
-    return [row.origin for row in islice(rows, _ITEMS)]
+def _of_counts(crawl: CrawlSum) -> Iterator[Finding]:
+    for name, (level, words, section) in _COUNTS.items():
+        if count := crawl.counts[name]:
+            yield Finding(level, f"{words}: {count:,}.", section)
+
+
+def _some(names: Iterable[str]) -> list[str]:
+    first = list(islice(names, _ITEMS + 1))
+    return first if len(first) <= _ITEMS else [*first[:_ITEMS], "…"]
 
 
 def render(data: ReportData) -> bytes:
@@ -336,7 +309,7 @@ def render(data: ReportData) -> bytes:
         "duration": lambda value: f"{value:.1f} s" if value < 60 else duration(value),
         "share": share,
     }
-    environment.globals |= {"counted": counted, "outcomes": OUTCOMES}
+    environment.globals |= {"counted": counted, "outcomes": OUTCOMES, "most_changes": MAX_CHANGES}
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     text: str = environment.get_template("page.html").render(
         data=data,
