@@ -42,11 +42,11 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /")
     for spider, settings, names in (
         (ListSpider, {"REP_SITEMAPS": "False", "REP_CACHE_TTL": "86400"}, ""),
-        (ListSpider, {"REP_SITEMAPS": True}, "1 setting has no effect: REP_SITEMAPS"),
+        (ListSpider, {"REP_SITEMAPS": True}, "these have no effect: REP_SITEMAPS"),
         (
             SeededSpider,
             {"REP_CACHE_TTL": "soon"},
-            "2 settings have no effect: REP_CACHE_TTL, the spider's rep_sitemaps",
+            "these have no effect: REP_CACHE_TTL, the spider's rep_sitemaps",
         ),
     ):
         settings = {"REP_UNREACHABLE": "defer", "REP_DOWNLOAD_TIMEOUT": 30, **settings}

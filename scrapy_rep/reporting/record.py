@@ -37,6 +37,10 @@ UNKNOWN_YET = "no answer yet"
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
 """How the reason begins for which a request passes though its robots.txt is unreachable."""
 
+_FIELDS = (
+    *("time", "url", "agent", "origin", "verdict", "rule", "line", "group", "sha256", "fetched"),
+    *("status", "reason", "dry_run"),
+)
 _REASONS = {
     Standing.STALE: "an older copy is applied",
     Standing.UNRESTRICTED: "unreachable for longer than REP_UNREACHABLE_LIMIT",
@@ -47,31 +51,22 @@ def fields_of(
     at: float, state: OriginState | None, decision: Decision | None, more: dict[str, Any]
 ) -> dict[str, Any]:
     """Return all fields of a line, in order. *at*: seconds since the epoch."""
-    entry = state.entry if state and state.entry.fetched_at is not None else None
-    rule = decision.rule if decision is not None else None
-    fields = {
-        "time": iso(at, _MS),
-        "url": None,
-        "agent": None,
-        "origin": None,
-        "verdict": None,
-        "rule": str(rule) if rule is not None else None,
-        "line": rule.line if rule is not None else None,
-        "group": decision.agent if decision is not None else None,
-        "sha256": entry.sha256 if entry is not None else None,
-        "fetched": iso(entry.fetched_at, _MS) if entry is not None else None,
-        "status": entry.status if entry is not None else None,
-        "reason": None,
-        "dry_run": False,
-    }
-    reason = more.get("reason")
-    if state is not None and not reason:  # why something other than a current robots.txt decides
+    fields = {**dict.fromkeys(_FIELDS), "time": iso(at, _MS), "dry_run": False}
+    if decision is not None:
+        rule, fields["group"] = decision.rule, decision.agent
+        if rule is not None:
+            fields |= {"rule": str(rule), "line": rule.line}
+    if state is not None:
+        if (entry := state.entry).fetched_at is not None:
+            fetched = iso(entry.fetched_at, _MS)
+            fields |= {"sha256": entry.sha256, "fetched": fetched, "status": entry.status}
+        # Why something other than a current robots.txt decides.
         why = _REASONS.get(state.standing)
         if state.by and state.standing is Standing.UNRESTRICTED:
             why = "unreachable"
-        parts = state.by, why, state.entry.error if why else ""
-        reason = "; ".join(filter(None, parts))
-    return {**fields, **more, "reason": reason or None}
+        parts = state.by, why, entry.error if why else ""
+        fields["reason"] = "; ".join(filter(None, parts)) or None
+    return {**fields, **more, "reason": more.get("reason") or fields["reason"]}
 
 
 OUTCOMES = {

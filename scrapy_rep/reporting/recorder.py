@@ -19,7 +19,6 @@ from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
@@ -41,7 +40,7 @@ from scrapy_rep.reporting.record import (
     answer_fields,
     fields_of,
 )
-from scrapy_rep.reporting.report import Report, is_possible
+from scrapy_rep.reporting.report import Report
 from scrapy_rep.reporting.summary import Counts, figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
@@ -81,7 +80,7 @@ class Recorder(ResolutionListener):
         self._listeners: list[AuditTrail | Report] = []
         if settings.decisions:
             self._listeners.append(AuditTrail(context, settings.decisions))
-        if settings.report and is_possible(context):
+        if settings.report:
             self._listeners.append(Report(context, settings.report, origins.table))
         self._misconfigured = BoundedSet()
         self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
@@ -89,7 +88,8 @@ class Recorder(ResolutionListener):
         self._drops = Limiter(logger, "origins whose requests are dropped")
         self._holds = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
-        self._starts = StartRequests(context, origins.agents)
+        self._starts: dict[str, Any] = {"refused": 0}
+        """Start requests that were refused, and the first of them."""
         self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
         """Returns some URLs that wait for an answer of an origin."""
         origins.table.on_leave = self._leaves
@@ -222,7 +222,7 @@ class Recorder(ResolutionListener):
         """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
         and Scrapy doesn't log that its item goes on without it."""
         with self._isolated(Counts.part):
-            self._starts.refused(request, error)
+            self._refuse_start(request, error)
             if isinstance(error, RobotsUnreachable):
                 self._counts.dropped += 1
                 self._count_reason(error)
@@ -295,7 +295,7 @@ class Recorder(ResolutionListener):
     ) -> None:
         error = RobotsUnreachable(origin, reason, attempts)
         with self._isolated(Counts.part):
-            self._starts.refused(request, error)
+            self._refuse_start(request, error)
             self._count_reason(error)
         held_for = held_for and round(held_for, 3)
         self.record(request, origin, "given_up", reason=reason, held_for=held_for)
@@ -343,17 +343,41 @@ class Recorder(ResolutionListener):
         with self._isolated("summary"):
             # In a dry run, pages may be found in spite of robots.txt.
             found = not self.dry_run and self._stats.get_value("item_scraped_count")
-            passed = bool(self._counts.allowed or found)
+            self._starts["passed"] = passed = bool(self._counts.allowed or found)
             told = figures(self._counts, self._stats)
-            counts = {**told, "start_requests": self._starts.fields(passed=passed)}
+            counts = {**told, "start_requests": self._starts}
             self.tell(ENDED, None, None, reason=reason, dry_run=self.dry_run, counts=counts)
             log_summary(self._counts, told, self._context)
-            if reason == "finished" and not passed:  # otherwise, some may not have been tried
-                self._starts.warn()
+            # If it did not finish, some may not have been tried.
+            if self._starts["refused"] and reason == "finished" and not passed:
+                self._warn_of_starts()
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             with self._isolated(listener.part):
                 await listener.end()
+
+    def _refuse_start(self, request: Request, error: Exception) -> None:
+        if request.meta.get(_START):
+            self._starts["refused"] += 1
+            if "url" not in self._starts:
+                # As --agent takes it. With no token, the rules for all apply.
+                agent = _names(self._origins.agents.chain_of(request)) or "*"
+                url, why = clean(request.url), str(error).rstrip(".")
+                command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
+                self._starts |= {"url": url, "why": why, "command": command}
+
+    def _warn_of_starts(self) -> None:
+        """Tell the user that robots.txt refused all start requests: the spider would seem broken."""
+        refused = "refused"
+        outcome = "If the crawl found nothing, that is why; your spider may be fine."
+        if self.dry_run:
+            refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
+        logger.warning(
+            f"robots.txt {refused} every start request (%(refused)d). {outcome} The first was "
+            "%(url)s: %(why)s. For details: %(command)s",
+            self._starts,
+            extra=self._context.extra,
+        )
 
 
 def _names(chain: tuple[str, ...]) -> str | None:
@@ -388,43 +412,3 @@ class Signals(ResolutionListener):
                 attempts=resolution.state.entry.attempts,
                 spider=self._context.spider,
             )
-
-
-class StartRequests:
-    """Those that robots.txt refused: if it allowed nothing, the spider would seem broken."""
-
-    def __init__(self, context: CrawlContext, agents: Agents) -> None:
-        self._context = context
-        self._agents = agents
-        self._refused = 0
-        self._first: dict[str, str] | None = None
-
-    def refused(self, request: Request, error: Exception) -> None:
-        """Note that *request* was dropped, or that a dry run lets it pass."""
-        if not request.meta.get(_START):
-            return
-        self._refused += 1
-        if self._first is None:
-            # As --agent takes it. With no token, the rules for all apply.
-            agent = _names(self._agents.chain_of(request)) or "*"
-            url, why = clean(request.url), str(error).rstrip(".")
-            command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
-            self._first = {"url": url, "why": why, "command": command}
-
-    def fields(self, *, passed: bool) -> dict[str, Any]:
-        return {"refused": self._refused, "passed": passed, **(self._first or {})}
-
-    def warn(self) -> None:
-        """Tell the user that no request got through."""
-        if self._first is None:
-            return
-        refused = "refused"
-        outcome = "If the crawl found nothing, that is why; your spider may be fine."
-        if self._context.settings.dry_run:
-            refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
-        logger.warning(
-            f"robots.txt {refused} every start request (%(count)d). {outcome} The first was "
-            "%(url)s: %(why)s. For details: %(command)s",
-            {"count": self._refused, **self._first},
-            extra=self._context.extra,
-        )

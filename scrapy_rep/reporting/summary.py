@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from textwrap import TextWrapper
-from typing import Any
 
 from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
@@ -42,45 +41,28 @@ PAGE_VERDICTS = {
 }
 """Verdicts of page rules, each with what it applies to, in words."""
 
-BEYOND = ("REP_OVERRIDES", "REP_FORBIDDEN", "REP_CHALLENGE", "REP_UNREACHABLE_RULES")
-"""Settings that decide about origins beyond the protocol."""
-
-# What became of requests: figures, in words. The first two are always there.
+# What became of requests: a stat, or none, and words. The first two are always there.
 _REQUESTS = {
-    "allowed": "allowed",
-    "forbidden": "forbidden",
-    "passed": "allowed though robots.txt was unreachable",
-    "dropped": "dropped (robots.txt unreachable)",
-    "held": "held",
-    "waited": "waited for a first answer",
-    "released": "released",
-    "given_up": "given up",
-    "handed_back": "handed back to the scheduler",
-    "kept": "kept for the next run",
+    "allowed": ("", "allowed"),
+    "forbidden": ("robotstxt/forbidden", "forbidden"),
+    "passed": ("rep/unreachable/allowed", "allowed though robots.txt was unreachable"),
+    "dropped": ("", "dropped (robots.txt unreachable)"),
+    "held": ("rep/deferred/unreachable", "held"),
+    "waited": ("rep/deferred", "waited for a first answer"),
+    "released": ("rep/released", "released"),
+    "given_up": ("rep/given_up", "given up"),
+    "handed_back": ("rep/handed_back", "handed back to the scheduler"),
+    "kept": ("rep/held", "kept for the next run"),
 }
-# Lines of the summary: stats, in words. A name that ends in "/" stands for all that begin with it.
-_LINES = {
-    "Origins decided beyond the protocol": {
-        f"beyond/{name.removeprefix('REP_').lower()}": name for name in BEYOND
-    },
-    "Origins with a crawl-delay": {
-        "crawl_delay/origins": "obeyed",
-        "crawl_delay/max": "longest in seconds",
-    },
-    "Origins with a visit-time": {"visit_time/origins": "not obeyed"},
-    "robots.txt files": {"changed": "changed in the crawl"},
-    "Sitemaps": {
-        "sitemaps/found": "found",
-        "sitemaps/fetched": "read",
-        "sitemaps/failed": "failed",
-        "sitemaps/urls": "entries",
-        "sitemaps/emitted": "pages requested",
-        "sitemaps/rejected/": "rejected",
-    },
-    "Page rules": {
-        **{f"page/{name}": words for name, words in PAGE_VERDICTS.items()},
-        "page/dropped": "dropped",
-    },
+# Lines of the summary that show stats, by how these begin after "rep/".
+_STATS = {
+    "beyond": "Origins decided beyond the protocol",
+    "crawl_delay": "Crawl delays",
+    "visit_time": "Visit times, which are not obeyed",
+    "changed": "robots.txt files that changed in the crawl",
+    "sitemaps": "Sitemaps",
+    "page": "Rules of pages",
+    "usage": "Usage preferences",
 }
 
 
@@ -124,32 +106,19 @@ class Counts:
 
 def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
     """Return how many requests were allowed, held, only ``waited``, and so on."""
-    values = stats.get_stats()
-    passed, held = _number(values, "unreachable/allowed"), _number(values, "deferred/unreachable")
+    found = {name: int(stats.get_value(stat, 0)) for name, (stat, _) in _REQUESTS.items()}
+    found["allowed"] = counts.allowed - found["passed"]
+    found["dropped"] = counts.dropped
+    found["waited"] -= found["held"]
+    usage = (stats.get_value(f"rep/usage/{name}", 0) for name in ("items", "requests"))
     return {
-        "allowed": counts.allowed - passed,
-        "forbidden": int(values.get("robotstxt/forbidden", 0)),
-        "dropped": counts.dropped,
-        "passed": passed,
-        "released": _number(values, "released"),
-        "given_up": _number(values, "given_up"),
-        "held": held,
-        "waited": _number(values, "deferred") - held,
-        "held_max": _number(values, "held/max"),
-        "handed_back": _number(values, "handed_back"),
-        "kept": _number(values, "held"),
+        **found,
+        "held_max": stats.get_value("rep/held/max", 0),
         "fetches": counts.fetches,
         "origins": counts.outcomes.total(),
-        "page_dropped": _number(values, "page/dropped"),
-        "usage_dropped": _number(values, "usage/items") + _number(values, "usage/requests"),
+        "page_dropped": stats.get_value("rep/page/dropped", 0),
+        "usage_dropped": sum(usage),
     }
-
-
-def _number(values: dict[str, Any], name: str) -> Any:
-    """Return a stat; of a *name* that ends in "/", the sum of all that begin with it."""
-    if name.endswith("/"):
-        return sum(value for key, value in values.items() if key.startswith(f"rep/{name}"))
-    return values.get(f"rep/{name}", 0)
 
 
 def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> None:
@@ -160,7 +129,7 @@ def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> 
     title = "Requests, had this not been a dry run" if context.settings.dry_run else "Requests"
     requests = [
         f"{told[name]:,} {words}"
-        for name, words in _REQUESTS.items()
+        for name, (_, words) in _REQUESTS.items()
         if told[name] or name in ("allowed", "forbidden")
     ]
     lines = [
@@ -168,11 +137,14 @@ def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> 
         f"{_INDENT}{_outcomes(outcomes) or 'none'}",
         f"{title}: {', '.join(requests)}",
     ]
-    values = context.stats.get_stats()
-    for title, stats in {**_LINES, "Usage preferences": _usage(values)}.items():
-        numbers = {words: _number(values, name) for name, words in stats.items()}
-        parts = [f"{words} {number:,}" for words, number in numbers.items() if number]
-        lines += [f"{title}: {', '.join(parts)}"] if parts else []
+    found = sorted((name.split("/", 2), value) for name, value in context.stats.get_stats().items())
+    for first, words in _STATS.items():
+        parts = [
+            f"{'/'.join(name[2:])} {value:,}".lstrip()
+            for name, value in found
+            if name[:2] == ["rep", first] and value
+        ]
+        lines += [f"{words}: {', '.join(parts)}"] if parts else []
     wrapped = [part for line in lines + _rules(counts) for part in _WRAPPER.wrap(line)]
     logger.info("\n".join(["%s"] * len(wrapped)), *wrapped, extra=context.extra)
 
@@ -185,13 +157,6 @@ def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
         whys = ", ".join(f"{-n:,} {why}" if total > 1 else why for n, why in found if why)
         parts += [f"{total:,} {words}" + (f" ({whys})" if whys else "")] if total else []
     return ", ".join(parts)
-
-
-def _usage(values: dict[str, Any]) -> dict[str, str]:
-    """Return the stats about preferences, in words."""
-    names = [name.removeprefix("rep/") for name in sorted(values) if name.startswith("rep/usage/")]
-    said = {name: name[6:].replace("n/", "no to ").replace("y/", "yes to ") for name in names}
-    return {**said, "usage/items": "items dropped", "usage/requests": "requests dropped"}
 
 
 def _rules(counts: Counts) -> list[str]:
@@ -240,9 +205,5 @@ def log_switched_off(crawler: Crawler) -> None:
     if getattr(crawler.spider, SPIDER_SITEMAPS, None):
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:
-        what = f"{counted(len(names), 'setting')} {'has' if len(names) == 1 else 'have'}"
-        logger.warning(
-            "Without ROBOTSTXT_OBEY, %(what)s no effect: %(names)s",
-            {"what": what, "names": ", ".join(names)},
-            extra=extra,
-        )
+        message = "Without ROBOTSTXT_OBEY, these have no effect: %(names)s"
+        logger.warning(message, {"names": ", ".join(names)}, extra=extra)

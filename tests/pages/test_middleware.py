@@ -308,9 +308,7 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -
     assert len(lines(result, f"{drop} request to", more)) == 2
     assert len(lines(result, f"{drop} request to", level="DEBUG")) == 2
     assert summary(result)[2] == (
-        "Page rules: requests from pages that say nofollow 1, requests for links marked "
-        "nofollow, ugc or sponsored 3, items from pages that say noindex 2, items from pages that "
-        f"have expired 1{', dropped 7' * obeyed}"
+        f"Rules of pages: {'dropped 7, ' * obeyed}expired 1, nofollow 1, nofollow_link 3, noindex 2"
     )
     result.assert_clean()
 

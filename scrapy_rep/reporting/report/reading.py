@@ -88,21 +88,27 @@ class Line:
         """Return an object; an empty one for any other value."""
         return Line(self.fields.get(name))
 
-    def texts(self, name: str) -> list[str]:
-        """Return the texts among the first values of a list."""
-        return [one[:_MAX_TEXT] for one in self.items(name, _REASONS) if isinstance(one, str)]
-
     def items(self, name: str, most: int) -> list[Any]:
         """Return the first values of a list; none of any other value."""
         found = self.fields.get(name)
         return found[:most] if isinstance(found, list) else []
 
+    def texts(self, name: str) -> list[str]:
+        return [one[:_MAX_TEXT] for one in self.items(name, _REASONS) if isinstance(one, str)]
+
 
 # Limits on what is kept while a record is read, and on what the page shows.
-_ORIGINS, _SAID, _USES, _PERIODS, _SITEMAPS = 50_000, 2_000, 50, 4_000, 10_000
+_ORIGINS, _SAID, _PERIODS, _SITEMAPS = 50_000, 2_000, 4_000, 10_000
 _OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH, _SETTINGS = 100, 20, 50, 300, 200
 MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
 MAX_CHANGES, _URL_LENGTH = 500, 500
+
+# What is dropped for what pages say.
+_PAGES = {
+    **PAGE_VERDICTS,
+    "usage_request": "requests for pages that don't permit their use",
+    "usage_item": "items from pages that don't permit their use",
+}
 
 
 class CrawlSum:
@@ -130,8 +136,6 @@ class CrawlSum:
         self.changes: Rows[Change] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
         self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
         self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
-        self.usage: Rows[Counter[str]] = Rows(_USES, _USES, lambda said: -said.total())
-        """What was said about each purpose, and what was dropped."""
         self._timeline = Timeline()
 
     def add(self, line: Line) -> None:
@@ -283,49 +287,35 @@ class CrawlSum:
         reasons = [(words, rejected.number(words)) for words in list(rejected.fields)[:_REASONS]]
         why = failed or line.text("reason")
         self.counts["sitemaps_failed"] += bool(failed) and found != "guessed"
-        self.counts["sitemaps_useless"] += not failed and entries > 0 and not taken
         self.sitemaps.add(
             SitemapRow(line.text("url"), found, by, kind, entries, taken, reasons, why, not failed)
         )
 
     def _page(self, line: Line, _: float) -> None:
-        dropped = not line.flag("dry_run")
-        self.counts["page_dropped"] += dropped
-        what = PAGE_VERDICTS[line.text("verdict")]
-        self._say(self.pages, what, line.text("reason", _REASON_LENGTH), line).dropped += dropped
+        verdict, dropped = line.text("verdict"), not line.flag("dry_run")
+        self.counts["usage_dropped" if verdict.startswith("usage") else "page_dropped"] += dropped
+        text = line.text("reason", _REASON_LENGTH)
+        self._say(self.pages, _PAGES[verdict], text, line).dropped += dropped
+
+    def _said(self, line: Line, _: float) -> None:
+        self.counts["usage_pages"] += 1
+        for one in map(Line, line.part("usage").items("statements", _REASONS)):
+            says, text = one.part("says"), f"{one.text('source')}: {one.text('text')}"
+            for name in list(says.fields)[:_REASONS]:
+                about = f"{name[:_REASONS]}: {says.text(name, 1)}"
+                self._say(self.statements, about, text[:_REASON_LENGTH], line)
 
     def _say(self, rows: Rows[SaidRow], about: str, text: str, line: Line) -> SaidRow:
         row = rows.row((about, text), lambda: SaidRow(about, text, line.text("url")))
         row.count += 1
         return row
 
-    def _said(self, line: Line, _: float) -> None:
-        usage = line.part("usage")
-        self.counts["usage_pages"] += 1
-        for name, said in usage.fields.items():
-            if said in ("y", "n"):
-                self._purpose(name)["yes" if said == "y" else "no"] += 1
-        for one in map(Line, usage.items("statements", _REASONS)):
-            text = f"{one.text('source')}: {one.text('text')}"[:_REASON_LENGTH]
-            for name in list(one.part("says").fields)[:_USES]:
-                self._say(self.statements, name[:_REASONS], text, line)
-
-    def _usage_dropped(self, line: Line, _: float) -> None:
-        if not line.flag("dry_run"):
-            self.counts["usage_dropped"] += 1
-            name = line.text("reason").partition(":")[0]
-            self._purpose(name)[line.text("verdict")] += 1
-
-    def _purpose(self, name: str) -> Counter[str]:
-        return self.usage.row(name[:_REASONS], Counter)
-
     # Verdicts, each with what counts it.
     _HANDLERS: ClassVar[dict[str, Callable[[CrawlSum, Line, float], object]]] = {
         STARTED: _started, ENDED: _ended, ANSWER: _answer, CHANGED: _changed, SITEMAP: _sitemap,
         ALLOWED_COUNT: _allowed, "allowed": _allowed, "disallowed": _disallowed,
         "unreachable": _dropped, "held": _held, "released": _left, "given_up": _left,
-        "usage": _said, "usage_request": _usage_dropped, "usage_item": _usage_dropped,
-        **dict.fromkeys(PAGE_VERDICTS, _page),
+        "usage": _said, **dict.fromkeys(_PAGES, _page),
     }  # fmt: skip
 
     # The end

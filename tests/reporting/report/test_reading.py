@@ -158,9 +158,8 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         "robots.txt files that changed in the crawl: 1.",
         "Items and requests dropped because of page rules: 1.",
         "Items and requests dropped because of usage preferences: 1.",
-        "Sitemaps without an entry that was taken: 1.",
     ]
-    levels = ["error"] * 2 + ["warning"] * 5 + ["note"] * 4
+    levels = ["error"] * 2 + ["warning"] * 5 + ["note"] * 3
     assert [one.level for one in data.findings] == levels
     assert list(data.crawl.answers) == [
         "rules", "html", "challenge", "redirected", "unreachable",
@@ -192,9 +191,13 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     not_dropped = line("usage_item", 2, A, reason="train-ai: …", dry_run=True)
     crawl = data_of(started(), *pages, dropped, not_dropped, ended(3)).crawl
     assert crawl.counts["usage_pages"] == 3
-    assert crawl.usage == {"train-ai": {"no": 3, "usage_request": 1}, "search": {"yes": 3}}
     [statement] = crawl.statements.top
-    assert (statement.count, statement.text) == (3, "robots.txt: Content-Signal: ai-train=no")
+    assert (statement.about, statement.count) == ("train-ai: n", 3)
+    assert statement.text == "robots.txt: Content-Signal: ai-train=no"
+    drops = [(row.about.split()[0], row.text, row.count, row.dropped) for row in crawl.pages.top]
+    assert drops == [
+        ("requests", "train-ai: robots.txt, line 3: …", 1, 1), ("items", "train-ai: …", 1, 0)
+    ]  # fmt: skip
 
 
 def test_rows_with_more_to_say_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
