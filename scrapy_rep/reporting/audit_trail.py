@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
-from scrapy.utils.asyncio import CallLaterResult, call_later
+from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler, load_object
 
@@ -108,10 +108,10 @@ def append(file: io.FileIO, lines: bytearray) -> None:
         del lines[:done]
 
 
-# Seconds or bytes after which lines are written; also seconds until another try.
+# Seconds or bytes after which lines are written.
 _SECONDS = 1.0
 _BYTES = 65536
-# Bytes that wait in memory meanwhile.
+# Bytes that wait in memory if they can't be.
 _MAX_WAITING = 1 << 20
 
 
@@ -126,63 +126,52 @@ class AuditTrail:
         self._file: IO[bytes] | None = None
         self._lines = bytearray()
         self._lost = 0
-        self._timer: CallLaterResult | None = None
         self._failing = False
         """Whether the last try to write has failed."""
+        self._often = create_looping_call(self._write)
 
     def add(self, fields: dict[str, Any]) -> None:
+        if not self._often.running:
+            self._often.start(_SECONDS, now=False)
         if self._failing and len(self._lines) >= _MAX_WAITING:
             self._lost += 1
             return
         self._lines += f"{json_line({**fields, 'crawl': self._crawl})}\n".encode()
         if len(self._lines) >= _BYTES and not self._failing:
             self._write()
-        elif self._timer is None:
-            self._timer = call_later(_SECONDS, self._write)
 
     async def end(self) -> None:
         """Write the rest, and hand the file to its storage."""
+        if self._often.running:
+            self._often.stop()
         self._write()
-        self._stop_timer()
         if lost := self._lost + self._lines.count(b"\n"):
-            self._error(
-                "%(uri)s lacks %(lost)s that could not be written", lost=counted(lost, "line")
-            )
+            self._error(f"%(uri)s lacks {counted(lost, 'line')} that could not be written")
         if self._file is None:
             return
         try:
             await self._feed.store(self._file)
         except Exception as error:  # noqa: BLE001
-            self._error("can't write to %(uri)s: %(error)s", error=text_of(error))
-            return
-        values = {"uri": self._feed}
-        logger.info("Decisions are in %(uri)s", values, extra=self._context.extra)
+            self._error("can't write to %(uri)s: %(error)s", error)
+        else:
+            values = {"uri": self._feed}
+            logger.info("Decisions are in %(uri)s", values, extra=self._context.extra)
 
     def _write(self) -> None:
-        """Write the lines. If that fails, keep them, and try again soon."""
-        self._stop_timer()
+        """Write the lines. If that fails, keep them for the next time."""
         try:
             self._file = self._file or self._feed.open()
             _put(self._file, self._lines)
             self._failing = False
         except Exception as error:  # noqa: BLE001 (the file's class may be the project's)
             if not self._failing:
-                self._error(
-                    "can't write to %(uri)s: %(error)s. Until that works, decisions wait in memory, "
-                    "up to 1 MB of them.",
-                    error=text_of(error),
-                )
+                more = ". Until that works, decisions wait in memory, up to 1 MB of them"
+                self._error(f"can't write to %(uri)s: %(error)s{more}", error)
             self._failing = True
-            self._timer = call_later(_SECONDS, self._write)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _error(self, message: str, **values: Any) -> None:
-        extra = self._context.extra
-        logger.error(f"REP_DECISIONS: {message}", {"uri": self._feed, **values}, extra=extra)
+    def _error(self, message: str, error: Exception | None = None) -> None:
+        values = {"uri": self._feed, "error": text_of(error) if error is not None else ""}
+        logger.error(f"REP_DECISIONS: {message}", values, extra=self._context.extra)
 
 
 def _put(file: IO[bytes], lines: bytearray) -> None:

@@ -103,7 +103,8 @@ async def test_parts_that_fail(
         raise OverflowError("Python int too large to convert to SQLite INTEGER")
 
     def closes_its_file(self: Any, *_: Any, **__: Any) -> Any:
-        self._write()  # all, so that there is no timer that would fire in the next test
+        self._often.stop()
+        self._write()
         self._file.close()
         broken(self)
 

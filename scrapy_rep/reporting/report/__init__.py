@@ -1,9 +1,9 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
 It is made from the record alone, by a crawl as it goes, or from files later: `reading.py` sums up
-each crawl, in rows that `data.py` describes; here is what needs a look, and what differs between
-crawls; `page.html`, `page.css` and `page.js` are the page. Jinja is an extra, imported only when a
-report is written.
+each crawl, in rows that `data.py` describes; here is what differs between crawls; `page.html`, with
+`page.css` and `page.js`, is the page, and says what needs a look. Jinja is an extra, imported only
+when a report is written.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice, pairwise
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from scrapy.utils.asyncio import run_in_thread
 
@@ -142,13 +142,6 @@ class ReportData:
         """The last one."""
         return self.crawls[-1]
 
-    @property
-    def findings(self) -> list[Finding]:
-        """What needs a look in it, the most serious first."""
-        parts = (_of_start_requests, _of_origins, _of_sitemaps, _of_counts)
-        found = [finding for part in parts for finding in part(self.crawl)]
-        return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
-
     def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
         """Add what the robots.txt files say. *body_of* finds an origin's by its SHA-256."""
         for one in self.quoted():
@@ -193,91 +186,6 @@ def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
     ]
 
 
-class Finding(NamedTuple):
-    """Something that needs a look: a sentence, with the section of the page that has more, some
-    origins or URLs, what the section's filter shows then, and a command that tells more."""
-
-    level: str
-    text: str
-    section: str
-    items: Sequence[str] = ()
-    filter: str = ""
-    command: str = ""
-
-
-_LEVELS = ("error", "warning", "note")
-_ITEMS = 5
-# Rules that close a whole origin.
-_WHOLE = frozenset({"/", "/*", "*"})
-# Outcomes of origins: how serious, and what they did.
-_OUTCOMES = {
-    "unreachable": ("error", "unreachable at the end"),
-    "challenge": ("warning", "answered with a bot wall in place of robots.txt"),
-    "html": ("warning", "answered with an HTML page in place of robots.txt"),
-    "redirected": ("warning", "redirected in a loop, too many times, or without a target"),
-    "none": ("note", "without an answer"),
-}
-# Counts: how serious, what is counted, and the section of the page.
-_COUNTS = {
-    "given_up": ("warning", "Held requests that were given up", "unreachable"),
-    "kept": ("note", "Requests still held, kept for the next run", "unreachable"),
-    "changed": ("note", "robots.txt files that changed in the crawl", "changes"),
-    "page_dropped": ("note", "Items and requests dropped because of page rules", "pages"),
-    "usage_dropped": ("note", "Items and requests dropped because of usage preferences", "pages"),
-}
-
-
-def _of_start_requests(crawl: CrawlSum) -> Iterator[Finding]:
-    starts = crawl.finished.part("start_requests")
-    if count := starts.number("refused"):
-        level, words = "error", f"robots.txt refused every start request ({count:,})."
-        if starts.flag("passed"):
-            level = "warning"
-            words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
-        url = starts.text("url")
-        words += f" The first was {url}: {starts.text('why').rstrip('.')}."
-        yield Finding(level, words, "rules", [url], "", starts.text("command"))
-
-
-def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
-    closed = {
-        one.origin
-        for row in crawl.rules.top
-        if row.rule.partition(":")[2].strip() in _WHOLE
-        for one in row.origins
-    }
-    shut = [row for row in crawl.known.top if row.origin in closed and not row.requests["allowed"]]
-    if shut:
-        refused = counted(sum(row.requests["forbidden"] for row in shut), "request")
-        words = f"{counted(len(shut), 'origin')} closed to this crawler: {refused} refused."
-        yield Finding("warning", words, "rules", _some(row.origin for row in shut))
-    for outcome, (level, what) in _OUTCOMES.items():
-        if count := crawl.answers.get(outcome):
-            kinds = [f"{n:,} {kind}" for kind, n in crawl.reasons if outcome == "unreachable"]
-            words = f"{counted(count, 'origin')} {what}{': ' * bool(kinds)}{', '.join(kinds)}."
-            some = _some(row.origin for row in crawl.known.top if row.outcome == outcome)
-            yield Finding(level, words, "origins", some, outcome)
-
-
-def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
-    failed = [row for row in crawl.sitemaps.top if not row.read and row.found != "guessed"]
-    if failed:
-        count, first = counted(crawl.counts["sitemaps_failed"], "sitemap"), failed[0]
-        words = f"{count} could not be read; the first: {first.url} ({first.failed})."
-        yield Finding("warning", words, "sitemaps", _some(row.url for row in failed))
-
-
-def _of_counts(crawl: CrawlSum) -> Iterator[Finding]:
-    for name, (level, words, section) in _COUNTS.items():
-        if count := crawl.counts[name]:
-            yield Finding(level, f"{words}: {count:,}.", section)
-
-
-def _some(names: Iterable[str]) -> list[str]:
-    first = list(islice(names, _ITEMS + 1))
-    return first if len(first) <= _ITEMS else [*first[:_ITEMS], "…"]
-
-
 def render(data: ReportData) -> bytes:
     """Return the page: self-contained HTML in UTF-8."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -297,7 +205,6 @@ def render(data: ReportData) -> bytes:
         "moment": lambda value: "?" if value is None else date(value, "%Y-%m-%d %H:%M:%S"),
         "clock": lambda value: "?" if value is None else date(value, "%H:%M:%S"),
         "duration": lambda value: f"{value:.1f} s" if value < 60 else duration(value),
-        "share": share,
     }
     environment.globals |= {"counted": counted, "outcomes": OUTCOMES, "most_changes": MAX_CHANGES}
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
@@ -309,12 +216,6 @@ def render(data: ReportData) -> bytes:
         script_hash=_hash(script),
     )
     return text.lstrip().encode()
-
-
-def share(value: float) -> str:
-    """Return a part of one as percent, with a decimal if it is small."""
-    percent = 100 * value
-    return "< 0.1 %" if 0 < percent < 0.05 else f"{percent:.{int(0 < percent < 0.95)}f} %"
 
 
 def _hash(text: str) -> str:

@@ -55,11 +55,6 @@ class OriginRow:
     """The one that goes on."""
 
     @property
-    def share(self) -> float | None:
-        allowed, forbidden = self.requests["allowed"], self.requests["forbidden"]
-        return forbidden / (allowed + forbidden) if allowed or forbidden else None
-
-    @property
     def order(self) -> tuple[bool, int, str]:
         """Sorts origins with something going on, and those refused most, first."""
         refused = sum(self.requests[name] for name in _INTERESTING)

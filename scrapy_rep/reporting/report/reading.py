@@ -103,6 +103,8 @@ _OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH, _SETTINGS = 100, 20, 50, 300, 200
 MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
 MAX_CHANGES, _URL_LENGTH = 500, 500
 
+# Rules that close a whole origin.
+_WHOLE = frozenset({"/", "/*", "*"})
 # What is dropped for what pages say.
 _PAGES = {
     **PAGE_VERDICTS,
@@ -317,6 +319,15 @@ class CrawlSum:
         "unreachable": _dropped, "held": _held, "released": _left, "given_up": _left,
         "usage": _said, **dict.fromkeys(_PAGES, _page),
     }  # fmt: skip
+
+    @property
+    def closed(self) -> list[OriginRow]:
+        """Origins that a rule closes to this crawler."""
+        whole = (row for row in self.rules.top if row.rule.partition(":")[2].strip() in _WHOLE)
+        names = {one.origin for row in whole for one in row.origins}
+        return [
+            row for row in self.known.top if row.origin in names and not row.requests["allowed"]
+        ]
 
     # The end
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections import Counter
 from io import BytesIO
 from itertools import product
 from typing import Any
@@ -26,10 +27,6 @@ def refused(origin: str, at: float = 2.0, rule: str = "Disallow: /x", **more: An
 
 def down(at: float, origin: str = A, **about: Any) -> bytes:
     return answer("unreachable", at, origin, reason="HTTP 503", status=503, about=about)
-
-
-def texts(data: ReportData) -> list[str]:
-    return [one.text for one in data.findings]
 
 
 # -- what happened ---------------------------------------------------------------------------
@@ -94,8 +91,8 @@ def test_a_rule_is_counted_over_all_origins() -> None:
     assert (first.rule, first.group, first.times, first.all_origins) == ("Disallow: /x", "*", 3, 2)
     assert [(one.origin, one.times, one.line) for one in first.origins] == [(B, 2, 3), (A, 1, 3)]
     assert (second.rule, second.times) == ("Disallow: /y", 1)
-    shares = {row.origin: row.share for row in data.crawl.known.top}
-    assert shares == {A: 0.25, B: 1.0}
+    requests = {row.origin: row.requests for row in data.crawl.known.top}
+    assert requests == {A: Counter(allowed=6, forbidden=2), B: Counter(forbidden=2)}
     data.fill(lambda origin, _: b"#\r\nUser-agent: *\r\nDisallow: /x\r\n" if origin == B else None)
     [of_b, of_a] = first.origins
     assert [text for _, text, marked in of_b.excerpt if marked] == ["Disallow: /x"]
@@ -124,62 +121,6 @@ def test_not_every_file_is_quoted() -> None:
     quoted = list(data.quoted())
     assert len(quoted) == 250
     assert [number for number, _, _ in quoted[0].excerpt] == list(range(5, 14))
-
-
-def test_what_needs_a_look_is_said_in_sentences() -> None:
-    starts = {"refused": 2, "passed": False, "url": f"{A}/x", "why": "line 3", "command": "scrapy"}
-    listed = {"found": "listed", "by": f"{A}/robots.txt"}
-    data = data_of(
-        started(),
-        answer("rules", 1, A),
-        refused(A, rule="Disallow: /"),
-        *[answer("rules", 1, B), refused(B, rule="Disallow: /")],
-        line("allowed_count", 5, B, count=1),
-        *[
-            answer(kind, 1, f"http://{kind}.example")
-            for kind in ("html", "challenge", "redirected")
-        ],
-        down(1, C),
-        line("sitemap", 3, A, url=f"{A}/s.xml", sitemap={**listed, "failed": "HTTP 404"}),
-        line("sitemap", 3, A, url=f"{A}/t.xml", sitemap={**listed, "entries": 3, "taken": 0}),
-        line("noindex", 4, A, url=f"{A}/1", reason="meta robots: noindex"),
-        line("usage_item", 4, A, url=f"{A}/1", reason="train-ai: robots.txt, line 3"),
-        line("changed", 5, A, change={"added": ["Disallow: /"], "lines_added": 1}),
-        ended(9, start_requests=starts, page_dropped=1, usage_dropped=1),
-    )
-    assert texts(data) == [
-        f"robots.txt refused every start request (2). The first was {A}/x: line 3.",
-        "1 origin unreachable at the end: 1 HTTP 503.",
-        "1 origin closed to this crawler: 1 request refused.",
-        "1 origin answered with a bot wall in place of robots.txt.",
-        "1 origin answered with an HTML page in place of robots.txt.",
-        "1 origin redirected in a loop, too many times, or without a target.",
-        f"1 sitemap could not be read; the first: {A}/s.xml (HTTP 404).",
-        "robots.txt files that changed in the crawl: 1.",
-        "Items and requests dropped because of page rules: 1.",
-        "Items and requests dropped because of usage preferences: 1.",
-    ]
-    levels = ["error"] * 2 + ["warning"] * 5 + ["note"] * 3
-    assert [one.level for one in data.findings] == levels
-    assert list(data.crawl.answers) == [
-        "rules", "html", "challenge", "redirected", "unreachable",
-    ]  # fmt: skip
-
-
-def test_where_to_look_is_said_by_example() -> None:
-    """What the project itself prevents has no answer, and a reason; not all origins are named."""
-    town = [f"http://{number}.example" for number in range(6)]
-    about = {"fetches": 0}
-    lines = [answer("none", 1, one, reason="NotSupported: no handler", about=about) for one in town]
-    data = data_of(started(), *lines, ended(2))
-    [finding] = data.findings
-    assert (finding.text, finding.filter) == ("6 origins without an answer.", "none")
-    assert finding.items == [*town[:5], "…"]
-    assert {row.reason for row in data.crawl.known.top} == {"NotSupported: no handler"}
-
-
-def test_nothing_needs_a_look() -> None:
-    assert data_of(started(), answer("rules", 1, A), ended(2)).findings == []
 
 
 def test_usage_preferences_are_counted_by_purpose() -> None:
