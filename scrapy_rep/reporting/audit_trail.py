@@ -48,7 +48,15 @@ class Feed:
         shown = without_password(uri)
         try:
             self._uri = _filled_in(crawler, uri)
-            self._storage = _storage(crawler, self._uri, overwrite=overwrite)
+            found = _SCHEME.match(self._uri)
+            scheme = found[1].lower() if found else ""
+            path = crawler.settings.getwithbase("FEED_STORAGES").get(scheme)
+            if path is None:
+                raise NotConfigured(f"no feed storage writes to {scheme}:")
+            options = {"overwrite": overwrite} if scheme in _APPENDING else None
+            self._storage: Any = build_from_crawler(
+                load_object(path), crawler, self._uri, feed_options=options
+            )
         except Exception as error:  # noqa: BLE001
             # Storages assert that the URI has a host, read ports, load libraries. What they say may
             # quote a part of the password.
@@ -78,16 +86,6 @@ def _filled_in(crawler: Crawler, uri: str) -> str:
         return time if match[1] == "time" else str(getattr(crawler.spider, match[1]))
 
     return _PLACEHOLDER.sub(value, uri)
-
-
-def _storage(crawler: Crawler, uri: str, *, overwrite: bool) -> Any:
-    found = _SCHEME.match(uri)
-    scheme = found[1].lower() if found else ""
-    path = crawler.settings.getwithbase("FEED_STORAGES").get(scheme)
-    if path is None:
-        raise NotConfigured(f"no feed storage writes to {scheme}:")
-    options = {"overwrite": overwrite} if scheme in _APPENDING else None
-    return build_from_crawler(load_object(path), crawler, uri, feed_options=options)
 
 
 def append(file: io.FileIO, lines: bytearray) -> None:

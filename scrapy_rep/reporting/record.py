@@ -22,14 +22,7 @@ from scrapy_rep.text import iso
 
 _MS = "milliseconds"
 
-ALLOWED_COUNT, ANSWER, CHANGED, SITEMAP, STARTED, ENDED = OTHERS = (
-    "allowed_count",
-    "answer",
-    "changed",
-    "sitemap",
-    "crawl_started",
-    "crawl_ended",
-)
+OTHERS = ("allowed_count", "answer", "changed", "sitemap", "crawl_started", "crawl_ended")
 """Verdicts of lines that are about something other than a decision."""
 
 UNKNOWN_YET = "no answer yet"
@@ -73,7 +66,6 @@ OUTCOMES = {
     "rules": "with rules",
     "empty": "empty file",
     "html": "HTML page in its place",
-    "challenge": "bot wall in its place",
     "missing": "missing",
     "redirected": "redirect loop, or redirect without a target",
     "unreachable": "unreachable",
@@ -85,13 +77,6 @@ OUTCOMES = {
 _SEARCHED = 20_000
 # A line that says something, not only a comment.
 _SAYS = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
-# Bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
-_WALL = (
-    *(b"challenge-platform", b"cf-chl", b"just a moment", b"_incapsula_", b"datadome", b"captcha"),
-    *(b"perimeterx", b"awswaf", b"aws-waf", b"bot manager", b"are you human", b"are you a human"),
-    *(b"are you a robot", b"verify you are"),
-)
-
 _SHORT = 40
 _KINDS = {
     "CannotResolveHostError": "unknown host",
@@ -111,14 +96,14 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     ``REP_CRAWL_DELAY`` grants it."""
     state, answer, flight = resolution.state, resolution.answer, resolution.flight
     entry, (outcome, body) = state.entry, _outcome(resolution)
-    failed, fetches = outcome == "unreachable", flight.fetches if flight is not None else 0
+    failed = outcome == "unreachable"
     error, note = (answer.error, answer.note) if answer is not None else (None, "")
     robots = state.robots if body is not None else None
     about = {
         "outcome": outcome,
         "stored": answer is None,
-        "asked": iso(flight.asked_at, _MS) if flight is not None and fetches else None,
-        "fetches": fetches,
+        "asked": iso(flight.asked_at, _MS),
+        "fetches": flight.fetches,
         "hops": answer.hops if answer is not None else entry.hops,
         "bytes": len(cut(body)) if body is not None else None,
         "kind": kind_of(entry.error, error) if failed else None,
@@ -149,10 +134,8 @@ def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
         body = answer.body if answer is not None else entry.body
     except UnreadableEntry:
         body = b""
-    start = body[:_SEARCHED]
-    if is_html(start):
-        text = start.lower()
-        return "challenge" if any(words in text for words in _WALL) else "html", body
+    if is_html(body[:_SEARCHED]):
+        return "html", body
     return "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty", body
 
 

@@ -30,16 +30,7 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.record import (
-    ALLOWED_COUNT,
-    ANSWER,
-    CHANGED,
-    ENDED,
-    STARTED,
-    UNKNOWN_YET,
-    answer_fields,
-    fields_of,
-)
+from scrapy_rep.reporting.record import UNKNOWN_YET, answer_fields, fields_of
 from scrapy_rep.reporting.report import Report
 from scrapy_rep.reporting.summary import Counts, figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
@@ -84,7 +75,6 @@ class Recorder(ResolutionListener):
             self._listeners.append(Report(context, settings.report, origins.table))
         self._misconfigured = BoundedSet()
         self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
-        self._forbids = Limiter(logger, "origins whose robots.txt forbids requests")
         self._drops = Limiter(logger, "origins whose requests are dropped")
         self._holds = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
@@ -126,8 +116,7 @@ class Recorder(ResolutionListener):
         """Report a robots.txt that was fetched, or found in the storage."""
         state, answer, flight = resolution.state, resolution.answer, resolution.flight
         with self._isolated(Counts.part):
-            self._counts.unanswered.discard(state.origin)
-            self._counts.fetches += flight.fetches if flight is not None else 0
+            self._counts.fetches += flight.fetches
             self._count(answer)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
@@ -138,12 +127,12 @@ class Recorder(ResolutionListener):
                 delay = self._origins.crawl_delay.seconds(state, chain)
                 fields = answer_fields(resolution, delay, self._context.clock())
                 url = answer.url if answer is not None else resolution.robots_url
-                self.tell(ANSWER, url, state.origin, agent=_names(chain), **fields)
-        if flight is not None and flight.before is not None:
+                self.tell("answer", url, state.origin, agent=_names(chain), **fields)
+        if flight.before is not None:
             with self._isolated("comparison of robots.txt files"):
                 change = await self._changes.look(resolution, flight.before, self.waiting)
                 if change is not None:
-                    self.tell(CHANGED, resolution.robots_url, state.origin, state, change=change)
+                    self.tell("changed", resolution.robots_url, state.origin, state, change=change)
 
     def _count(self, answer: Answer | None) -> None:
         inc_value = self._stats.inc_value
@@ -179,7 +168,7 @@ class Recorder(ResolutionListener):
             self._counts.no_answer(origin)
         about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": None}
         reason = "the fetch was cancelled" if cut else text_of(error)
-        self.tell(ANSWER, origin.robots_url, origin, reason=reason, answer=about)
+        self.tell("answer", origin.robots_url, origin, reason=reason, answer=about)
         if not isinstance(error, CONFIGURATION_ERRORS):
             return  # a bug, which Flights logs
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
@@ -251,9 +240,9 @@ class Recorder(ResolutionListener):
                 extra=extra,
             )
         else:
-            limiter = self._drops if unreachable else self._forbids
             message = f"{'Dry run, not dropped: ' * self.dry_run}%(error)s: %(request)s"
-            limiter.log(message, values, self._context.spider, str(error.origin), _MORE)
+            about = error.origin, unreachable
+            self._drops.log(message, values, self._context.spider, about, _MORE)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """Report that *request* would be held if this weren't a dry run."""
@@ -313,7 +302,7 @@ class Recorder(ResolutionListener):
         count, state.allowed = state.allowed, 0
         if count:
             self._counts.allowed += count
-            self.tell(ALLOWED_COUNT, None, state.origin, count=count)
+            self.tell("allowed_count", None, state.origin, count=count)
 
     # The crawl's beginning and end
 
@@ -335,7 +324,7 @@ class Recorder(ResolutionListener):
             "scrapy": scrapy.__version__,
             "changed": changed_values(context.crawler.settings),
         }
-        self.tell(STARTED, None, None, dry_run=self.dry_run, settings=settings)
+        self.tell("crawl_started", None, None, dry_run=self.dry_run, settings=settings)
 
     async def _closed(self, reason: str) -> None:
         for state in self._origins.table.states():
@@ -346,7 +335,7 @@ class Recorder(ResolutionListener):
             self._starts["passed"] = passed = bool(self._counts.allowed or found)
             told = figures(self._counts, self._stats)
             counts = {**told, "start_requests": self._starts}
-            self.tell(ENDED, None, None, reason=reason, dry_run=self.dry_run, counts=counts)
+            self.tell("crawl_ended", None, None, reason=reason, dry_run=self.dry_run, counts=counts)
             log_summary(self._counts, told, self._context)
             # If it did not finish, some may not have been tried.
             if self._starts["refused"] and reason == "finished" and not passed:

@@ -33,14 +33,6 @@ _UNANSWERED = 10_000
 
 _OUTCOMES = ("with rules", "without restrictions", "unreachable", "without an answer")
 
-PAGE_VERDICTS = {
-    "nofollow": "requests from pages that say nofollow",
-    "nofollow_link": "requests for links marked nofollow, ugc or sponsored",
-    "noindex": "items from pages that say noindex",
-    "expired": "items from pages that have expired",
-}
-"""Verdicts of page rules, each with what it applies to, in words."""
-
 # What became of requests: a stat, or none, and words. The first two are always there.
 _REQUESTS = {
     "allowed": ("", "allowed"),
@@ -91,6 +83,7 @@ class Counts:
     def leaves(self, state: OriginState) -> None:
         """Count an origin, by its latest answer, when it leaves memory for the first time, at the
         latest when the crawl ends."""
+        self.unanswered.discard(state.origin)
         if not self._known.add(state.origin):
             return
         entry, why = state.entry, ""

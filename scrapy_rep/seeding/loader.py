@@ -34,7 +34,6 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.reporting.record import SITEMAP as KIND
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.selection import CHOSEN, Reason, Selection, Verifier, host_of
 from scrapy_rep.seeding.spool import (
@@ -145,7 +144,7 @@ class SitemapLog:
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
         fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
-        self._tell(KIND, sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
+        self._tell("sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
 
     def warn(self, of: str, message: str, **values: Any) -> None:
         """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""

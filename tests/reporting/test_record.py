@@ -30,8 +30,7 @@ async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
     answers: dict[str, Any] = {
         "rules": RULES,
         "empty": "# nothing\n\n",
-        "html": "<!DOCTYPE html><title>Hello</title><p>A page",
-        "challenge": WALL,
+        "html": WALL,
         "missing": 404,
         "redirected": redirect("/robots.txt"),
         "unreachable": in_turn(503, 503, RULES),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import islice, pairwise
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -31,7 +31,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.changes import changed_lines
-from scrapy_rep.reporting.record import OUTCOMES, RuleOrigin
+from scrapy_rep.reporting.record import OUTCOMES
 from scrapy_rep.reporting.report.data import Change
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
 from scrapy_rep.text import clean, counted, date, duration, text_of
@@ -62,37 +62,32 @@ class Report:
 
     async def end(self) -> None:
         """Write the page. Failures are logged."""
-        values: dict[str, object] = {"uri": self._feed}
+        extra = self._context.extra
         try:
             page = await self._page()
             file = self._feed.open()
             file.write(page)
             await self._feed.store(file)
+            logger.info("The robots.txt report is in %(uri)s", {"uri": self._feed}, extra=extra)
         except Exception as error:  # noqa: BLE001 (storages raise anything)
             message = "REP_REPORT: can't write the report to %(uri)s: %(error)s"
-            values |= {"error": text_of(error)}
-            logger.error(message, values, extra=self._context.extra)
-        else:
-            logger.info("The robots.txt report is in %(uri)s", values, extra=self._context.extra)
+            logger.error(message, {"uri": self._feed, "error": text_of(error)}, extra=extra)
 
     async def _page(self) -> bytes:
-        data = await run_in_thread(ReportData.of, [self._crawl])
-        states = {one.origin: self._table.get(Origin.from_url(one.origin)) for one in data.quoted()}
-        entries = {
-            (name, state.entry.sha256): state.entry for name, state in states.items() if state
-        }
+        states = (self._table.get(Origin.from_url(one.origin)) for one in self._crawl.quoted())
+        entries = {(one.name, one.entry.sha256): one.entry for one in states if one is not None}
 
-        def finish() -> bytes:
+        def make() -> bytes:
+            data = ReportData.of([self._crawl])
             data.fill(lambda *which: entries[which].body if which in entries else None)
             return render(data)
 
-        return await run_in_thread(finish)
+        return await run_in_thread(make)
 
 
 _CRAWLS = 50
-# Excerpts from robots.txt files: of all rules, of one. Lines before and after the one that decided,
-# and characters of each.
-_EXCERPTS, _OF_A_RULE, _AROUND, _LENGTH = 250, 20, 4, 200
+# Of robots.txt files: lines before and after the one that decided, and characters of each.
+_AROUND, _LENGTH = 4, 200
 
 
 @dataclass(slots=True)
@@ -144,7 +139,7 @@ class ReportData:
 
     def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
         """Add what the robots.txt files say. *body_of* finds an origin's by its SHA-256."""
-        for one in self.quoted():
+        for one in self.crawl.quoted():
             body = body_of(one.origin, one.sha256 or "")
             if body is not None:
                 one.excerpt = _excerpt(body, one.line)
@@ -154,11 +149,6 @@ class ReportData:
                 change.known = True
                 for name, value in changed_lines(old, new).items():
                     setattr(change, name, value)
-
-    def quoted(self) -> Iterator[RuleOrigin]:
-        """Yield the origins whose robots.txt is quoted, with the line that decided."""
-        some = (one for rule in self.crawl.rules.top for one in rule.origins[:_OF_A_RULE])
-        return islice((one for one in some if one.sha256), _EXCERPTS)
 
 
 def _changes(old: CrawlSum, new: CrawlSum, number: int) -> Iterator[Change]:

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from scrapy_rep.text import duration
+
 _INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
 
 
@@ -112,7 +114,6 @@ _STEPS = (
     *(60, 120, 300, 600, 1200, 3600, 7200, 14400, 28800),
 )
 _TICKS = 7
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (0, "s"))
 
 
 class Axis:
@@ -123,9 +124,9 @@ class Axis:
         self._span = span = max(ended - began, 0.001)
         days = 86400 * (1 + span // (86400 * _TICKS))
         step = next((one for one in _STEPS if span <= _TICKS * one), days)
-        size, unit = next((size, unit) for size, unit in _UNITS if step >= size)
         moments = [number * step for number in range(int(span / step) + 1)]
-        self.ticks = [(self.x(began + at), f"+{at / (size or 1):g} {unit}") for at in moments]
+        texts = [f"+{at:g} s" if step < 60 else f"+{duration(at)}" for at in moments]
+        self.ticks = [(self.x(began + at), text) for at, text in zip(moments, texts, strict=True)]
         """Where they are, and what they say."""
 
     def x(self, at: float) -> float:

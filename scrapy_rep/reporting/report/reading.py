@@ -7,18 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import islice
 from operator import attrgetter
 from typing import IO, Any, ClassVar
 
 from scrapy_rep.reporting.record import (
-    ALLOWED_COUNT,
-    ANSWER,
-    CHANGED,
-    ENDED,
     IMPOLITE,
     OUTCOMES,
-    SITEMAP,
-    STARTED,
     UNKNOWN_YET,
     Rows,
     RuleOrigin,
@@ -34,7 +29,6 @@ from scrapy_rep.reporting.report.data import (
     SitemapRow,
     Timeline,
 )
-from scrapy_rep.reporting.summary import PAGE_VERDICTS
 
 _MAX_LINE = 1 << 22
 _MAX_TEXT = 2000
@@ -103,14 +97,19 @@ _OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH, _SETTINGS = 100, 20, 50, 300, 200
 MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
 MAX_CHANGES, _URL_LENGTH = 500, 500
 
+# Origins whose robots.txt is quoted: of one rule, of all.
+_QUOTED_OF_A_RULE, _QUOTED = 20, 250
 # Rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
-# What is dropped for what pages say.
-_PAGES = {
-    **PAGE_VERDICTS,
+DROPS = {
+    "nofollow": "requests from pages that say nofollow",
+    "nofollow_link": "requests for links marked nofollow, ugc or sponsored",
+    "noindex": "items from pages that say noindex",
+    "expired": "items from pages that have expired",
     "usage_request": "requests for pages that don't permit their use",
     "usage_item": "items from pages that don't permit their use",
 }
+"""Verdicts of what pages say, each with what is dropped for it."""
 
 
 class CrawlSum:
@@ -297,7 +296,7 @@ class CrawlSum:
         verdict, dropped = line.text("verdict"), not line.flag("dry_run")
         self.counts["usage_dropped" if verdict.startswith("usage") else "page_dropped"] += dropped
         text = line.text("reason", _REASON_LENGTH)
-        self._say(self.pages, _PAGES[verdict], text, line).dropped += dropped
+        self._say(self.pages, DROPS[verdict], text, line).dropped += dropped
 
     def _said(self, line: Line, _: float) -> None:
         self.counts["usage_pages"] += 1
@@ -314,11 +313,16 @@ class CrawlSum:
 
     # Verdicts, each with what counts it.
     _HANDLERS: ClassVar[dict[str, Callable[[CrawlSum, Line, float], object]]] = {
-        STARTED: _started, ENDED: _ended, ANSWER: _answer, CHANGED: _changed, SITEMAP: _sitemap,
-        ALLOWED_COUNT: _allowed, "allowed": _allowed, "disallowed": _disallowed,
+        "crawl_started": _started, "crawl_ended": _ended, "answer": _answer, "changed": _changed,
+        "allowed_count": _allowed, "allowed": _allowed, "disallowed": _disallowed,
         "unreachable": _dropped, "held": _held, "released": _left, "given_up": _left,
-        "usage": _said, **dict.fromkeys(_PAGES, _page),
+        "sitemap": _sitemap, "usage": _said, **dict.fromkeys(DROPS, _page),
     }  # fmt: skip
+
+    def quoted(self) -> Iterator[RuleOrigin]:
+        """Yield the origins whose robots.txt is quoted, with the line that decided."""
+        some = (one for rule in self.rules.top for one in rule.origins[:_QUOTED_OF_A_RULE])
+        return islice((one for one in some if one.sha256), _QUOTED)
 
     @property
     def closed(self) -> list[OriginRow]:

@@ -117,7 +117,10 @@ def test_what_needs_a_look_comes_first() -> None:
     [html] = [one for one in page.cssselect(".findings li") if "HTML page" in one.text_content()]
     assert "3 origins" in html.text_content()
     [link] = html.cssselect("p a[data-filter]")
-    assert (link.get("href"), link.get("data-filter")) == ("#origins", "HTML page in its place")
+    assert (link.get("href"), link.get("data-filter")) == (
+        "#origins",
+        "HTML page in its place",
+    )
     for link in page.cssselect("a[href^='#']"):
         assert page.cssselect(link.get("href")), link.get("href")
 
@@ -140,10 +143,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         refused(A),
         *[answer("rules", 1, B), refused(B)],
         line("allowed_count", 5, B, count=1),
-        *[
-            answer(kind, 1, f"http://{kind}.example")
-            for kind in ("html", "challenge", "redirected")
-        ],
+        *[answer(kind, 1, f"http://{kind}.example") for kind in ("html", "redirected")],
         answer("unreachable", 1, C, reason="HTTP 503"),
         line("sitemap", 3, A, url=f"{A}/s.xml", sitemap={**listed, "failed": "HTTP 404"}),
         line("sitemap", 3, A, url=f"{A}/t.xml", sitemap={**listed, "entries": 3, "taken": 0}),
@@ -156,8 +156,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     assert texts(page, ".findings li > p:first-child") == [
         f"error robots.txt refused 2 start requests, {first}",
         "error 1 origin unreachable at the end: 1 HTTP 503. See origins",
-        "warning 1 origin answered with a bot wall in place of robots.txt. See origins",
-        "warning 1 origin answered with an HTML page in place of robots.txt. See origins",
+        "warning 1 origin answered with an HTML page, a bot wall perhaps, in place of robots.txt. See origins",
         "warning 1 origin redirected in a loop, too many times, or without a target. See origins",
         "warning 1 origin closed to this crawler. See rules",
         "warning 1 sitemap could not be read. See sitemaps",
@@ -167,7 +166,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     ]
     assert texts(page, ".findings code") == ["scrapy"]
     assert [row[0] for row in rows(page, "outcomes")] == [
-        *("with rules", "HTML page in its place", "bot wall in its place"),
+        *("with rules", "HTML page in its place"),
         *("redirect loop, or redirect without a target", "unreachable 1 HTTP 503"),
     ]
 

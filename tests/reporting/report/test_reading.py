@@ -118,7 +118,7 @@ def test_not_every_file_is_quoted() -> None:
     lines = [refused(site, rule=f"Disallow: /{one}", line=9) for site, one in rules]
     data = data_of(started(), *lines)
     data.fill(lambda *_: b"\n" * 20)
-    quoted = list(data.quoted())
+    quoted = list(data.crawl.quoted())
     assert len(quoted) == 250
     assert [number for number, _, _ in quoted[0].excerpt] == list(range(5, 14))
 
@@ -230,7 +230,7 @@ def test_ticks_are_round_times_and_say_so() -> None:
         assert all(0 <= x <= 100 for x, _ in ticks)
         assert span < 1 or ticks[-1][0] > 50
         assert len({text for _, text in ticks}) == len(ticks)
-    assert [text for _, text in Axis(NOW, NOW + 600).ticks][:3] == ["+0 min", "+2 min", "+4 min"]
+    assert [text for _, text in Axis(NOW, NOW + 600).ticks][:3] == ["+0 s", "+2 min", "+4 min"]
     assert Axis(NOW, NOW + 0.4).ticks[1] == (25, "+0.1 s")
 
 
