@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Collection
 from heapq import nlargest
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.holding.hold import HeldOrigin
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.state import OriginTable
+from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import kind_of
 from scrapy_rep.text import counted, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from scrapy_rep.holding.hold import HeldOrigin
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.state import OriginTable
-    from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
 
@@ -31,8 +26,6 @@ _KINDS = {
 }
 # Origins that are named.
 _NAMED = 3
-# Seconds between lines that say that nothing else is left to do.
-_IDLE_SECONDS = 10.0
 
 
 class HoldLog:
@@ -41,8 +34,6 @@ class HoldLog:
         self._table = table
         self._limiters = {kind: Limiter(logger, what) for kind, what in _KINDS.items()}
         self._told_full = False
-        self.told_idle = False  # whether the log says that nothing is left to do but wait
-        self._told_idle_at = -math.inf
 
     def held(self, one: HeldOrigin, why: str) -> None:
         """Log once that robots.txt is "slow" and requests held, once that it is "unreachable"."""
@@ -90,12 +81,7 @@ class HoldLog:
     ) -> None:
         """Log what is held of which *origins*, and why. *attempt*, *given_up*: seconds until a
         robots.txt is fetched again, and until the first requests are given up; infinity: now.
-        *idle*: log that the crawl can only wait, once, until some requests are released."""
-        if idle:
-            now = time.monotonic()
-            if self.told_idle or now < self._told_idle_at + _IDLE_SECONDS:
-                return
-            self.told_idle, self._told_idle_at = True, now
+        *idle*: the crawl can only wait."""
         total = sum(one.count for one in origins)
         most = nlargest(_NAMED, origins, key=attrgetter("count"))
         parts = [f"{one.count:,} to {one.origin}: {self._why(one.origin)}" for one in most]

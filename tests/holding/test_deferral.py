@@ -111,9 +111,9 @@ async def test_very_many_that_can_not_be_read_stop_nobody(sites: Sites, tmp_path
     site, hold = sites.add(), opened(tmp_path / FILE_NAME)
     for number in range(60):
         hold.hold(f"http://{number}.test", held(number))
-    hold.hold(origin_of(site), Held(60, 0.0, Request(site.url("/x"))))
+    hold.hold(origin_of(site), Held(0, 60, 0.0, Request(site.url("/x"))))
     hold.close()
-    change(tmp_path / FILE_NAME, "UPDATE held SET request = 5 WHERE number < 60")
+    change(tmp_path / FILE_NAME, "UPDATE held SET request = 5 WHERE id <= 60")
     result = await crawl([], {"JOBDIR": str(tmp_path), "REP_DRY_RUN": True})
     assert site.pages_asked == ["/x"]
     [line] = lines(result, "could not be read", level="WARNING")
