@@ -33,7 +33,7 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.lifecycle import Stage
-from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
+from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases, held_fields
@@ -132,16 +132,30 @@ class Deferral(ResolutionListener):
 
     # Requests that stay
 
-    def wait(self, origin: Origin, request: Request, since: float | None = None) -> None:
-        """Keep *request* (since *since*, or now) until its unknown robots.txt has been fetched."""
-        asked_before = self._table.get(origin) is not None
-        self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+    def keep(
+        self, origin: Origin, state: OriginState | None, request: Request, since: float | None
+    ) -> None:
+        """Keep *request*, here since *since* (None: now), until the next answer of *origin*, of which
+        *state* says that it is unreachable; None: its robots.txt has to be fetched first."""
         held_origin = self.held.add_waiting(origin, request, since)
-        if asked_before:
-            self._table.pin(origin)
-        if not held_origin.ready:
-            held_origin.answered = False
-        self._wait_for_answer(held_origin, request)
+        if state is None:
+            asked_before = self._table.get(origin) is not None
+            self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+            if asked_before:
+                self._table.pin(origin)
+            if not held_origin.ready:
+                held_origin.answered = False
+            self._wait_for_answer(held_origin, request)
+            return
+        # Others of its origin may wait for the same answer, of which the deferral hasn't heard so
+        # far. They come first, and there may be no room for this one then.
+        held_origin.answered = True
+        self._hold_waiting(held_origin, state)
+        if state.name not in self._retries:
+            self._retry_later(state)
+        left = self._max_wait if since is None else since + self._max_wait - self.held.now()
+        if left < self._seconds_until_last_attempt(held_origin):
+            self._give_up(held_origin)
 
     def _wait_for_answer(self, held_origin: HeldOrigin, request: Request | None) -> None:
         flight = self._flights.to(held_origin.origin, request)
@@ -152,19 +166,6 @@ class Deferral(ResolutionListener):
             self._first_answers.set(held_origin.key, seconds, sooner=True)
         else:
             self._first_answer_is_late(held_origin)
-
-    def hold(self, state: OriginState, request: Request, since: float | None = None) -> None:
-        """Hold *request* until its unreachable origin answers again."""
-        # Others of its origin may wait for the same answer, of which the deferral hasn't heard so
-        # far. They come first, and there may be no room for this one then.
-        held_origin = self.held.add_waiting(state.origin, request, since)
-        held_origin.answered = True
-        self._hold_waiting(held_origin, state)
-        if state.name not in self._retries:
-            self._retry_later(state)
-        left = self._max_wait if since is None else since + self._max_wait - self.held.now()
-        if left < self._seconds_until_last_attempt(held_origin):
-            self._give_up(held_origin)
 
     def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays behind others of its origin that are about
@@ -355,9 +356,9 @@ class Deferral(ResolutionListener):
             return
         self._told_at = now
         self._reports.set("report", _TELL_SECONDS)
-        attempt, given_up = self._retries.soonest, self._deadlines.soonest
-        if attempt < math.inf:  # else all are being asked
-            attempt = min(attempt, given_up)  # then, a last one is made
+        # If none is set, all are being asked, or about to leave. The last attempt is made at the end.
+        given_up = 0.0 if self._deadlines.soonest == math.inf else self._deadlines.soonest
+        attempt = 0.0 if self._retries.soonest == math.inf else min(self._retries.soonest, given_up)
         self.log.state(self.held.origins.values(), attempt, given_up, idle=idle)
 
     # The crawl's beginning and end
@@ -398,17 +399,9 @@ class Deferral(ResolutionListener):
         for alarm in (self._retries, self._deadlines, self._first_answers, self._reports):
             alarm.stop()
         self.releases.end()
-        slices = Slices()
-        for held_origin in list(self.held.origins.values()):
-            # While the fetches under way still count as attempts.
-            error, attempts = self.held.why(held_origin)
-            held_origin.why = f"{error}; the crawl ended", attempts
-            held_origin.recall()
-            if slices.over:
-                await pause()
         self._flights.end()
         await self._upkeep.now()
-        await self.handing_back.empty(self.releases.take_loose())
+        await self.handing_back.empty(self.releases.loose)
 
     async def _spider_closed(self) -> None:
         await self._upkeep.end()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -94,7 +93,8 @@ class DiskHold:
             "crawl is killed",
             "what is held from now on stays in memory, and is lost if the crawl is killed",
         )
-        self._recovered: dict[str, list[Held]] = {}
+        self.recovered: dict[str, list[Held]] = {}
+        """What an earlier run held, by origin."""
         self._earlier: dict[str, Counter[int]] = {}
         """Fingerprints of requests that an earlier run held, by origin."""
         self.ran = 0.0  # seconds for which earlier runs have run
@@ -111,7 +111,7 @@ class DiskHold:
 
     def _recover(self, db: sqlite3.Connection) -> bool:
         """Take over what an earlier run left, without the requests themselves."""
-        self._recovered, self._earlier = {}, {}
+        self.recovered, self._earlier = {}, {}
         rows = db.execute(_SOUND).fetchall()
         ran, all_rows = db.execute(_REST).fetchone()
         # A killed run has taken at least until its last request was held.
@@ -122,17 +122,12 @@ class DiskHold:
             # Requests that were given up wait anew.
             since = 0.0 if state == GIVEN_UP else since - self.ran
             held = Held(-priority, number, since, row=row, counts=True)
-            self._recovered.setdefault(origin, []).append(held)
+            self.recovered.setdefault(origin, []).append(held)
             if fingerprint:
                 self._earlier.setdefault(origin, Counter())[fingerprint] += 1
         if all_rows > len(rows):
             self.skip(all_rows - len(rows), "damaged")
         return True
-
-    def recover(self) -> Iterable[tuple[str, list[Held]]]:
-        """Return each origin that an earlier run left, with its requests, once."""
-        recovered, self._recovered = self._recovered, {}
-        return recovered.items()
 
     # Requests come and go
 
@@ -191,27 +186,23 @@ class DiskHold:
             raise ValueError("damaged")
         return loads(found[0][0], self._spider)
 
-    def left(self, origin: str, held: Held) -> None:
+    def left(self, origin: str, held: Held, *, given_up: bool) -> None:
         """Note that *held* has left the gate. Its row is deleted when the request is garbage: its
-        callback has been called then."""
+        callback has been called then. If it was *given_up*, the next run has it again."""
         if held.number < 0:
             self.is_held_already(origin, held.request)  # a retry of it isn't
-        if held.row is not None:
+        if given_up:
+            self.hold(origin, held, GIVEN_UP)
+        elif held.row is not None:
             self._left.add(held.row)
             finalize(held.request, self._gone.append, held.row).atexit = False
             if len(self._gone) >= _ROWS:
-                self._forget(self._gone)
-
-    def give_up(self, origin: str, held: Held) -> None:
-        """Keep *held*, which leaves the gate to fail, for the next run with this JOBDIR."""
-        self._left.discard(held.row or 0)
-        self.hold(origin, held, GIVEN_UP)
+                self._forget(self._gone.copy())
+                self._gone.clear()
 
     def _forget(self, rows: list[int]) -> None:
-        done = [row for row in rows if row in self._left]
-        self._gone.clear()
-        self._left.difference_update(done)
-        self._journal.delete("held", *done)
+        self._left.difference_update(rows)
+        self._journal.delete("held", *rows)
 
     def is_held_already(self, origin: str, request: Request) -> bool:
         """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded

@@ -24,14 +24,11 @@ from scrapy_rep.holding.handing_back import HANDED_BACK
 from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Hold, Leave, Wait
+from scrapy_rep.origins.policy import Drop, Leave
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 logger = get_logger(__name__)
-
-# Requests that leave the scheduler in one step: Scrapy's own; others, which ask a server for each.
-_STEP, _FOREIGN_STEP = 100, 16
 
 
 class Gate:
@@ -53,7 +50,6 @@ class Gate:
         self._nothing_else = False
         self._idle_since: float | None = None
         self._idle_after = context.settings.defer_idle
-        self._step = _STEP
         self._next: Callable[[], Request | None]
         self._has_pending: Callable[[], bool]
         context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -63,7 +59,7 @@ class Gate:
         scheduler = engine.scheduler
         self._next, self._has_pending = scheduler.next_request, scheduler.has_pending_requests
         if engine.scheduler_is_foreign:
-            self._step, self._idle_after = _FOREIGN_STEP, 0.0
+            self._idle_after = 0.0
         try:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
@@ -94,10 +90,8 @@ class Gate:
     def _next_scheduled(self) -> Request | None:
         self._nothing_else = False
         slices = Slices()
-        for _ in range(self._step):
-            # An answer wakes the engine, and so does the end of the wait for it.
-            if not self._held.may_wait or self._nothing_else:
-                return None
+        # An answer wakes the engine, and so does the end of the wait for it.
+        while self._held.may_wait and not self._nothing_else:
             request = self._next()
             if request is None:
                 return None
@@ -108,8 +102,8 @@ class Gate:
             elif not self._is_kept(request):
                 return request
             if slices.over and not self._nothing_else:
-                break  # a server may have taken its time for some that went back
-        self._context.engine.wake()
+                self._context.engine.wake()
+                break
         return None
 
     def has_pending_requests(self) -> bool:
@@ -185,11 +179,8 @@ class Gate:
             return False
         if disk is not None and disk.is_held_already(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
-        elif isinstance(advice, Wait):
-            deferral.wait(origin, request, since)
-        elif isinstance(advice, Hold):
-            assert state is not None
-            deferral.hold(state, request, since)
+        elif not isinstance(advice, Drop):
+            deferral.keep(origin, state, request, since)
         elif deferral.handing_back.one(request, since):
             self._nothing_else = request in deferral.handing_back.came_last
         else:

@@ -10,7 +10,8 @@ gets them next.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from weakref import WeakSet
 
 from scrapy import Request
@@ -101,16 +102,15 @@ class HandingBack:
 
     # The crawl's end
 
-    async def empty(self, loose: list[Request]) -> None:
+    async def empty(self, loose: deque[Request]) -> None:
         """Leave nothing that would end with the process: write it to disk, hand it back, or call
         its errback. *loose* requests were about to leave."""
         slices = Slices()
         settled: list[Deferred[None]] = []
-        for held_origin in (None, *list(self._held.origins.values())):
-            mortal: Iterable[Held] = (Held(0, 0, self._held.now(), request) for request in loose)
-            if held_origin is not None:
-                mortal = self._held.take_mortal(held_origin)
-            for held in mortal:
+        others = [Held(0, 0, self._held.now(), request) for request in loose]
+        loose.clear()
+        for held_origin in (None, *self._held.origins.values()):
+            for held in others if held_origin is None else self._held.take_mortal(held_origin):
                 settled.append(self._end(held, held_origin))
                 if len(settled) >= _SLICE:
                     # Before the engine closes: an errback may still use it.
@@ -129,8 +129,11 @@ class HandingBack:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
-        why = ("the crawl ended", 0) if held_origin is None else held_origin.why
-        error = RobotsUnreachable(origin, *why, self._held.failure(origin))
+        why, attempts = "the crawl ended", 0
+        if held_origin is not None:
+            error_before, attempts = self._held.why(held_origin)
+            why = f"{error_before}; {why}"
+        error = RobotsUnreachable(origin, why, attempts, self._held.failure(origin))
         if held.counts:
             error.held_for = self._held.now() - held.since
             tell_given_up(self._context, request, error)

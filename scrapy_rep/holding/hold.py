@@ -116,7 +116,6 @@ class HeldOrigins:
         self._table = origins.table
         self.failure = origins.cache.failure
         """What the last attempt for an origin raised, see :meth:`RobotsCache.failure`."""
-        self._flights = origins.flights
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self.origins: dict[str, HeldOrigin] = {}
         self._total = self._unheld = self._weight = 0
@@ -211,9 +210,9 @@ class HeldOrigins:
         """Return the origin's request that is next to leave, if any; ``sqlite3.Error`` if it can't
         be read now."""
         while ready := held_origin.ready:
-            if ready[0].request is not None or self.disk is None:
-                return ready[0]
-            held = self.disk.read(ready[0])
+            held: Held | None = ready[0]
+            if ready[0].request is None and self.disk is not None:
+                held = self.disk.read(ready[0])
             if held is not None:
                 ready[0] = held
                 return held
@@ -221,14 +220,11 @@ class HeldOrigins:
             self.changed(held_origin, held=-1)
         return None
 
-    def left(self, held_origin: HeldOrigin, held: Held) -> None:
+    def left(self, held_origin: HeldOrigin, held: Held, *, given_up: bool = False) -> None:
         held_origin.longest = max(held_origin.longest, self.now() - held.since)
-        if not held.counts:
-            self.changed(held_origin, unheld=-1)
-            return
-        if self.disk is not None:
-            self.disk.left(held_origin.key, held)
-        self.changed(held_origin, held=-1)
+        if held.counts and self.disk is not None:
+            self.disk.left(held_origin.key, held, given_up=given_up)
+        self.changed(held_origin, unheld=-(not held.counts), held=-held.counts)
 
     def take_waiting(self, held_origin: HeldOrigin) -> list[Held]:
         found, held_origin.waiting = held_origin.waiting, []
@@ -238,12 +234,12 @@ class HeldOrigins:
     def take_mortal(self, held_origin: HeldOrigin) -> Iterator[Held]:
         """Yield the requests that would end with the process, as they leave."""
         disk = self.disk
+        held_origin.recall()
         if disk is not None:
             self.hold_waiting(held_origin, everything=True)
         yield from self.take_waiting(held_origin)
-        mortal = [
-            one for one in held_origin.heap if disk is None or not one.row or not disk.has(one.row)
-        ]
+        heap = held_origin.heap
+        mortal = [one for one in heap if disk is None or not one.row or not disk.has(one.row)]
         for one in sorted(mortal):
             held = one if one.request is not None or disk is None else disk.read(one)
             if held is not None:
@@ -254,25 +250,25 @@ class HeldOrigins:
         """Return the most urgent held request, or another by its *number*, counted round and round
         from 0; if there is none, one that waits."""
         some = held_origin.heap or held_origin.waiting
-        held = some[number % len(some)] if some else None
-        if held is None or held.request is not None or self.disk is None:
-            return held.request if held is not None else None
-        return self.disk.peek(held)
+        if not some:
+            return None
+        held = some[number % len(some)]
+        if held.request is None and self.disk is not None:
+            return self.disk.peek(held)
+        return held.request
 
     def why(self, held_origin: HeldOrigin) -> tuple[str, int]:
         """Return why there is no robots.txt, and the number of attempts."""
         known = self._table.get(held_origin.origin)
         error, attempts = (known.entry.error, known.entry.attempts) if known else (None, 0)
-        flight = self._flights.get(held_origin.origin)
-        under_way = flight is not None and not flight.landing
-        return error or "no answer yet", attempts + under_way
+        return error or "no answer yet", attempts
 
     async def recover(self, disk: DiskHold) -> AsyncIterator[HeldOrigin]:
         """Use *disk* from now on. Yield each origin of an earlier run, whose requests come first.
         Those held so far stay in memory."""
         self.disk = disk
         slices, requests = Slices(), 0
-        for key, heap in disk.recover():
+        for key, heap in disk.recovered.items():
             try:
                 origin = Origin.from_url(key)
             except ValueError as error:
@@ -288,6 +284,7 @@ class HeldOrigins:
             yield held_origin
             if slices.over:
                 await pause()
+        disk.recovered.clear()
         if requests:
             values = {
                 "requests": counted(requests, "request"),
@@ -317,14 +314,14 @@ class Releases:
         """A heap of origins, by the priority of their most urgent request, and in turns."""
         self._turn = 0  # the number of the last turn given
         self._rests_until = 0.0  # since requests can't be read at the moment
-        self._told = self._ended = False
-        self._loose: deque[Request] = deque()
+        self._ended = False
+        self.loose: deque[Request] = deque()
         """Requests that needn't wait for anything, but couldn't leave at once."""
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
         """What was decided about requests that have left, or are about to."""
 
     def __bool__(self) -> bool:
-        return bool(self._turns or self._loose)
+        return bool(self._turns or self.loose)
 
     def add(
         self,
@@ -345,7 +342,7 @@ class Releases:
         """Let *request* leave as soon as the engine asks; it fails if there is a *verdict*."""
         if verdict is not None:
             self.verdicts[request] = verdict
-        self._loose.append(request)
+        self.loose.append(request)
         self._context.engine.wake()
 
     def end(self) -> None:
@@ -353,16 +350,10 @@ class Releases:
         self._ended = True
         self._turns.clear()
 
-    def take_loose(self) -> list[Request]:
-        """Return those that were let out and haven't left, which they no longer will."""
-        loose = list(self._loose)
-        self._loose.clear()
-        return loose
-
     def next(self) -> Request | None:
         """Return the next request to leave for which a download slot is free, if any."""
-        if self._loose:
-            return self._loose.popleft()
+        if self.loose:
+            return self.loose.popleft()
         if time.monotonic() < self._rests_until:
             return None
         looked: list[HeldOrigin] = []
@@ -396,8 +387,8 @@ class Releases:
                 return None
             held_origin.leaving.append(held.request)
         heappop(held_origin.ready)
-        self._told = False
-        self._held.left(held_origin, held)
+        self._rests_until = 0.0
+        self._held.left(held_origin, held, given_up=held_origin.fails)
         if held_origin.fails:
             self._give_up(held_origin, held)
         elif held.counts:
@@ -413,8 +404,7 @@ class Releases:
 
     def _rest(self, error: sqlite3.Error) -> None:
         """Try again to read held requests a little later."""
-        if not self._told:
-            self._told = True
+        if not self._rests_until:
             message = "Can't release held requests, retrying: %(error)s"
             logger.error(message, {"error": error}, extra=self._context.extra)
         self._rests_until = time.monotonic() + _RETRY_SECONDS
@@ -432,8 +422,6 @@ class Releases:
             self.verdicts[held.request] = Drop(*held_origin.why, cause=cause)
             return
         held_origin.given_up += 1
-        if self._held.disk is not None:
-            self._held.disk.give_up(held_origin.key, held)
         # The origin may be forgotten before it arrives.
         error = RobotsUnreachable(origin, *held_origin.why, cause)
         error.held_for = self._held.now() - held.since

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from heapq import nlargest
 from operator import attrgetter
@@ -80,8 +79,8 @@ class HoldLog:
         self, origins: Collection[HeldOrigin], attempt: float, given_up: float, *, idle: bool
     ) -> None:
         """Log what is held of which *origins*, and why. *attempt*, *given_up*: seconds until a
-        robots.txt is fetched again, and until the first requests are given up; infinity: now.
-        *idle*: the crawl can only wait."""
+        robots.txt is fetched again, and until the first requests are given up. *idle*: the crawl can
+        only wait."""
         total = sum(one.count for one in origins)
         most = nlargest(_NAMED, origins, key=attrgetter("count"))
         parts = [f"{one.count:,} to {one.origin}: {self._why(one.origin)}" for one in most]
@@ -92,12 +91,12 @@ class HoldLog:
             "begin": "Nothing left to do but wait: " if idle else "",
             "requests": counted(total, "request"),
             "which": "; ".join(parts),
-            "next": "now" if attempt == math.inf else f"in {duration(attempt)}",
-            "given_up": "now" if given_up == math.inf else f"in {duration(given_up)}",
+            "next": duration(attempt),
+            "given_up": duration(given_up),
         }
         logger.info(
-            "%(begin)s%(requests)s held (%(which)s); next robots.txt attempt %(next)s, giving up "
-            "%(given_up)s (REP_DEFER_MAX_WAIT)",
+            "%(begin)s%(requests)s held (%(which)s); next robots.txt attempt in %(next)s, giving "
+            "up in %(given_up)s (REP_DEFER_MAX_WAIT)",
             values,
             extra=self._context.extra,
         )

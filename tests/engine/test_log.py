@@ -127,7 +127,7 @@ async def test_a_line_a_minute_tells_what_is_held(
     site = sites.add(robots=silent)
     busy = sites.add(robots=RULES, pages={"/x": when_open(silent, "")})
     which = f"3 to {origin_of(site)}: no answer yet"
-    line = f"3 requests held ({which}); next robots.txt attempt now, giving up in 8"
+    line = f"3 requests held ({which}); next robots.txt attempt in 0 s, giving up in 8"
 
     def look() -> None:
         if len(told) == 3:

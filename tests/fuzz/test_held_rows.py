@@ -54,7 +54,7 @@ def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: in
         db.execute(f"UPDATE sqlite_sequence SET seq = {kinds[8]}", values[8:])  # noqa: S608 (the same)
     hold = opened(file)
     try:
-        recovered = {origin: read_all(hold, heap) for origin, heap in hold.recover()}
+        recovered = {origin: read_all(hold, heap) for origin, heap in hold.recovered.items()}
         assert GOOD.url in [one.request.url for one in recovered[A]]
         assert 0 <= hold.ran < INF
         new = hold.hold(B, held(3))

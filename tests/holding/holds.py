@@ -61,7 +61,7 @@ def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
 
 def run(path: Path) -> tuple[DiskHold, dict[str, list[Held]]]:
     hold = opened(path)
-    return hold, dict(hold.recover())
+    return hold, hold.recovered
 
 
 def file_of(hold: DiskHold) -> sqlite3.Connection:

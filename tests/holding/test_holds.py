@@ -127,9 +127,8 @@ def test_what_has_not_been_dealt_with_stays(path: Path, in_order: bool) -> None:
     hold = opened(path)
     first, given_up, *_ = read_all(hold, [hold.hold(A, held(n, since=n)) for n in range(1, 6)])
     hold.hold(B, held(6, since=60.0))
-    for one in (first, given_up):
-        hold.left(A, one)
-    hold.give_up(A, given_up)
+    hold.left(A, first, given_up=False)
+    hold.left(A, given_up, given_up=True)
     ran(hold, 50.0)
     if in_order:
         hold.close()
@@ -227,7 +226,9 @@ def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None
     assert [hold.is_held_already(A, one) for one in again] == [True, True, False, True, False]
     hold.close()
     hold, recovered = run(path)
-    hold.left(A, read_all(hold, recovered[A])[0])  # a retry of it is a request of its own
+    hold.left(
+        A, read_all(hold, recovered[A])[0], given_up=False
+    )  # a retry of it is a request of its own
     assert [hold.is_held_already(A, one) for one in again] == [True, False, False, True, False]
     hold.close()
 
@@ -306,13 +307,12 @@ def test_what_can_not_be_written_waits_in_memory(path: Path) -> None:
     other.execute("BEGIN IMMEDIATE")
     first, third, fourth = read_all(hold, entries)
     for one in (first, third, fourth):
-        hold.left(A, one)
-    hold.give_up(A, third)
+        hold.left(A, one, given_up=one is third)
     assert ask(path, "SELECT count(*) FROM held") == 3
     entries = [hold.hold(A, held(number)) for number in (4, 5)]
     assert [hold.has(one.row) for one in entries if one.row] == [False, False]
     for one in read_all(hold, entries[:1]):
-        hold.left(A, one)
+        hold.left(A, one, given_up=False)
     other.close()
     hold.close()
     query = "SELECT group_concat(id || ':' || state) FROM (SELECT * FROM held ORDER BY id)"
