@@ -238,8 +238,9 @@ class Fetcher:
 
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
         self._running += 1
-        self._listener.begin()
-        transfer = Transfer(self._engine.add_slot())
+        self._listener.listen(True)
+        self._engine.add_slots(1)
+        transfer = Transfer(slots=1)
         try:
             response = await self._get(url, transfer, like)
         except CancelledError:
@@ -250,7 +251,7 @@ class Fetcher:
             self._remove_slot(transfer)
             self._running -= 1
             if self._running == 0:
-                self._listener.end()
+                self._listener.listen(False)
         if not STATUSES[0] <= response.status <= STATUSES[1]:
             error = InvalidStatus("the HTTP status is not a number from 100 to 999")
             return Answer(Outcome.UNREACHABLE, url, hops, error=error)
@@ -326,7 +327,7 @@ class Fetcher:
 
     def _remove_slot(self, transfer: Transfer) -> None:
         """Remove it once: the response to a cancelled request may still come."""
-        self._engine.remove_slot(transfer.slots)
+        self._engine.add_slots(-transfer.slots)
         transfer.slots = 0
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scrapy import Request
+from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.http import TextResponse
 
 from scrapy_rep.engine.log import get_logger
@@ -42,7 +43,9 @@ class HttpCache:
 
     @property
     def _cache(self) -> Any:
-        return self._context.engine.http_cache
+        # None if it is off. Its attributes ``storage`` and ``policy`` are undocumented, their methods
+        # are not.
+        return self._context.crawler.get_downloader_middleware(HttpCacheMiddleware)
 
     def answers(self, request: Request) -> bool:
         cache = self._cache if self.enabled else None

@@ -430,7 +430,7 @@ class StartRequests:
         self._passed = False
         told = (scrapy_signals.request_reached_downloader, scrapy_signals.response_received)
         self._listener = Listener(context.crawler, dict.fromkeys(told, self._got_through))
-        self._listener.begin()
+        self._listener.listen(True)
 
     def refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
         """Note that *request* was dropped, or that a dry run lets it pass."""
@@ -448,7 +448,7 @@ class StartRequests:
     def _got_through(self, request: Request, **_: Any) -> None:
         if request.meta.get(_START) and request not in self._dry:
             self._passed = True
-            self._listener.end()
+            self._listener.listen(False)
 
     def fields(self) -> dict[str, Any]:
         return {"refused": self._refused, "passed": self._passed, **(self._first or {})}
