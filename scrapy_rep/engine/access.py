@@ -33,10 +33,6 @@ _clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
 # What randomizes a slot's delay: a fraction; in older Scrapy a bool, which means 0.5.
 _JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
 
-# Scrapy removes slots a minute after their last request. Slowed ones that are gone are looked for
-# when there are more than this many, and more than twice as many as slots.
-_MANY = 64
-
 
 def concurrency_of(crawler: Crawler) -> int:
     """Return ``CONCURRENT_REQUESTS``; Scrapy's default, 16, if it is 0: no limit."""
@@ -220,8 +216,7 @@ class DownloadSlots:
         """Make the slot *key* send one request at a time, and wait at least *seconds* after each:
         the longest delay of its origins, each of which says its own for each request. 0: *origin*
         has none. Return whether *seconds* exceed the project's own delay."""
-        slots = self._crawler.engine.downloader.slots
-        slot = slots.get(key)
+        slot = self._crawler.engine.downloader.slots.get(key)
         if slot is None:
             return False
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
@@ -229,8 +224,8 @@ class DownloadSlots:
         if seconds > delay or (origin == by and seconds < delay):
             if not self._slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
-            elif len(self._slowed) > 2 * len(slots) + _MANY:
-                self._slowed = {key: one for key, one in self._slowed.items() if self._known(key)}
+            # Scrapy removes slots a minute after their last request.
+            self._slowed = {key: one for key, one in self._slowed.items() if self._known(key)}
             self._slowed[key] = _Slowed(slot, own, seconds, origin)
             slot.concurrency, slot.delay, jitter = own
             setattr(slot, _JITTER, jitter)

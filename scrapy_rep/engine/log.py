@@ -27,9 +27,6 @@ class BoundedSet:
     def __init__(self) -> None:
         self._new, self._old = array("q"), array("q")
 
-    def __len__(self) -> int:
-        return len(self._new) + len(self._old)
-
     def add(self, one: Hashable) -> bool:
         """Remember *one*. Return whether it is new."""
         number = hash(one)
