@@ -26,7 +26,7 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.freshness import moment
 from scrapy_rep.protocol.origin import Origin, punycode
 from scrapy_rep.protocol.syntax import is_name
-from scrapy_rep.text import without_passwords
+from scrapy_rep.text import without_password
 
 logger = get_logger(__name__)
 
@@ -277,7 +277,7 @@ class RepSettings:
             try:
                 values[item.name] = item.metadata["check"](value)
             except (ValueError, TypeError, OverflowError) as error:
-                hint, shown = item.metadata["hint"] or str(error), without_passwords(repr(value))
+                hint, shown = item.metadata["hint"] or str(error), without_password(repr(value))
                 raise SettingsError(f"{name} is {shown}, but must be {hint}.") from None
         return cls(**values)
 
@@ -302,7 +302,7 @@ def chosen(settings: BaseSettings) -> list[str]:
 def chosen_values(settings: BaseSettings) -> dict[str, str]:
     """Return these settings with their values as text, without passwords."""
     names = [*chosen(settings), *(name for name in _SCRAPYS if settings.get(name) is not None)]
-    return {name: without_passwords(str(settings.get(name)))[:_SHOWN] for name in names}
+    return {name: without_password(str(settings.get(name)))[:_SHOWN] for name in names}
 
 
 def settings_beside(crawler: Crawler) -> RepSettings:
