@@ -19,7 +19,6 @@ from scrapy import Request, signals
 from scrapy.core import downloader as scrapys
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
-from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
 from twisted.internet.defer import Deferred, succeed
@@ -85,12 +84,6 @@ class EngineAccess:
         """Whether anything is connected to *signal*: sending takes longer than most handlers."""
         sender = self._crawler.signals.sender
         return any(liveReceivers(getAllReceivers(sender, signal)))
-
-    @property
-    def http_cache(self) -> Any:
-        """Scrapy's HttpCacheMiddleware; None if it is off. Its attributes ``storage`` and
-        ``policy`` are undocumented, their methods are not."""
-        return self._crawler.get_downloader_middleware(HttpCacheMiddleware)
 
     def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
         """Await *step* once before the spider closes, in the order of :class:`Stage`."""
