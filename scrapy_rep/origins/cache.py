@@ -31,7 +31,6 @@ from scrapy_rep.origins.faults import (
 )
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight
-from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
@@ -74,9 +73,9 @@ class RobotsCache:
         self,
         settings: RepSettings,
         table: OriginTable,
-        fetcher: Fetcher | HttpCache,
+        fetcher: Fetcher,
         clock: Callable[[], float],
-        storage: StorageClient | HttpCache | None = None,
+        storage: StorageClient | None = None,
     ) -> None:
         """*storage* outlives the process."""
         self._settings = settings
@@ -99,9 +98,7 @@ class RobotsCache:
         """Return a cache for another of the origins' files, with the same source and storage."""
         settings = self._settings
         table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes, self._clock)
-        # The HTTP cache stores other pages by itself.
-        storage = None if isinstance(self._storage, HttpCache) else self._storage
-        return RobotsCache(settings, table, self._fetcher, self._clock, storage)
+        return RobotsCache(settings, table, self._fetcher, self._clock, self._storage)
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin* and usable now; None if a fetch is due."""
@@ -204,9 +201,7 @@ class RobotsCache:
         listed = type(error) in CONFIGURATION_ERRORS
         self._broken[origin] = until, copy(error) if listed else ProjectError(str(error))
 
-    async def _recall(
-        self, origin: Origin, storage: StorageClient | HttpCache
-    ) -> OriginState | None:
+    async def _recall(self, origin: Origin, storage: StorageClient) -> OriginState | None:
         """Return what *storage* has of *origin*, after another process's fetch if there is one;
         None if the fetch is ours to make."""
         seconds = _POLL_SECONDS

@@ -229,10 +229,10 @@ class Fetcher:
             if target is None or note:
                 return Answer(Outcome.MISSING, *given, note=note)
             seen.add(target)
-            why = await self.targets.refusal(Origin.from_url(target), Origin.from_url(url))
-            if why is not None:  # SECURITY.md
+            if await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
                 self._context.stats.inc_value("rep/redirects/refused")
-                refusal = RedirectRefused(target, f"{why.value}; see REP_PRIVATE_HOSTS")
+                why = "the address is private; see REP_PRIVATE_HOSTS"  # SECURITY.md
+                refusal = RedirectRefused(target, why)
                 return Answer(Outcome.UNREACHABLE, *given, error=refusal)
             url, hops = target, hops + 1
 

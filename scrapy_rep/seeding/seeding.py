@@ -21,13 +21,13 @@ from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
-from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.recorder import Recorder
