@@ -317,7 +317,6 @@ class Deferral(ResolutionListener):
             return
         if origin not in self._flights and self._seconds_until_last_attempt(held_origin) <= 0:
             held_origin.last_attempt = self.held.why(held_origin)[1] + 1
-            self._cache.ask_early(origin)
             self._ask_again(held_origin)
         flight = self._flights.get(origin)
         if flight is not None:
@@ -404,6 +403,6 @@ class Deferral(ResolutionListener):
         await self.handing_back.empty(self.releases.loose)
 
     async def _spider_closed(self) -> None:
-        await self._upkeep.end()
+        await self._upkeep.now(last=True)
         if self.held.disk is not None:
             await run_in_thread(self.held.disk.close)

@@ -174,10 +174,9 @@ class Gate:
         may_be_full = state is not None or (held_origin is not None and not held_origin.most)
         full = may_be_full and hold.full_for(origin)
         advice = self._origins.policy.at_the_gate(state, full=full)
-        http_cache, disk = self._origins.http_cache, hold.disk
-        if isinstance(advice, Leave) or (http_cache.enabled and http_cache.answers(request)):
+        if isinstance(advice, Leave):
             return False
-        if disk is not None and disk.is_held_already(str(origin), request):
+        if hold.disk is not None and hold.disk.is_held_already(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
         elif not isinstance(advice, Drop):
             deferral.keep(origin, state, request, since)
