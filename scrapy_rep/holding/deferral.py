@@ -141,8 +141,6 @@ class Deferral(ResolutionListener):
         if state is None:
             asked_before = self._table.get(origin) is not None
             self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-            if asked_before:
-                self._table.pin(origin)
             if not held_origin.ready:
                 held_origin.answered = False
             self._wait_for_answer(held_origin, request)

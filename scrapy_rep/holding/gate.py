@@ -181,7 +181,8 @@ class Gate:
         elif not isinstance(advice, Drop):
             deferral.keep(origin, state, request, since)
         elif deferral.handing_back.one(request, since):
-            self._nothing_else = request in deferral.handing_back.came_last
+            # It came again, behind all others.
+            self._nothing_else = since is not None
         else:
             deferral.log.full(origin)
             self._releases.verdicts[request] = advice

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from weakref import WeakSet
 
 from scrapy import Request
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -46,8 +45,6 @@ class HandingBack:
     def __init__(self, context: CrawlContext, held: HeldOrigins) -> None:
         self._context = context
         self._held = held
-        self.came_last: WeakSet[Request] = WeakSet()
-        """Those that came again, behind all others that the scheduler had."""
         self.waiting = 0  # about how many the scheduler has for which there was no room
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
@@ -62,17 +59,15 @@ class HandingBack:
         self.waiting += handed_back
         return handed_back
 
-    def _hand_back(self, request: Request, since: float, priority: int | None = None) -> bool:
-        """Give *request*, here since *since*, to the scheduler, with a *priority* (None: its own)
-        until it comes again. Return whether that worked."""
+    def _hand_back(self, request: Request, since: float, priority: int) -> bool:
+        """Give *request*, here since *since*, to the scheduler, with *priority* until it comes
+        again. Return whether that worked."""
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
             "since": time.time() - (self._held.now() - since),
-            "last": priority is not None,
         }
-        request.dont_filter = True
-        request.priority = request.priority if priority is None else priority
+        request.dont_filter, request.priority = True, priority
         try:
             if self._context.engine.scheduler.enqueue_request(request):
                 self.on_handed_back(request)
@@ -86,19 +81,17 @@ class HandingBack:
         return False
 
     def restore(self, request: Request) -> float | None:
-        """Make *request* what it was before. Return since when it has been held, in seconds of the
-        crawl's running time; None if that isn't credible."""
+        """Make *request* what it was before. Return since when it has been held, in seconds since
+        the crawl began; None if the mark isn't ours."""
         mark = request.meta.pop(HANDED_BACK)
+        self.waiting = max(0, self.waiting - 1)
         try:
             waited = time.time() - float(mark["since"])
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
-            if mark.get("last"):
-                self.came_last.add(request)
-                self.waiting = max(0, self.waiting - 1)
         except (KeyError, TypeError, ValueError, OverflowError):
-            return None  # somebody else's, or damaged
-        return self._held.now() - waited if 0 <= waited < _MAX_WAITED else None
+            return None
+        return self._held.now() - (waited if 0 <= waited < _MAX_WAITED else 0.0)
 
     # The crawl's end
 
@@ -124,7 +117,7 @@ class HandingBack:
     def _end(self, held: Held, held_origin: HeldOrigin | None) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
         request = held.request
-        if self._outlives(request) and self._hand_back(request, held.since):
+        if self._outlives(request) and self._hand_back(request, held.since, request.priority):
             if held.counts:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)

@@ -31,7 +31,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop
 from scrapy_rep.protocol import Origin
-from scrapy_rep.text import counted, iso
+from scrapy_rep.text import iso
 
 logger = get_logger(__name__)
 
@@ -267,7 +267,7 @@ class HeldOrigins:
         """Use *disk* from now on. Yield each origin of an earlier run, whose requests come first.
         Those held so far stay in memory."""
         self.disk = disk
-        slices, requests = Slices(), 0
+        slices = Slices()
         for key, heap in disk.recovered.items():
             try:
                 origin = Origin.from_url(key)
@@ -277,7 +277,6 @@ class HeldOrigins:
             held_origin = self.origins.setdefault(str(origin), HeldOrigin(origin, str(origin)))
             held_origin.told = "unreachable"  # by that run
             self._table.pin(origin)
-            requests += len(heap)
             self.changed(held_origin, held=len(heap))
             held_origin.heap += heap
             heapify(held_origin.heap)
@@ -285,13 +284,6 @@ class HeldOrigins:
             if slices.over:
                 await pause()
         disk.recovered.clear()
-        if requests:
-            values = {
-                "requests": counted(requests, "request"),
-                "origins": counted(len(self.origins), "origin"),
-            }
-            message = "Still holding %(requests)s to %(origins)s from an earlier run"
-            logger.info(message, values, extra=self._context.extra)
 
 
 class Releases:
