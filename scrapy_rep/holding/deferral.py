@@ -312,7 +312,6 @@ class Deferral(ResolutionListener):
         entry = known.entry if known else None
         if origin not in self._flights and self._last.is_due(entry, self._context.clock()):
             self._last.made(held_origin.key, entry)
-            self._cache.ask_early(origin)
             self._ask_again(held_origin)
         flight = self._flights.get(origin)
         if flight is not None:

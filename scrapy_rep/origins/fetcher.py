@@ -181,6 +181,10 @@ _PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
 
+# Characters.
+_MAX_TARGET = 120
+
+
 class InvalidStatus(ValueError):
     """Not HTTP: the status may have any number of digits."""
 
@@ -230,10 +234,8 @@ class Fetcher:
                 return Answer(Outcome.MISSING, *given, note=note)
             seen.add(target)
             if await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
-                self._context.stats.inc_value("rep/redirects/refused")
-                why = "the address is private; see REP_PRIVATE_HOSTS"  # SECURITY.md
-                refusal = RedirectRefused(target, why)
-                return Answer(Outcome.UNREACHABLE, *given, error=refusal)
+                error = self._refused(target, "the address is private; see REP_PRIVATE_HOSTS")
+                return Answer(Outcome.UNREACHABLE, *given, error=error)
             url, hops = target, hops + 1
 
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
@@ -264,15 +266,16 @@ class Fetcher:
         """Return what a failed request says about the origin. If the fault is the project's, raise
         one of :data:`CONFIGURATION_ERRORS`."""
         if hops and isinstance(raised, PROJECT_REFUSES):
-            self._context.stats.inc_value("rep/redirects/refused")
-            refusal = RedirectRefused(url, f"the project refuses it: {text_of(raised)}")
-            refusal.__cause__ = raised
-            return refusal
+            return self._refused(url, f"the project refuses it: {text_of(raised)}")
         if isinstance(raised, CONFIGURATION_ERRORS):
             raise raised
         if project_error := refused_by_project(raised):
             raise project_error from raised
         return raised
+
+    def _refused(self, target: str, why: str) -> RedirectRefused:
+        self._context.stats.inc_value("rep/redirects/refused")
+        return RedirectRefused(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
 
     async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
