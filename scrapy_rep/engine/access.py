@@ -9,10 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from pydispatch.dispatcher import (  # type: ignore[import-untyped]
-    getAllReceivers,
-    liveReceivers,
-)
+from pydispatch import dispatcher  # type: ignore[import-untyped]
 from scrapy import Request, signals
 from scrapy.core import downloader as scrapys
 from scrapy.core.scheduler import Scheduler
@@ -67,8 +64,8 @@ class EngineAccess:
 
     def has_listeners(self, signal: object) -> bool:
         """Whether anything is connected to *signal*: sending takes longer than most handlers."""
-        sender = self._crawler.signals.sender
-        return any(liveReceivers(getAllReceivers(sender, signal)))
+        receivers = dispatcher.getAllReceivers(self._crawler.signals.sender, signal)
+        return any(dispatcher.liveReceivers(receivers))
 
     def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
         """Await *step* once before the spider closes, in the order of :class:`Stage`."""
@@ -114,10 +111,7 @@ class EngineAccess:
     @property
     def scheduled(self) -> int:
         """How many requests the scheduler has; 0 if it can't tell."""
-        try:
-            return len(self.scheduler)
-        except TypeError:
-            return 0
+        return len(self.scheduler) if hasattr(self.scheduler, "__len__") else 0
 
     def wake(self) -> None:
         """Make the engine look for requests to download: by ``_slot.nextcall``, as ``crawl()``."""

@@ -84,12 +84,9 @@ class StopAtStart:
 class Stage(IntEnum):
     """The order of the steps."""
 
-    COMMAND = 1
-    """``scrapy robots`` ends its look-ups: nothing new is fetched."""
-    SEEDING = 2
-    """No more pages from sitemaps, which could still be held."""
-    HOLDING = 3
-    """Requests that wait or are held are saved, or their errbacks called."""
+    COMMAND = 1  # `scrapy robots` ends its look-ups: nothing new is fetched
+    SEEDING = 2  # no more pages from sitemaps, which could still be held
+    HOLDING = 3  # requests that wait or are held are saved, or their errbacks called
 
 
 class Closing:
