@@ -41,8 +41,7 @@ _PATIENCE = 86400.0
 # REP_CRAWL_DELAY = True: the longest delay in seconds.
 _CRAWL_DELAY = 60.0
 
-# Scrapy's own settings that matter here; characters of a value that are shown.
-_SCRAPYS = ("ROBOTSTXT_USER_AGENT",)
+# Characters of a value that are shown.
 _SHOWN = 300
 
 SPIDER_SITEMAPS = "rep_sitemaps"
@@ -282,8 +281,8 @@ def chosen(settings: BaseSettings) -> list[str]:
 
 def chosen_values(settings: BaseSettings) -> dict[str, str]:
     """Return these settings with their values as text, without passwords."""
-    names = [*chosen(settings), *(name for name in _SCRAPYS if settings.get(name) is not None)]
-    return {name: without_password(str(settings.get(name)))[:_SHOWN] for name in names}
+    values = {name: str(settings.get(name)) for name in chosen(settings)}
+    return {name: without_password(value)[:_SHOWN] for name, value in values.items()}
 
 
 def settings_beside(crawler: Crawler) -> RepSettings:
