@@ -59,26 +59,17 @@ class EngineAccess:
         """Add a download slot for something that isn't a page. `download_async` and requests that
         wait in a middleware count against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a
         crawl of 16."""
-        slots = self.add_slot()
+        downloader = self._crawler.engine.downloader
+        # 0: their number isn't limited. Nothing public raises it.
+        if not getattr(downloader, "total_concurrency", 0):
+            yield
+            return
+        downloader.total_concurrency += 1
+        self.wake()  # else it would look at its next event, up to 5 s away
         try:
             yield
         finally:
-            self.remove_slot(slots)
-
-    def add_slot(self) -> int:
-        """Add a download slot and return 1; return 0 if their number isn't limited
-        (``total_concurrency`` is 0). Nothing public raises it."""
-        downloader = self._crawler.engine.downloader
-        if not getattr(downloader, "total_concurrency", 0):
-            return 0
-        downloader.total_concurrency += 1
-        self.wake()  # else it would look at its next event, up to 5 s away
-        return 1
-
-    def remove_slot(self, slots: int) -> None:
-        """Remove the *slots* that :meth:`add_slot` returned."""
-        if slots:
-            self._crawler.engine.downloader.total_concurrency -= slots
+            downloader.total_concurrency -= 1
 
     def has_listeners(self, signal: object) -> bool:
         """Whether anything is connected to *signal*: sending takes longer than most handlers."""

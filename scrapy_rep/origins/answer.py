@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
@@ -88,8 +88,8 @@ class Answer:
 class Transfer:
     """One response while it arrives, kept in the request's meta."""
 
-    slots: int = 0
-    """Download slots that were added for it."""
+    slot: ExitStack = field(default_factory=ExitStack)
+    """Removes, once, the download slot that was added for it."""
     received: int = 0
     """Bytes."""
     cut: bool = False

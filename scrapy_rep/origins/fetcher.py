@@ -241,15 +241,16 @@ class Fetcher:
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
         self._running += 1
         self._listener.begin()
-        transfer = Transfer(self._engine.add_slot())
+        transfer = Transfer()
         try:
-            response = await self._get(url, transfer, like)
+            with transfer.slot as slot:
+                slot.enter_context(self._engine.extra_slot())
+                response = await self._get(url, transfer, like)
         except CancelledError:
             raise
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
-            self._remove_slot(transfer)
             self._running -= 1
             if self._running == 0:
                 self._listener.end()
@@ -281,7 +282,7 @@ class Fetcher:
         and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
         timeout = self._context.settings.download_timeout
         if url.startswith("ftp:") and self._replaces_ftp:
-            self._remove_slot(transfer)  # this bypasses the downloader
+            transfer.slot.close()  # this bypasses the downloader
             return await _within(timeout, Deferred.fromCoroutine(_retrieve(url)))
         headers: dict[str, Any] = dict(self._accepts)
         meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
@@ -327,11 +328,6 @@ class Fetcher:
             transfer.cut = transfer.cut or "dataloss" in response.flags
         return response
 
-    def _remove_slot(self, transfer: Transfer) -> None:
-        """Remove it once: the response to a cancelled request may still come."""
-        self._engine.remove_slot(transfer.slots)
-        transfer.slots = 0
-
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
@@ -346,7 +342,7 @@ class Fetcher:
         would drop the status and the headers of a body that it can't decode."""
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
-            self._remove_slot(transfer)  # before a page takes it
+            transfer.slot.close()  # before a page takes it
             transfer.encodings = response.headers.getlist("Content-Encoding")
             response.headers.pop("Content-Encoding", None)
 
