@@ -18,8 +18,7 @@ from scrapy.exceptions import ResponseDataLossError
 from scrapy.http import Headers, Response
 
 from scrapy_rep.protocol.availability import Outcome, outcome_of
-from scrapy_rep.protocol.syntax import MAX_BYTES, cut
-from scrapy_rep.storages.entry import Entry, pack_body
+from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.text import text_of
 
 # Characters. The reasons for refused redirects fit beside the target.
@@ -75,13 +74,6 @@ class Answer:
         if self.error is not None:
             return text_of(self.error)[:_MAX_REASON]
         return f"HTTP {self.status}{', ' * bool(self.by)}{self.by}"
-
-    def entry(self, origin: str, **times: Any) -> Entry:
-        has_rules = self.outcome is Outcome.RULES
-        packed, sha256 = pack_body(cut(self.body)) if has_rules else (b"", None)
-        about: dict[str, Any] = {"outcome": self.outcome, "status": self.status}
-        about |= {"url": self.url, "hops": self.hops, "packed": packed, "sha256": sha256}
-        return Entry(origin, **about, **times)
 
 
 @dataclass(slots=True)

@@ -41,10 +41,11 @@ from scrapy_rep.protocol.freshness import (
     standing,
     unreachable_seconds,
 )
+from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import StorageClient
-from scrapy_rep.storages.entry import MAX_TIME
+from scrapy_rep.storages.entry import MAX_TIME, pack_body
 from scrapy_rep.text import text_of
 
 # How often to look for another process's answer: at first, at last.
@@ -249,8 +250,20 @@ class RobotsCache:
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
         )
-        until = min(now + lifetime, MAX_TIME)
-        entry = answer.entry(str(origin), updated_at=now, fetched_at=now, fresh_until=until)
+        has_rules = answer.outcome is Outcome.RULES
+        packed, sha256 = pack_body(cut(answer.body)) if has_rules else (b"", None)
+        entry = Entry(
+            str(origin),
+            now,
+            answer.outcome,
+            answer.status,
+            answer.url,
+            answer.hops,
+            packed,
+            sha256,
+            fetched_at=now,
+            fresh_until=min(now + lifetime, MAX_TIME),
+        )
         return self._take(origin, entry)
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
