@@ -418,6 +418,6 @@ class Deferral(ResolutionListener):
     async def _spider_closed(self) -> None:
         if self.held.disk is not None:
             self.held.disk.forget_left()
-        await self._upkeep.end()
+        await self._upkeep.now(last=True)
         if self.held.disk is not None:
             await run_in_thread(self.held.disk.close)

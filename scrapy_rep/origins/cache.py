@@ -4,11 +4,13 @@ answer changes it; how to wait for another process that is fetching (REP.md sect
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from scrapy.exceptions import DownloadTimeoutError
 from scrapy.utils.asyncio import run_in_thread
@@ -45,7 +47,7 @@ from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import StorageClient
-from scrapy_rep.storages.entry import MAX_TIME, pack_body
+from scrapy_rep.storages.entry import MAX_TIME, squeeze
 from scrapy_rep.text import text_of
 
 # How often to look for another process's answer: at first, at last.
@@ -250,21 +252,16 @@ class RobotsCache:
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
         )
-        has_rules = answer.outcome is Outcome.RULES
-        packed, sha256 = pack_body(cut(answer.body)) if has_rules else (b"", None)
-        entry = Entry(
-            str(origin),
-            now,
-            answer.outcome,
-            answer.status,
-            answer.url,
-            answer.hops,
-            packed,
-            sha256,
-            fetched_at=now,
-            fresh_until=min(now + lifetime, MAX_TIME),
-        )
-        return self._take(origin, entry)
+        about: dict[str, Any] = {"status": answer.status, "url": answer.url, "hops": answer.hops}
+        about |= {
+            "updated_at": now,
+            "fetched_at": now,
+            "fresh_until": min(now + lifetime, MAX_TIME),
+        }
+        if answer.outcome is Outcome.RULES:
+            body = cut(answer.body)
+            about |= {"packed": squeeze(body), "sha256": hashlib.sha256(body).hexdigest()}
+        return self._take(origin, Entry(str(origin), outcome=answer.outcome, **about))
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
         settings = self._settings

@@ -240,7 +240,7 @@ class Fetcher:
 
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
         self._running += 1
-        self._listener.begin()
+        self._listener.listen(True)
         transfer = Transfer()
         try:
             with transfer.slot as slot:
@@ -253,7 +253,7 @@ class Fetcher:
         finally:
             self._running -= 1
             if self._running == 0:
-                self._listener.end()
+                self._listener.listen(False)
         if not STATUSES[0] <= response.status <= STATUSES[1]:
             error = InvalidStatus("the HTTP status is not a number from 100 to 999")
             return Answer(Outcome.UNREACHABLE, url, hops, error=error)

@@ -132,7 +132,8 @@ class OriginTable:
         state = self._parsed.get(name) or self._pinned.get(name)
         if state is None and self._packed is not None:
             with suppress(UnreadableEntry):  # a clock out of range, say
-                if entry := self._packed.take(name):
+                if entry := self._packed.load(name):
+                    self._packed.drop(name)
                     state = OriginState(entry, origin)
                     self._add(state)
         return state

@@ -188,10 +188,10 @@ class Loader:
     def begin(self) -> None:
         self._shared = self._engine.scheduler_is_foreign
         if self._shared:  # and may hand us anything at any time
-            self._transfers.begin()
+            self._transfers.listen(True)
 
     def end(self) -> None:
-        self._transfers.end()
+        self._transfers.listen(False)
 
     # Requests
 
@@ -215,7 +215,7 @@ class Loader:
             if unlimited and slices.over:
                 return True
         if not (asked or self._shared):
-            self._transfers.end()
+            self._transfers.listen(False)
         return left and unlimited
 
     def _request(self, sitemap: SitemapRow) -> None:
@@ -230,7 +230,7 @@ class Loader:
                 # A sitemap may be on any host: allowed_domains is about pages.
                 meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
             )
-            self._transfers.begin()
+            self._transfers.listen(True)
             self._engine.crawl(self._context.options.prepared(request))
         except Exception:  # the feeder retries
             self._spool.sitemaps.mark(sitemap, WAITING)

@@ -484,5 +484,5 @@ class SitemapSeeding(ResolutionListener):
 
     async def _spider_closed(self) -> None:
         self._feeder.close()
-        await self._upkeep.end()
+        await self._upkeep.now(last=True)
         await run_in_thread(self._spool.close)
