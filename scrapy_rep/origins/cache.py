@@ -3,7 +3,6 @@ answer changes it; how to wait for another process that is fetching (REP.md sect
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import math
 import random
@@ -12,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from scrapy.exceptions import DownloadTimeoutError
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, DeferredLock
+from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import Answer, header_text
@@ -210,24 +208,15 @@ class RobotsCache:
     async def _fetch(self, flight: Flight) -> Answer:
         """Fetch robots.txt: twice if a connection is lost that has worked so far."""
         origin, known = flight.origin, self._table.get(flight.origin)
-        flight.fetching, flight.fetches = True, 1
-        flight.asked_at, flight.before = self._clock(), known.entry if known else None
-        try:
+        entry = known.entry if known else None
+        flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
+        answer = await self._fetcher.fetch(origin, flight.request)
+        works, error = entry is None or entry.attempts <= entry.proxy_attempts, answer.error
+        if works and error and (is_lost_connection(error) or is_tls_failure(error)):
+            await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
+            flight.fetches += 1
             answer = await self._fetcher.fetch(origin, flight.request)
-            error, entry = answer.error, flight.before
-            works = entry is None or entry.attempts <= entry.proxy_attempts
-            if works and error and (is_lost_connection(error) or is_tls_failure(error)):
-                await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
-                flight.fetches += 1
-                answer = await self._fetcher.fetch(origin, flight.request)
-            return answer
-        except (CancelledError, asyncio.CancelledError):
-            if not flight.expired:
-                raise
-            late = DownloadTimeoutError("no answer before the requests for it were given up")
-            return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=late)
-        finally:
-            flight.fetching = False
+        return answer
 
     def page_answered(self, origin: Origin) -> None:
         """Note that a page of *origin* answered. If robots.txt doesn't, later runs need to know, too."""

@@ -84,16 +84,12 @@ class Flight:
     waiters: list[Deferred[OriginState]] = field(default_factory=list)
     running: Deferred[Any] | None = None
     """None while it is queued."""
-    fetching: bool = False
-    """Whether this process waits for the origin."""
     fetches: int = 0
     """How often this process has asked the origin."""
     asked_at: float | None = None
     """When it began to, in seconds since the epoch."""
     before: Entry | None = None
     """What was known then."""
-    expired: bool = False
-    """Whether the fetch has to end, as failed."""
     landing: bool = False
     """Whether there is an answer, and listeners are being notified."""
     result: OriginState | Exception | None = None
@@ -213,16 +209,6 @@ class Flights:
     @property
     def landing(self) -> bool:
         return any(flight.landing for flight in self._flights.values())
-
-    def expire(self, origin: Origin) -> bool:
-        """Make the fetch from *origin* fail as too slow. Return whether its end is near."""
-        flight = self._flights.get(origin)
-        if flight is None or flight.running is None or not (flight.fetching or flight.landing):
-            return False
-        if flight.fetching and not flight.expired:
-            flight.expired = True
-            flight.running.cancel()
-        return True
 
     def abandon(self, origin: Origin) -> None:
         """Cancel the flight to *origin*, unless something waits for it or it is landing."""
