@@ -40,7 +40,7 @@ class Origins:
         self.http_cache = http_cache = HttpCache(context, fetcher)
         storage: StorageClient | HttpCache | None = None
         if not http_cache.offline:  # else others would take old answers for new ones
-            storage = open_storage(context.crawler, settings, context.clock)
+            storage = open_storage(context.crawler, settings)
             storage = storage or (http_cache if http_cache.enabled else None)
         source = http_cache if http_cache.offline else fetcher
         self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
