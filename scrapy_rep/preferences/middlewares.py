@@ -74,11 +74,6 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
     return found or None
 
 
-def _asked_for(settings: RepSettings) -> str | None:
-    """Return the first setting that asks for usage preferences; None if none does."""
-    return next((setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)), None)
-
-
 class UsageMiddleware:
     """Looks up how pages may be used, records it, and drops requests if robots.txt disallows a use
     named in ``REP_USAGE``.
@@ -88,7 +83,6 @@ class UsageMiddleware:
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
-        self._setting = _asked_for(settings)
         self._actions = dict(settings.usage or {})
         self._dry_run = settings.dry_run
         self._isolated = Isolation(crawler)
@@ -100,22 +94,17 @@ class UsageMiddleware:
     def from_crawler(cls, crawler: Crawler) -> UsageMiddleware | StopAtStart:
         """:raises NotConfigured: if no setting asks for it"""
         settings = settings_beside(crawler)
-        if not (setting := _asked_for(settings)):
+        asking = [setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)]
+        if not asking:
             raise NotConfigured
         if find_spec("http_sf") is None:
-            return StopAtStart(crawler, f"{setting} needs http-sf: {EXTRA}.")
+            return StopAtStart(crawler, f"{asking[0]} needs http-sf: {EXTRA}.")
         return cls(crawler, settings)
 
     def _opened(self) -> None:
         self._rep = rep = self._crawler.get_downloader_middleware(RepMiddleware)
         if rep is not None:
             rep.context.engine.before_closing(Stage.HOLDING, lookup_of(rep).end)
-            return
-        logger.warning(
-            "%(setting)s has no effect without scrapy_rep.RepMiddleware",
-            {"setting": self._setting},
-            extra={"spider": self._crawler.spider},
-        )
 
     async def process_request(self, request: Request) -> None:
         """Return None: *request* passes.
@@ -209,7 +198,7 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         super().__init__(crawler)
         self._field = settings.usage_field
         self._isolated = Isolation(crawler)
-        self._warned: set[type] = set()
+        self._warned = False
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> UsageItemMiddleware:
@@ -236,8 +225,8 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         try:
             ItemAdapter(item)[field] = found.as_dict()
         except Exception as error:  # noqa: BLE001 (of any class of items)
-            if type(item) not in self._warned and len(self._warned) < 100:
-                self._warned.add(type(item))
+            if not self._warned:
+                self._warned = True
                 logger.warning(
                     "REP_USAGE_FIELD: items of the class %(kind)s can't take %(field)r (%(error)s). "
                     "Add the field to the class.",

@@ -426,8 +426,7 @@ class TdmFile:
 
     def _rule(self, entry: dict[str, Any]) -> tuple[Rules, Reservation | None]:
         location = entry["location"].encode("utf-8", "replace").decode("latin-1")
-        text = json.dumps({k: entry[k] for k in ("location", RESERVATION, POLICY) if k in entry})
-        value, policy = entry.get(RESERVATION), entry.get(POLICY)
+        text, value, policy = json.dumps(entry), entry.get(RESERVATION), entry.get(POLICY)
         return Rules([location], [ALLOW - 1]), _reservation(
             "tdmrep.json", None, text, value, policy
         )
