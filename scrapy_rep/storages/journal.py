@@ -28,10 +28,6 @@ _Changes: TypeAlias = "dict[tuple[Any, ...], tuple[Any, ...] | None]"
 """Rows by table and key; None: to be deleted."""
 
 
-class Foreign(sqlite3.DatabaseError):
-    """The file is a SQLite database, but not the one that it should be."""
-
-
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     """Open *path* (None: a temporary file) for any thread. Waits *seconds* for a lock."""
     db = sqlite3.connect(path or "", timeout=seconds, isolation_level=None, check_same_thread=False)
@@ -70,17 +66,17 @@ def tables_of_schema(schema: str) -> dict[str, list[Any]]:
 
 
 def has_tables(db: sqlite3.Connection, ours: dict[str, list[Any]]) -> bool:
-    """Whether a file has *ours*; False: it is new; ``Foreign`` if it has others."""
+    """Whether a file has *ours*; False: it is new. If it has others, it counts as damaged."""
     theirs = tables_of(db)
     if theirs and theirs != ours:
-        raise Foreign("its tables are not those of scrapy-rep")
+        raise sqlite3.DatabaseError("its tables are not those of scrapy-rep")
     return bool(theirs)
 
 
 def is_damaged(error: Exception) -> bool:
     """Whether *error* says that the file itself is damaged, or isn't the one that it should be.
     Setting it aside wouldn't help against others: a lock, a full disk, a read-only folder."""
-    return type(error) in (sqlite3.DatabaseError, Foreign)
+    return type(error) is sqlite3.DatabaseError
 
 
 def open_or_set_aside(

@@ -33,16 +33,17 @@ _TIMEOUT_SECONDS = 2.0
 # Keys in one call when iterating over all entries.
 _AT_A_TIME = 500
 
-# Returns what is there: nothing longer than allowed, and no more than the batch may have, since
-# others who share the server may have written anything. Numbers: see _WRONG.
+# Returns what is there, and no more than the batch may have: others who share the server may have
+# written anything. 1: a value that is longer than allowed, or no string.
 _READ = """
 local found, room = {}, tonumber(ARGV[2])
 for at, key in ipairs(KEYS) do
     local length = redis.pcall('STRLEN', key)
     if type(length) == 'table' then
         if not string.find(length.err, 'WRONGTYPE') then return length end
-        found[at] = 0
-    elseif length > tonumber(ARGV[1]) then
+        length = math.huge
+    end
+    if length > tonumber(ARGV[1]) then
         found[at] = 1
     else
         found[at] = length <= room and redis.call('GET', key)
@@ -51,7 +52,6 @@ for at, key in ipairs(KEYS) do
 end
 return found
 """
-_WRONG = "broken: it is not a string", TOO_LARGE
 
 # Milliseconds. Returns a 1 for each lease the owner has now. What counts as free: a lease without
 # an end (lost in a restored dump) or with an impossibly late one; a value of another type.
@@ -161,7 +161,7 @@ class RedisStorage(BatchStorage):
         """Return the existing values of *keys*, within :data:`MAX_BATCH` bytes."""
         values = self._client.register_script(_READ)(keys, [limit, MAX_BATCH]) if keys else ()
         return {
-            key: UnreadableEntry(_WRONG[value]) if isinstance(value, int) else value
+            key: UnreadableEntry(TOO_LARGE) if isinstance(value, int) else value
             for key, value in zip(keys, values, strict=True)
             if value is not None
         }
