@@ -110,7 +110,8 @@ class _Calls:
         found |= self._load(granted)
         late = {one.origin for one in asked if one.origin in granted and one.settled_by(found)}
         self._release(late)
-        return [Claim(found.get(one.origin), one.origin in granted - late) for one in asked]
+        granted -= late
+        return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
 
     def _lease(self, origins: list[str]) -> set[str]:
         """Return which *origins* to fetch: all, if the storage fails."""

@@ -210,8 +210,8 @@ class Journal:
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-        has_tables(db, self._tables)
-        db.executescript(self._schema)
+        if not has_tables(db, self._tables):
+            db.executescript(f"BEGIN IMMEDIATE; {self._schema} COMMIT;")
         for table, keys in self._keys.items():
             if keys == ["id"]:
                 [self._last_ids[table]] = db.execute(_LAST_ID.format(table=table)).fetchone()
@@ -305,7 +305,7 @@ class Journal:
             self._failed(error)
         if self._unmerged >= _MANY and self.path and self.failing_since is None:
             self._unmerged = 0
-            with suppress(sqlite3.Error):  # nothing depends on it
+            with suppress(sqlite3.Error, OSError):  # nothing depends on it
                 if (
                     await run_in_thread(self._checkpoint, self.path) >= _LARGE
                     and self._db is not None
