@@ -17,13 +17,12 @@ from typing import Any
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
-from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.targets import Refusal
+from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry, Kind
 from scrapy_rep.protocol.freshness import latest
@@ -374,10 +373,7 @@ class Verifier:
         site.deadline = site.deadline or time.monotonic() + self._crawl.settings.defer_max_wait
         state, left = self._origins.cache.get(origin), site.deadline - time.monotonic()
         if state is None and left > 0:
-            # If its name can't be resolved, its robots.txt can't be fetched either, and the policy
-            # says how often to try.
-            by, targets = Origin.from_text(site.named_by), self._origins.targets
-            if await targets.refusal(origin, by) is Refusal.PRIVATE:
+            if await self._origins.targets.refuses(origin, Origin.from_text(site.named_by)):
                 reason = Reason.PRIVATE
             else:
                 try:
