@@ -10,7 +10,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -26,8 +25,8 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.freshness import moment
 from scrapy_rep.protocol.origin import Origin, punycode
-from scrapy_rep.protocol.syntax import is_name, product_token
-from scrapy_rep.text import without_passwords
+from scrapy_rep.protocol.syntax import is_name
+from scrapy_rep.text import without_password
 
 logger = get_logger(__name__)
 
@@ -42,8 +41,7 @@ _PATIENCE = 86400.0
 # REP_CRAWL_DELAY = True: the longest delay in seconds.
 _CRAWL_DELAY = 60.0
 
-# Scrapy's own settings that matter here; characters of a value that are shown.
-_SCRAPYS = ("ROBOTSTXT_USER_AGENT",)
+# Characters of a value that are shown.
 _SHOWN = 300
 
 SPIDER_SITEMAPS = "rep_sitemaps"
@@ -124,23 +122,9 @@ def _overrides(value: Any) -> dict[str, str | None] | None:
     return found
 
 
-def _switch(on: str | bool | None, *choices: str) -> Callable[[Any], str | bool]:
-    """Return a setting's check: False or one of *choices*. True means *on*; if None, it is wrong."""
-
-    def check(value: Any) -> str | bool:
-        if value in choices:
-            return str(value)
-        if not _flag(value):
-            return False
-        if on is None:
-            raise ValueError
-        return on
-
-    return check
-
-
-sitemaps = _switch("all", "start", "all")
-"""Checks which origins may seed a crawl."""
+def sitemaps(value: Any) -> str | bool:
+    """Return which origins may seed a crawl; ``ValueError`` if *value* says nothing of that."""
+    return str(value) if value in ("start", "all") else _flag(value) and "all"
 
 
 def loaded(value: Any) -> Any:
@@ -182,13 +166,14 @@ def _checked_in(path: str) -> Any:
     return _setting(None, check, "")
 
 
-def _choice(*choices: str) -> Any:
+def _choice(*choices: str | bool) -> Any:
     """A setting that is one of *choices*; the first is the default."""
 
-    def check(value: Any) -> str:
-        if value not in choices:
+    def check(value: Any) -> str | bool:
+        found = value if isinstance(value, str) and value in choices else _flag(value)
+        if found not in choices:
             raise ValueError
-        return str(value)
+        return found
 
     return _setting(choices[0], check, "one of " + ", ".join(map(repr, choices)))
 
@@ -249,14 +234,8 @@ class RepSettings:
     sitemap_max_urls: int = _setting(50_000, _count, _COUNT)
     sitemap_max_origin_urls: int = _setting(25_000_000, _count, _COUNT)
     sitemap_max_bytes: int = _setting(52_428_800, _count, _COUNT)
-    nofollow: str | bool = _setting(
-        False,
-        _switch(True, "page", "links", "count"),
-        "one of False, 'page', 'links', 'count', True",
-    )
-    noindex: str | bool = _setting(
-        False, _switch(None, "drop", "count"), "one of False, 'drop', 'count'"
-    )
+    nofollow: str | bool = _choice(False, "page", "links", "count", True)
+    noindex: str | bool = _choice(False, "drop", "count")
     usage: dict[str, str] | None = _checked_in("preferences.middlewares.actions")  # noqa: RUF009
     usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in(  # noqa: RUF009
         "preferences.middlewares.tokens"
@@ -278,20 +257,9 @@ class RepSettings:
             try:
                 values[item.name] = item.metadata["check"](value)
             except (ValueError, TypeError, OverflowError) as error:
-                hint = item.metadata["hint"] or str(error)
-                if item.name == "user_agent" and isinstance(value, str):
-                    token = product_token(value)
-                    hint += f"; perhaps {token!r}" if token else ""
-                shown = without_passwords(repr(value))
+                hint, shown = item.metadata["hint"] or str(error), without_password(repr(value))
                 raise SettingsError(f"{name} is {shown}, but must be {hint}.") from None
-        checked = cls(**values)
-        for low, high in (("retry_delay", "retry_max_delay"), ("cache_min_ttl", "cache_max_ttl")):
-            if getattr(checked, low) > getattr(checked, high):
-                raise SettingsError(
-                    f"{setting_name(low)} is {getattr(checked, low)!r}, but must not be more "
-                    f"than {setting_name(high)}, which is {getattr(checked, high)!r}."
-                )
-        return checked
+        return cls(**values)
 
 
 def one_attempt(settings: RepSettings) -> RepSettings:
@@ -305,23 +273,16 @@ def set_defaults(settings: BaseSettings) -> None:
         settings.set(setting_name(item.name), item.default, "default")
 
 
-def changed(settings: BaseSettings) -> list[str]:
-    """Return the names of the settings with another value than their default, or a wrong one."""
-    names = []
-    for item in fields(RepSettings):
-        name = setting_name(item.name)
-        value = settings.get(name, item.default)
-        with suppress(ValueError, TypeError, OverflowError):
-            if value == item.default or item.metadata["check"](value) == item.default:
-                continue
-        names.append(name)
-    return names
+def chosen(settings: BaseSettings) -> list[str]:
+    """Return the names of the settings that the project sets."""
+    names = (setting_name(item.name) for item in fields(RepSettings))
+    return [name for name in names if (settings.getpriority(name) or 0) > 0]
 
 
-def changed_values(settings: BaseSettings) -> dict[str, str]:
+def chosen_values(settings: BaseSettings) -> dict[str, str]:
     """Return these settings with their values as text, without passwords."""
-    names = [*changed(settings), *(name for name in _SCRAPYS if settings.get(name) is not None)]
-    return {name: without_passwords(str(settings.get(name)))[:_SHOWN] for name in names}
+    values = {name: str(settings.get(name)) for name in chosen(settings)}
+    return {name: without_password(value)[:_SHOWN] for name, value in values.items()}
 
 
 def settings_beside(crawler: Crawler) -> RepSettings:

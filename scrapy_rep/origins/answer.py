@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
@@ -18,8 +18,7 @@ from scrapy.exceptions import ResponseDataLossError
 from scrapy.http import Headers, Response
 
 from scrapy_rep.protocol.availability import Outcome, outcome_of
-from scrapy_rep.protocol.syntax import MAX_BYTES, cut
-from scrapy_rep.storages.entry import Entry, pack_body
+from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.text import text_of
 
 # Characters. The reasons for refused redirects fit beside the target.
@@ -76,20 +75,13 @@ class Answer:
             return text_of(self.error)[:_MAX_REASON]
         return f"HTTP {self.status}{', ' * bool(self.by)}{self.by}"
 
-    def entry(self, origin: str, **times: Any) -> Entry:
-        has_rules = self.outcome is Outcome.RULES
-        packed, sha256 = pack_body(cut(self.body)) if has_rules else (b"", None)
-        about: dict[str, Any] = {"outcome": self.outcome, "status": self.status}
-        about |= {"url": self.url, "hops": self.hops, "packed": packed, "sha256": sha256}
-        return Entry(origin, **about, **times)
-
 
 @dataclass(slots=True)
 class Transfer:
     """One response while it arrives, kept in the request's meta."""
 
-    slots: int = 0
-    """Download slots that were added for it."""
+    slot: ExitStack = field(default_factory=ExitStack)
+    """Removes, once, the download slot that was added for it."""
     received: int = 0
     """Bytes."""
     cut: bool = False

@@ -181,6 +181,12 @@ _PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
 
+# Of REP_DEFER_MAX_WAIT.
+_TIMEOUT_SHARE = 0.9
+# Characters.
+_MAX_TARGET = 120
+
+
 class InvalidStatus(ValueError):
     """Not HTTP: the status may have any number of digits."""
 
@@ -190,7 +196,9 @@ class Fetcher:
         self._context = context
         self._engine = context.engine
         self._accepts = accept_encoding()
-        settings = context.crawler.settings
+        rep, settings = context.settings, context.crawler.settings
+        # A fetch fails before the requests that wait for it are given up, or it would never count.
+        self._timeout = min(rep.download_timeout, _TIMEOUT_SHARE * rep.defer_max_wait)
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self._replaces_ftp = (
@@ -205,7 +213,7 @@ class Fetcher:
         }
         self._listener = Listener(context.crawler, handlers)
         self._running = 0
-        self.targets = Targets(context.crawler, context.settings.private_hosts)
+        self.targets = Targets(context.crawler, rep.private_hosts)
         """Where an origin may lead us."""
 
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
@@ -229,28 +237,27 @@ class Fetcher:
             if target is None or note:
                 return Answer(Outcome.MISSING, *given, note=note)
             seen.add(target)
-            why = await self.targets.refusal(Origin.from_url(target), Origin.from_url(url))
-            if why is not None:  # SECURITY.md
-                self._context.stats.inc_value("rep/redirects/refused")
-                refusal = RedirectRefused(target, f"{why.value}; see REP_PRIVATE_HOSTS")
-                return Answer(Outcome.UNREACHABLE, *given, error=refusal)
+            if await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
+                error = self._refused(target, "the address is private; see REP_PRIVATE_HOSTS")
+                return Answer(Outcome.UNREACHABLE, *given, error=error)
             url, hops = target, hops + 1
 
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
         self._running += 1
-        self._listener.begin()
-        transfer = Transfer(self._engine.add_slot())
+        self._listener.listen(True)
+        transfer = Transfer()
         try:
-            response = await self._get(url, transfer, like)
+            with transfer.slot as slot:
+                slot.enter_context(self._engine.extra_slot())
+                response = await self._get(url, transfer, like)
         except CancelledError:
             raise
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
-            self._remove_slot(transfer)
             self._running -= 1
             if self._running == 0:
-                self._listener.end()
+                self._listener.listen(False)
         if not STATUSES[0] <= response.status <= STATUSES[1]:
             error = InvalidStatus("the HTTP status is not a number from 100 to 999")
             return Answer(Outcome.UNREACHABLE, url, hops, error=error)
@@ -263,25 +270,25 @@ class Fetcher:
         """Return what a failed request says about the origin. If the fault is the project's, raise
         one of :data:`CONFIGURATION_ERRORS`."""
         if hops and isinstance(raised, PROJECT_REFUSES):
-            self._context.stats.inc_value("rep/redirects/refused")
-            refusal = RedirectRefused(url, f"the project refuses it: {text_of(raised)}")
-            refusal.__cause__ = raised
-            return refusal
+            return self._refused(url, f"the project refuses it: {text_of(raised)}")
         if isinstance(raised, CONFIGURATION_ERRORS):
             raise raised
         if project_error := refused_by_project(raised):
             raise project_error from raised
         return raised
 
+    def _refused(self, target: str, why: str) -> RedirectRefused:
+        self._context.stats.inc_value("rep/redirects/refused")
+        return RedirectRefused(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
+
     async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
         and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
-        timeout = self._context.settings.download_timeout
         if url.startswith("ftp:") and self._replaces_ftp:
-            self._remove_slot(transfer)  # this bypasses the downloader
-            return await _within(timeout, Deferred.fromCoroutine(_retrieve(url)))
+            transfer.slot.close()  # this bypasses the downloader
+            return await _within(self._timeout, Deferred.fromCoroutine(_retrieve(url)))
         headers: dict[str, Any] = dict(self._accepts)
-        meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
+        meta = {**_META, META_KEY: transfer, "download_timeout": self._timeout}
         meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
         if like is not None:
             for key in {"proxy", "bindaddress"} & like.meta.keys():
@@ -304,7 +311,7 @@ class Fetcher:
         if url.startswith("ftp:"):
             # FTP handlers may have no timeout. Others count theirs from when the request leaves its
             # slot's queue.
-            download = _within(timeout, download)
+            download = _within(self._timeout, download)
         try:
             response = await download
         except Exception as error:
@@ -324,11 +331,6 @@ class Fetcher:
             transfer.cut = transfer.cut or "dataloss" in response.flags
         return response
 
-    def _remove_slot(self, transfer: Transfer) -> None:
-        """Remove it once: the response to a cancelled request may still come."""
-        self._engine.remove_slot(transfer.slots)
-        transfer.slots = 0
-
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
@@ -343,7 +345,7 @@ class Fetcher:
         would drop the status and the headers of a body that it can't decode."""
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
-            self._remove_slot(transfer)  # before a page takes it
+            transfer.slot.close()  # before a page takes it
             transfer.encodings = response.headers.getlist("Content-Encoding")
             response.headers.pop("Content-Encoding", None)
 

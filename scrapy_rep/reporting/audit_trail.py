@@ -25,7 +25,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.text import counted, json_line, text_of, without_password, without_passwords
+from scrapy_rep.text import counted, json_line, text_of, without_password
 
 logger = get_logger(__name__)
 
@@ -62,7 +62,7 @@ class Feed:
             # quote a part of the password.
             why = text_of(error) if shown == uri else type(error).__name__
             if isinstance(error, NotConfigured):
-                why = without_passwords(str(error))
+                why = without_password(str(error))
             raise SettingsError(f"{setting} is {shown!r}, which can't be written: {why}.") from None
 
     def __str__(self) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from scrapy_rep.engine.log import BoundedSet
-from scrapy_rep.origins.faults import is_lost_connection, is_tls_failure
 from scrapy_rep.origins.flights import Resolution
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision
@@ -97,7 +96,6 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     state, answer, flight = resolution.state, resolution.answer, resolution.flight
     entry, (outcome, body) = state.entry, _outcome(resolution)
     failed = outcome == "unreachable"
-    error, note = (answer.error, answer.note) if answer is not None else (None, "")
     robots = state.robots if body is not None else None
     about = {
         "outcome": outcome,
@@ -106,7 +104,7 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
         "fetches": flight.fetches,
         "hops": answer.hops if answer is not None else entry.hops,
         "bytes": len(cut(body)) if body is not None else None,
-        "kind": kind_of(entry.error, error) if failed else None,
+        "kind": kind_of(entry.error) if failed else None,
         "attempts": entry.attempts,
         "next": max(0.0, round(entry.next_attempt_at - now, 3)) if failed else None,
         "fresh_until": None if failed else iso(entry.fresh_until, _MS),
@@ -117,7 +115,7 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
         "status": answer.status if answer is not None else entry.status,
         "sha256": entry.sha256 if body is not None else None,
         "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
-        "reason": entry.error if failed else note or None,
+        "reason": entry.error if failed else (answer.note or None) if answer is not None else None,
         "answer": about,
     }
 
@@ -139,17 +137,17 @@ def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
     return "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty", body
 
 
-def kind_of(reason: str | None, error: Exception | None = None) -> str:
-    """Return why a robots.txt is unreachable, in a word or two. *error*: what was raised, if known."""
-    name = (reason or "other").partition(":")[0]
+def kind_of(reason: str | None) -> str:
+    """Return why a robots.txt is unreachable, in a word or two."""
+    reason = reason or "other"
+    name = reason.partition(":")[0]
     if name.startswith("HTTP "):
         return name[: len("HTTP 503")]
-    if name not in _KINDS and error is not None:
-        if is_tls_failure(error):
-            return "TLS"
-        if is_lost_connection(error):
-            return "connection lost"
-    return _KINDS.get(name, name[:_SHORT])
+    if name in _KINDS:
+        return _KINDS[name]
+    if "SSL" in reason:
+        return "TLS"
+    return "connection lost" if "onnection" in reason else name[:_SHORT]
 
 
 RowT = TypeVar("RowT")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import scrapy
@@ -17,7 +17,7 @@ from twisted.internet.defer import CancelledError
 import scrapy_rep
 from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
-from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
+from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
@@ -34,7 +34,7 @@ from scrapy_rep.reporting.record import UNKNOWN_YET, answer_fields, fields_of
 from scrapy_rep.reporting.report import Report
 from scrapy_rep.reporting.summary import Counts, figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
-from scrapy_rep.settings import changed_values
+from scrapy_rep.settings import chosen_values
 from scrapy_rep.text import clean, text_of
 
 logger = get_logger(__name__)
@@ -73,7 +73,7 @@ class Recorder(ResolutionListener):
             self._listeners.append(AuditTrail(context, settings.decisions))
         if settings.report:
             self._listeners.append(Report(context, settings.report, origins.table))
-        self._misconfigured = BoundedSet()
+        self._misconfigured: set[str] = set()
         self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
         self._drops = Limiter(logger, "origins whose requests are dropped")
         self._holds = Limiter(logger, "origins whose requests would be held")
@@ -173,7 +173,8 @@ class Recorder(ResolutionListener):
             return  # a bug, which Flights logs
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
         kind = f"{origin.scheme} {error}"
-        if len(self._misconfigured) < _MAX_LOGGED and self._misconfigured.add(kind):
+        if kind not in self._misconfigured and len(self._misconfigured) < _MAX_LOGGED:
+            self._misconfigured.add(kind)
             logger.error(
                 "Can't request the robots.txt of %(origin)s, so its pages are not fetched: "
                 "%(error)s",
@@ -322,7 +323,7 @@ class Recorder(ResolutionListener):
             "agent": in_words(agents),
             "version": scrapy_rep.__version__,
             "scrapy": scrapy.__version__,
-            "changed": changed_values(context.crawler.settings),
+            "changed": chosen_values(context.crawler.settings),
         }
         self.tell("crawl_started", None, None, dry_run=self.dry_run, settings=settings)
 
@@ -379,11 +380,17 @@ class Signals(ResolutionListener):
 
     part = "announcement of robots.txt"
 
-    def __init__(self, context: CrawlContext) -> None:
+    def __init__(
+        self, context: CrawlContext, announce: Callable[[Resolution], Awaitable[None]]
+    ) -> None:
+        """*announce* the sitemaps of a robots.txt that lists some."""
         self._context = context
+        self._announce = announce
 
     async def resolved(self, resolution: Resolution) -> None:
         answer, robots = resolution.answer, resolution.robots
+        if robots is not None and robots.sitemaps:
+            await self._announce(resolution)
         has_listeners = self._context.engine.has_listeners
         send = self._context.crawler.signals.send_catch_log_async
         if robots is not None and _PARSED is not None and has_listeners(_PARSED):

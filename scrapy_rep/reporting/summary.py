@@ -16,7 +16,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.record import RuleOrigin, Rules, kind_of
-from scrapy_rep.settings import SPIDER_SITEMAPS, changed
+from scrapy_rep.settings import SPIDER_SITEMAPS, chosen
 from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
@@ -89,7 +89,7 @@ class Counts:
         entry, why = state.entry, ""
         outcome = "with rules" if entry.outcome is Outcome.RULES else "without restrictions"
         if entry.unreachable_since is not None:
-            outcome, why = "unreachable", kind_of(entry.error, state.raised)
+            outcome, why = "unreachable", kind_of(entry.error)
         self._outcomes[outcome, why] += 1
 
     def no_answer(self, origin: Origin) -> None:
@@ -194,7 +194,7 @@ def log_switched_off(crawler: Crawler) -> None:
     """Log that ``ROBOTSTXT_OBEY`` is off, and what is set for nothing."""
     extra = {"spider": crawler.spider}
     logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
-    names = changed(crawler.settings)
+    names = chosen(crawler.settings)
     if getattr(crawler.spider, SPIDER_SITEMAPS, None):
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -18,6 +18,7 @@ from scrapy import Spider
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.timers import pause
 
 logger = get_logger(__name__)
 
@@ -25,10 +26,6 @@ T = TypeVar("T")
 
 _Changes: TypeAlias = "dict[tuple[Any, ...], tuple[Any, ...] | None]"
 """Rows by table and key; None: to be deleted."""
-
-
-class Foreign(sqlite3.DatabaseError):
-    """The file is a SQLite database, but not the one that it should be."""
 
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
@@ -51,27 +48,35 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def tables_of(db: sqlite3.Connection) -> dict[str, list[Any] | None]:
-    """Return the columns of each table in a file; None for views and triggers: we have none."""
-    named = db.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'").fetchall()
+def tables_of(db: sqlite3.Connection) -> dict[str, list[Any]]:
+    """Return the columns of each table in a file; also of views and triggers: we have none."""
+    named = db.execute("SELECT name FROM sqlite_master WHERE type != 'index'").fetchall()
     columns = "SELECT * FROM pragma_table_info(?)"
     return {
-        name: db.execute(columns, (name,)).fetchall() if kind == "table" else None
-        for name, kind in named
+        name: db.execute(columns, (name,)).fetchall()
+        for (name,) in named
         if not name.startswith("sqlite_")
     }
 
 
-def tables_of_schema(schema: str) -> dict[str, list[Any] | None]:
+def tables_of_schema(schema: str) -> dict[str, list[Any]]:
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema)
         return tables_of(db)
 
 
+def has_tables(db: sqlite3.Connection, ours: dict[str, list[Any]]) -> bool:
+    """Whether a file has *ours*; False: it is new. If it has others, it counts as damaged."""
+    theirs = tables_of(db)
+    if theirs and theirs != ours:
+        raise sqlite3.DatabaseError("its tables are not those of scrapy-rep")
+    return bool(theirs)
+
+
 def is_damaged(error: Exception) -> bool:
     """Whether *error* says that the file itself is damaged, or isn't the one that it should be.
     Setting it aside wouldn't help against others: a lock, a full disk, a read-only folder."""
-    return type(error) in (sqlite3.DatabaseError, Foreign)
+    return type(error) is sqlite3.DatabaseError
 
 
 def open_or_set_aside(
@@ -105,15 +110,11 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
     fails. Windows renames nothing that a process has open. Then all stays as it is, to be tried
     again: that process will find it broken, and close it."""
     aside = path.with_name(f"{path.name}.unreadable-{time.time_ns()}")
-    # SQLite would take these for part of the next file of that name. The file itself goes last:
-    # once its name is free, another process may create the next one.
-    with ExitStack() as undo:
-        for suffix in ("-wal", "-shm", "-journal", ""):
-            beside = path.with_name(path.name + suffix)
-            if beside.exists():
-                renamed = beside.rename(aside.with_name(aside.name + suffix))
-                undo.callback(renamed.rename, beside)  # what belongs together stays together
-        undo.pop_all()
+    # The file first: if it can't be renamed, all stays together. SQLite would take the others for
+    # part of the next file of that name.
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
     logger.warning(
         "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
         {"path": path, "error": error, "aside": aside.name},
@@ -123,8 +124,8 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
 
 # Seconds to wait for a lock: nobody else should lock such a file, or may block the event loop.
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
-# Changes written in one transaction, by a thread.
-_AT_ONCE = 500
+# Changes written in one transaction, after a failure.
+_AT_ONCE = 100
 # Changes until a checkpoint, and pages of a WAL that is to begin anew.
 _MANY, _LARGE = 200, 4000
 _CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
@@ -177,8 +178,8 @@ class Journal:
         self._tables = tables_of_schema(schema)
         self._put, self._keys, self._delete = {}, {}, {}
         for table, columns in self._tables.items():
-            self._keys[table] = keys = [column[1] for column in columns or () if column[5]]
-            marks = ", ".join("?" * len(columns or ()))
+            self._keys[table] = keys = [column[1] for column in columns if column[5]]
+            marks = ", ".join("?" * len(columns))
             where = " AND ".join(f"{key} = ?" for key in keys)
             self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
             self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
@@ -191,10 +192,9 @@ class Journal:
             self._set_up(db)
             return recover(db)
 
+        seconds = _THREAD_LOCK_SECONDS
         try:
-            self._db, found = open_or_set_aside(
-                self.path, _THREAD_LOCK_SECONDS, set_up, self._spider
-            )
+            self._db, found = open_or_set_aside(self.path, seconds, set_up, self._spider)
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
             return None
@@ -210,10 +210,8 @@ class Journal:
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-        for table, columns in tables_of(db).items():
-            if self._tables.get(table) != columns:
-                raise Foreign(f"its table {table} is not one of scrapy-rep's")
-        db.executescript(self._schema)
+        if not has_tables(db, self._tables):
+            db.executescript(f"BEGIN IMMEDIATE; {self._schema} COMMIT;")
         for table, keys in self._keys.items():
             if keys == ["id"]:
                 [self._last_ids[table]] = db.execute(_LAST_ID.format(table=table)).fetchone()
@@ -261,16 +259,13 @@ class Journal:
     def read_latest(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Like :meth:`read`, but raise while there are changes that the file doesn't have. A file
         that can't be read counts as failing."""
-        if self.failing_since is not None:
+        if self._db is None or self.failing_since is not None:
             raise sqlite3.OperationalError("it can't be used now")
         try:
             return self.read(query, *values)
         except sqlite3.DatabaseError as error:
-            if is_damaged(error):
-                self._tell(error)
-            elif self._db is not None:
-                self._failed_read = query, values
-                self._failed(error)
+            self._failed_read = query, values
+            self._failed(error)
             raise
 
     # Writing
@@ -306,12 +301,15 @@ class Journal:
                 await self._write_again(self._db)
             elif time.monotonic() - self._failed_at >= _CALM_SECONDS:
                 self._tell_works()
-        except (sqlite3.Error, OSError) as error:
+        except sqlite3.Error as error:
             self._failed(error)
         if self._unmerged >= _MANY and self.path and self.failing_since is None:
             self._unmerged = 0
             with suppress(sqlite3.Error, OSError):  # nothing depends on it
-                if await run_in_thread(self._checkpoint) >= _LARGE and self._db is not None:
+                if (
+                    await run_in_thread(self._checkpoint, self.path) >= _LARGE
+                    and self._db is not None
+                ):
                     # What was written meanwhile would keep it growing.
                     self._db.execute(_CHECKPOINT)
 
@@ -319,51 +317,37 @@ class Journal:
         if self._failed_read is not None:
             db.execute(*self._failed_read).fetchall()
             self._failed_read = None
-        while self.failing_since is not None:
+        while self._pending and self._db is not None:
             changes = dict(islice(self._pending.items(), _AT_ONCE))
-            if self.path:
-                await run_in_thread(self._write_in_thread, changes)
-            else:
-                self._write_to(db, changes)
-            for key, row in changes.items():
-                if key in self._pending and self._pending[key] is row:
-                    del self._pending[key]
-            self._unmerged += len(changes)
-            if not self._pending:
-                self.failing_since = None
-
-    def _write_in_thread(self, changes: _Changes) -> None:
-        """Wait longer for a lock. The event loop can read meanwhile."""
-        with self._another() as db:
-            db.execute("PRAGMA synchronous = OFF")
             self._write_to(db, changes)
+            for key in changes:
+                del self._pending[key]
+            await pause()
+        self.failing_since = None
 
-    def _checkpoint(self) -> int:
+    def _checkpoint(self, path: Path) -> int:
         """Move commits from the WAL to the file, and wait for the disk; others may write meanwhile.
         Return the pages in the WAL."""
-        with self._another() as db:
+        if not path.exists():  # deleted; connecting would create another
+            return 0
+        with closing(connect(path, _THREAD_LOCK_SECONDS)) as db:
             return int(db.execute(_CHECKPOINT).fetchone()[1])
-
-    def _another(self) -> closing[sqlite3.Connection]:
-        assert self.path is not None
-        if not self.path.exists():
-            raise FileNotFoundError("it was deleted")
-        return closing(connect(self.path, _THREAD_LOCK_SECONDS))
 
     def close(self) -> None:
         """Try a last time to write everything, and close the file. Blocks."""
         if self._db is None:
             return
-        if self._pending and self.path and not self.damaged:
+        if self._pending and not self.damaged:
             try:
-                self._write_in_thread(self._pending)
+                self._db.execute(f"PRAGMA busy_timeout = {1000 * _THREAD_LOCK_SECONDS:.0f}")
+                self._write_to(self._db, self._pending)
                 self._pending.clear()
                 self.failing_since = None
-            except (sqlite3.Error, OSError) as error:
+            except sqlite3.Error as error:
                 logger.warning(
                     "Could not finish writing %(path)s (%(error)s): the next run may fetch some pages "
                     "again",
-                    {"path": self.path, "error": error},
+                    {"path": self._name, "error": error},
                     extra={"spider": self._spider},
                 )
         if self.failing_since is None:
@@ -376,9 +360,6 @@ class Journal:
     def _failed(self, error: Exception) -> None:
         self._failed_at = time.monotonic()
         self.failing_since = self.failing_since or self._failed_at
-        self._tell(error)
-
-    def _tell(self, error: Exception) -> None:
         self.damaged = self.damaged or is_damaged(error)
         if not self._told:
             self._told = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
@@ -13,39 +14,27 @@ from typing import Any, TypeVar
 from scrapy.crawler import Crawler
 from scrapy.utils.project import data_path
 
-from scrapy_rep.engine.log import get_logger
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
-from scrapy_rep.storages.entry import (
-    MAX_BATCH,
-    MAX_HEADER,
-    MAX_PACKED,
-    entry_or_error,
-    unsqueeze,
-)
+from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, entry_or_error, unsqueeze
 from scrapy_rep.storages.journal import (
-    Foreign,
+    has_tables,
     is_damaged,
     open_or_set_aside,
     set_aside,
-    tables_of,
     tables_of_schema,
     transaction,
 )
-
-logger = get_logger(__name__)
 
 T = TypeVar("T")
 
 # Marks the file as ours ("REPc").
 _APPLICATION = 0x52455063
-# Of the tables. Raise it when an older version of this package could damage newer tables.
+# Of the tables. Raise it with any change: older versions of this package leave the file alone then.
 _VERSION = 1
 
 # Other processes hold the lock for milliseconds.
 _LOCK_SECONDS = 5.0
-# Rows that are deleted in one transaction.
-_PURGED_AT_ONCE = 1000
 
 # Bodies have a table of their own: many origins share one, and an old one is kept for a while so
 # that decisions based on it can be checked.
@@ -84,22 +73,30 @@ INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
-_PURGE = "DELETE FROM {0} WHERE {1} IN (SELECT {1} FROM {0} WHERE {2} < ? LIMIT ?)"
+# Some at a time: others wait for the lock.
+_EXPIRE = """
+DELETE FROM entries WHERE origin IN (SELECT origin FROM entries WHERE updated_at < ? LIMIT 1000)
+"""
+_EXPIRE_BODIES = """
+DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? LIMIT 1000)
+"""
 
 
 class SqliteStorage(BatchStorage):
     """Entries in a file. If that is broken, or not ours, it is set aside and a new one created."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, expiry: float = math.inf) -> None:
+        """:param expiry: seconds after its last change that an entry is deleted, when others are saved"""
         self._path = path
+        self._expiry = expiry
         self._db: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
         """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the project."""
-        path = RepSettings.from_settings(crawler.settings).cache_path
-        return cls(Path(data_path(path)).absolute())
+        settings = RepSettings.from_settings(crawler.settings)
+        return cls(Path(data_path(settings.cache_path)).absolute(), settings.cache_expiry)
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
         query = f"{_SELECT} WHERE origin IN ({','.join('?' * len(origins))})"
@@ -107,9 +104,7 @@ class SqliteStorage(BatchStorage):
         def load(db: sqlite3.Connection) -> dict[str, Entry | UnreadableEntry]:
             found, room = {}, MAX_BATCH
             for origin, header, packed in db.execute(query, origins):
-                room -= (
-                    len(packed) if isinstance(packed, bytes | str) else 0
-                )  # damaged: of any type
+                room -= len(packed) if isinstance(packed, bytes | str) else 0
                 if room < 0:
                     break
                 found[origin] = entry_or_error(header, packed)
@@ -118,13 +113,20 @@ class SqliteStorage(BatchStorage):
         return self._do(load)
 
     def save_many(self, entries: Sequence[Entry]) -> None:
-        bodies = [
-            (_SAVE_BODY, (one.sha256, one.updated_at, one.packed))
-            for one in entries
-            if one.sha256 is not None
-        ]
-        rows = [(_SAVE, (one.origin, one.header(), one.sha256, one.updated_at)) for one in entries]
-        self._write(*bodies, *rows)
+        rows = [(one.origin, one.header(), one.sha256, one.updated_at) for one in entries]
+        bodies = [(one.sha256, one.updated_at, one.packed) for one in entries if one.sha256]
+
+        def save(db: sqlite3.Connection) -> None:
+            now = time.time()
+            with transaction(db):
+                db.executemany(_SAVE_BODY, bodies)
+                db.executemany(_SAVE, rows)
+                # Bodies expire after all entries that use them: saving one updates used_at.
+                if not db.execute(_EXPIRE, (now - self._expiry,)).rowcount:
+                    db.execute(_EXPIRE_BODIES, (now - self._expiry,))
+                    db.execute("DELETE FROM leases WHERE until < ?", (now,))
+
+        self._do(save)
 
     def drop(self, origin: str) -> bool:
         _, dropped = self._write(
@@ -153,22 +155,6 @@ class SqliteStorage(BatchStorage):
         delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
         self._write(*((delete, (origin, owner)) for origin in origins))
 
-    def purge(self, before: float) -> None:
-        while self.purge_some(before):
-            pass
-
-    def purge_some(self, before: float) -> bool:
-        # Bodies after all entries that use them. (Saving an entry updates used_at of its body.)
-        for *names, date in (
-            ("entries", "origin", "updated_at", before),
-            ("bodies", "sha256", "used_at", before),
-            ("leases", "origin", "until", time.time()),
-        ):
-            [deleted] = self._write((_PURGE.format(*names), (date, _PURGED_AT_ONCE)))
-            if deleted:
-                return True
-        return False
-
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
@@ -185,13 +171,7 @@ class SqliteStorage(BatchStorage):
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run *action* on the file; if that is broken, on a new one."""
-        if self._db is not None and not self._is_still_there():
-            # Writing to a deleted file raises no error.
-            logger.info(
-                "%(path)s was deleted or replaced: the robots.txt cache now uses the file at that "
-                "path, creating one if needed",
-                {"path": self._path},
-            )
+        if not self._is_still_there():  # deleted, say: writing to it would raise no error
             self.close()
         try:
             if self._db is None:
@@ -235,19 +215,11 @@ class SqliteStorage(BatchStorage):
         db.execute("PRAGMA synchronous = NORMAL")
         [mark] = db.execute("PRAGMA application_id").fetchone()
         [version] = db.execute("PRAGMA user_version").fetchone()
-        theirs = tables_of(db)
-        if mark == _APPLICATION:
-            if version > _VERSION:
-                raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
-            # A newer version may have added tables, but none that the mark alone would let us use.
-            ours = tables_of_schema(_SCHEMA)
-            if None in theirs.values() or any(theirs.get(table) != ours[table] for table in ours):
-                raise Foreign("its tables are not those of a robots.txt cache")
-            return
-        if theirs:
-            raise Foreign("it is not a robots.txt cache")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(
-            f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
-            f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
-        )
+        if mark == _APPLICATION and version > _VERSION:
+            raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
+        if not has_tables(db, tables_of_schema(_SCHEMA)):
+            db.execute("PRAGMA journal_mode = WAL")
+            db.executescript(
+                f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
+                f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
+            )

@@ -10,6 +10,7 @@ import pytest
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
+from scrapy_rep.reporting.record import kind_of
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import Clock, StepSpider, captured_log, crawl
 from tests.helpers.held import DEFER, later, origin_of, urls
@@ -173,3 +174,17 @@ async def test_each_sitemap_is_on_record(sites: Sites, record: Record) -> None:
     assert sum(read["rejected"].values()) == 1
     assert failed["failed"] == "HTTP 404"
     assert {one["origin"] for one in found.values()} == {origin_of(site)}
+
+
+def test_why_it_is_unreachable_in_a_word_or_two() -> None:
+    """As text, which other processes store, too."""
+    failed = "DownloadFailedError: [<twisted.python.failure.Failure {}>]"
+    for reason, kind in {
+        "HTTP 503, and REP_FORBIDDEN is 'defer'": "HTTP 503",
+        "CannotResolveHostError: a.example": "unknown host",
+        failed.format("OpenSSL.SSL.Error: [('SSL routines', '', 'wrong version number')]"): "TLS",
+        failed.format("twisted.internet.error.ConnectionDone: Closed."): "connection lost",
+        "Odd: a story": "Odd",
+        None: "other",
+    }.items():
+        assert kind_of(reason) == kind

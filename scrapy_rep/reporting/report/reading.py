@@ -121,7 +121,7 @@ class CrawlSum:
         self.finished = Line({})
         """The crawl's own counts, if it came to an end."""
         self.settings: list[tuple[str, str]] = []
-        """Those that differ from the defaults."""
+        """Those that the project sets."""
         self.dry_run = False
         self.began = self.ended = 0.0
         self.counts: Counter[str] = Counter()
