@@ -256,15 +256,6 @@ class Recorder(ResolutionListener):
         self._holds.log(message, values, self._context.spider, origin)
         self._held(request, origin)
 
-    def page_says(
-        self, request: Request, origin: Origin | None, verdict: str, reason: str, *, obeyed: bool
-    ) -> None:
-        """Report that a page's rules are against *request*, or against the items of its page."""
-        self._stats.inc_value(f"rep/page/{verdict}")
-        if obeyed:
-            self._stats.inc_value("rep/page/dropped")
-        self.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
-
     def _held(self, request: Request, origin: Origin) -> None:
         self.record(request, origin, "held", reason=self.why_held(origin))
 

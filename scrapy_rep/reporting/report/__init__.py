@@ -98,7 +98,6 @@ class ReportData:
     """What differs between each crawl and the next."""
     notes: Sequence[str]
     """Sentences about the record itself."""
-    version: str = scrapy_rep.__version__
 
     @classmethod
     def read(cls, record: Sequence[str | PathLike[str] | IO[bytes]]) -> ReportData:
@@ -192,14 +191,17 @@ def render(data: ReportData) -> bytes:
     )
     environment.filters |= {
         "number": lambda value: f"{value:,}",
-        "moment": lambda value: "?" if value is None else date(value, "%Y-%m-%d %H:%M:%S"),
-        "clock": lambda value: "?" if value is None else date(value, "%H:%M:%S"),
+        "moment": lambda value: date(value, "%Y-%m-%d %H:%M:%S"),
+        "clock": lambda value: date(value, "%H:%M:%S"),
         "duration": lambda value: f"{value:.1f} s" if value < 60 else duration(value),
     }
-    environment.globals |= {"counted": counted, "outcomes": OUTCOMES, "most_changes": MAX_CHANGES}
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     text: str = environment.get_template("page.html").render(
         data=data,
+        counted=counted,
+        outcomes=OUTCOMES,
+        most_changes=MAX_CHANGES,
+        version=scrapy_rep.__version__,
         style=Markup(style),  # noqa: S704 (a file of ours)
         script=Markup(script),  # noqa: S704 (a file of ours)
         style_hash=_hash(style),
