@@ -61,16 +61,8 @@ def fields_of(
     return {**fields, **more, "reason": more.get("reason") or fields["reason"]}
 
 
-OUTCOMES = {
-    "rules": "with rules",
-    "empty": "empty file",
-    "html": "HTML page in its place",
-    "missing": "missing",
-    "redirected": "redirect loop, or redirect without a target",
-    "unreachable": "unreachable",
-    "none": "no answer",
-}
-"""The outcomes of requests for an origin's robots.txt, in words, in the order of the report."""
+OUTCOMES = ("rules", "empty", "html", "missing", "redirected", "unreachable", "none")
+"""The outcomes of requests for an origin's robots.txt, in the order of the report."""
 
 # Bytes of a body that are searched.
 _SEARCHED = 20_000
@@ -121,7 +113,7 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
 
 
 def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
-    """Return a key of :data:`OUTCOMES`, and the file, if there is one."""
+    """Return one of :data:`OUTCOMES`, and the file, if there is one."""
     entry, answer = resolution.state.entry, resolution.answer
     if entry.unreachable_since is not None:
         return "unreachable", None

@@ -31,7 +31,6 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.changes import changed_lines
-from scrapy_rep.reporting.record import OUTCOMES
 from scrapy_rep.reporting.report.data import Change
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
 from scrapy_rep.text import clean, counted, date, duration, text_of
@@ -199,7 +198,6 @@ def render(data: ReportData) -> bytes:
     text: str = environment.get_template("page.html").render(
         data=data,
         counted=counted,
-        outcomes=OUTCOMES,
         most_changes=MAX_CHANGES,
         version=scrapy_rep.__version__,
         style=Markup(style),  # noqa: S704 (a file of ours)

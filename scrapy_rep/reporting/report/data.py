@@ -36,7 +36,7 @@ class Period:
 class OriginRow:
     origin: str
     outcome: str = "none"
-    """Its last answer, a key of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
+    """Its last answer, one of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
     kind: str = ""
     reason: str = ""
     url: str = ""

@@ -101,15 +101,8 @@ MAX_CHANGES, _URL_LENGTH = 500, 500
 _QUOTED_OF_A_RULE, _QUOTED = 20, 250
 # Rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
-DROPS = {
-    "nofollow": "requests from pages that say nofollow",
-    "nofollow_link": "requests for links marked nofollow, ugc or sponsored",
-    "noindex": "items from pages that say noindex",
-    "expired": "items from pages that have expired",
-    "usage_request": "requests for pages that don't permit their use",
-    "usage_item": "items from pages that don't permit their use",
-}
-"""Verdicts of what pages say, each with what is dropped for it."""
+# Verdicts of what pages say, if something is dropped for it.
+DROPS = ("nofollow", "nofollow_link", "noindex", "expired", "usage_request", "usage_item")
 
 
 class CrawlSum:
@@ -296,7 +289,7 @@ class CrawlSum:
         verdict, dropped = line.text("verdict"), not line.flag("dry_run")
         self.counts["usage_dropped" if verdict.startswith("usage") else "page_dropped"] += dropped
         text = line.text("reason", _REASON_LENGTH)
-        self._say(self.pages, DROPS[verdict], text, line).dropped += dropped
+        self._say(self.pages, verdict, text, line).dropped += dropped
 
     def _said(self, line: Line, _: float) -> None:
         self.counts["usage_pages"] += 1

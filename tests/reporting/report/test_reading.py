@@ -135,9 +135,9 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     [statement] = crawl.statements.top
     assert (statement.about, statement.count) == ("train-ai: n", 3)
     assert statement.text == "robots.txt: Content-Signal: ai-train=no"
-    drops = [(row.about.split()[0], row.text, row.count, row.dropped) for row in crawl.pages.top]
+    drops = [(row.about, row.text, row.count, row.dropped) for row in crawl.pages.top]
     assert drops == [
-        ("requests", "train-ai: robots.txt, line 3: …", 1, 1), ("items", "train-ai: …", 1, 0)
+        ("usage_request", "train-ai: robots.txt, line 3: …", 1, 1), ("usage_item", "train-ai: …", 1, 0)
     ]  # fmt: skip
 
 
