@@ -35,7 +35,7 @@ class Origins:
         self.table = OriginTable(
             settings.cache_max_origins, settings.cache_max_bytes, context.clock
         )
-        fetcher = Fetcher(context)
+        self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
         self.http_cache = http_cache = HttpCache(context, fetcher)
         storage: StorageClient | HttpCache | None = None

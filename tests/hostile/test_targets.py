@@ -387,8 +387,8 @@ async def test_public_sites_never_lead_inside(inside: Inside, allowed: bool) -> 
 async def test_commands_do_not_lead_inside_either(inside: Inside, tmp_path: Path) -> None:
     await robots_crawls(tmp_path, "--sitemaps", *inside.starts)
     done = await robots_crawls(tmp_path, "--page", *inside.moved)
-    assert "/page: not read: its host has a private address" in done.out
-    assert "not read: fails-5.test can't be resolved" in done.out
+    assert "/page: not read: the address is private" in done.out
+    assert "not read: the name can't be resolved" in done.out
     assert inside.site.requests == []
 
 
