@@ -20,7 +20,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry
-from scrapy_rep.storages.entry import pack_body
+from scrapy_rep.storages.entry import squeeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +68,10 @@ class Place(NamedTuple):
 
             return RedisStorage(self.url, "scrapy-rep", 90 * DAY)
         return None
+
+
+def pack_body(body: bytes) -> tuple[bytes, str]:
+    return squeeze(body), hashlib.sha256(body).hexdigest()
 
 
 def files_of(corpus: str | None) -> list[bytes]:

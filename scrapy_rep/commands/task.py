@@ -386,8 +386,8 @@ class Lookup(ResolutionListener):
 
     async def refuses(self, target: Origin, by: Origin) -> str:
         """Return why not to request anything from *target*, which *by* named; "" for no reason."""
-        why = await self.origins.targets.refusal(target, by)
-        return f"not read: {why.value} (see REP_PRIVATE_HOSTS)" if why else ""
+        refused = await self.origins.targets.refuses(target, by)
+        return "not read: its host has a private address (see REP_PRIVATE_HOSTS)" if refused else ""
 
     async def resolved(self, resolution: Resolution) -> None:
         state = resolution.state

@@ -5,6 +5,7 @@ HttpCompressionMiddleware fails a response that is too large; the protocol wants
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from scrapy.http import Headers, Response
 
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.syntax import MAX_BYTES, cut
-from scrapy_rep.storages.entry import Entry, pack_body
+from scrapy_rep.storages.entry import Entry, squeeze
 from scrapy_rep.text import text_of
 
 # Characters. The reasons for refused redirects fit beside the target.
@@ -77,10 +78,11 @@ class Answer:
         return f"HTTP {self.status}{', ' * bool(self.by)}{self.by}"
 
     def entry(self, origin: str, **times: Any) -> Entry:
-        has_rules = self.outcome is Outcome.RULES
-        packed, sha256 = pack_body(cut(self.body)) if has_rules else (b"", None)
         about: dict[str, Any] = {"outcome": self.outcome, "status": self.status}
-        about |= {"url": self.url, "hops": self.hops, "packed": packed, "sha256": sha256}
+        about |= {"url": self.url, "hops": self.hops}
+        if self.outcome is Outcome.RULES:
+            body = cut(self.body)
+            about |= {"packed": squeeze(body), "sha256": hashlib.sha256(body).hexdigest()}
         return Entry(origin, **about, **times)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from scrapy.crawler import Crawler
@@ -89,13 +88,9 @@ class Storage:
         for origin in origins:
             self.release(origin, owner)
 
-    def purge(self, before: float) -> None:
-        """Delete what wasn't updated since *before*, in seconds since the epoch."""
-
-    def purge_some(self, before: float) -> bool:
-        """Delete some of that. Return whether more may be left. A crawl calls this method: others
-        can come in between."""
-        self.purge(before)
+    def purge(self, before: float) -> bool | None:
+        """Delete what wasn't updated since *before*, in seconds since the epoch; or some of it, and
+        return True, to be called again: other methods can come in between."""
         return False
 
     def close(self) -> None:
@@ -122,17 +117,17 @@ class BatchStorage(Storage):
 
 
 class MemoryStorage(Storage):
-    """Entries in memory, packed: mostly a kilobyte each. Beyond a number of entries or bytes, the
-    least recently used are evicted. Over the limit of bytes, entries larger than their share go
-    first, so that a hundred large files can't evict ten thousand ordinary ones. The latest entry
-    stays, whatever its size."""
+    """Entries in memory, packed: mostly a kilobyte each. Beyond a number of entries or bytes, those
+    saved longest ago are evicted. Over the limit of bytes, entries larger than their share go first,
+    so that a hundred large files can't evict ten thousand ordinary ones. The latest entry stays,
+    whatever its size."""
 
     def __init__(self, max_origins: int, max_bytes: int) -> None:
         self._max_origins, self._max_bytes = max_origins, max_bytes
         self._bytes = 0
         # Bytes, not objects: half the memory, and the same code path as on disk.
-        self._packed: OrderedDict[str, bytes] = OrderedDict()
-        self._large: OrderedDict[str, None] = OrderedDict()
+        self._packed: dict[str, bytes] = {}
+        self._large: dict[str, None] = {}
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> MemoryStorage:
@@ -140,20 +135,12 @@ class MemoryStorage(Storage):
         settings = RepSettings.from_settings(crawler.settings)
         return cls(settings.cache_max_origins, settings.cache_max_bytes)
 
-    def __len__(self) -> int:
-        return len(self._packed)
-
     def load(self, origin: str) -> Entry | None:
         packed = self._packed.get(origin)
-        if packed is None:
-            return None
-        self._packed.move_to_end(origin)
-        if origin in self._large:
-            self._large.move_to_end(origin)
-        return Entry.unpack(packed)
+        return None if packed is None else Entry.unpack(packed)
 
     def save(self, entry: Entry) -> None:
-        self._pop(entry.origin)
+        self.drop(entry.origin)
         packed = self._packed[entry.origin] = entry.pack()
         size = _BYTES + len(packed)
         self._bytes += size
@@ -166,27 +153,16 @@ class MemoryStorage(Storage):
             self._bytes > max_bytes and len(self._packed) > 1
         ):
             large = not many and len(self._large) > 1
-            self._pop(next(iter(self._large if large else self._packed)))
-
-    def take(self, origin: str) -> Entry | None:
-        packed = self._pop(origin)
-        return None if packed is None else Entry.unpack(packed)
+            self.drop(next(iter(self._large if large else self._packed)))
 
     def drop(self, origin: str) -> bool:
-        return self._pop(origin) is not None
-
-    def _pop(self, origin: str) -> bytes | None:
         packed = self._packed.pop(origin, None)
-        if packed is not None:
-            self._bytes -= _BYTES + len(packed)
-            self._large.pop(origin, None)
-        return packed
+        if packed is None:
+            return False
+        self._bytes -= _BYTES + len(packed)
+        self._large.pop(origin, None)
+        return True
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         for packed in list(self._packed.values()):
             yield Entry.unpack(packed)
-
-    def purge(self, before: float) -> None:
-        for origin, packed in list(self._packed.items()):
-            if Entry.unpack(packed).updated_at < before:
-                self._pop(origin)

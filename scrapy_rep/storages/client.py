@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
@@ -31,10 +32,6 @@ T = TypeVar("T")
 
 # Origins in one call.
 _AT_ONCE = 500
-# Renewals before a lease would end: one may be late.
-_RENEWALS = 3
-# Seconds that a claim waits for a failing storage: each of its calls may take a timeout.
-_PATIENCE = 0.2
 # Seconds for which calls of a kind that failed are skipped.
 _RETRY_SECONDS = 10.0
 # Kinds of calls. Each may fail alone: a full disk may have room for a lease.
@@ -63,13 +60,6 @@ class _PendingClaim:
         entry = found.get(self.origin)
         return entry is not None and self.is_enough(entry)
 
-    def tell(self, claim: Claim) -> bool:
-        """Answer, once. Return whether somebody waited for it."""
-        waited, self.wanted = self.wanted, False
-        if waited:
-            self.answer.callback(claim)
-        return waited
-
 
 class _Calls:
     """Calls a storage for one process, blocking. A failure is logged once, and such calls are
@@ -85,24 +75,16 @@ class _Calls:
         self.again_at: dict[str, float] = {}
         """When to try again, for each kind that failed."""
 
-    def is_tried(self, kind: str) -> bool:
+    def works(self, kind: str) -> bool:
         """Whether calls of *kind* work, or are due to be tried again."""
         return self.again_at.get(kind, 0.0) <= time.monotonic()
 
-    def attempt(
-        self,
-        kind: str,
-        otherwise: T,
-        method: Callable[..., T],
-        *arguments: object,
-        insist: bool = False,
-    ) -> T:
-        """Return what *method* returns; *otherwise* if it fails, or its *kind* failed recently.
-        With *insist*, call it even then."""
-        if not insist and not self.is_tried(kind):
+    def attempt(self, kind: str, otherwise: T, call: Callable[[], T]) -> T:
+        """Return what *call* returns; *otherwise* if it fails, or its *kind* failed recently."""
+        if not self.works(kind):
             return otherwise
         try:
-            result = method(*arguments)
+            result = call()
         except Exception as error:  # noqa: BLE001
             # A storage may raise anything: the disk is full, the server gone, the user's class broken.
             if not self.again_at:
@@ -122,35 +104,34 @@ class _Calls:
         extra = {"spider": self._crawler.spider}
         logger.log(level, "%(message)s", {"message": message}, extra=extra)
 
-    def claim(
-        self, asked: list[_PendingClaim], renewed: list[str], unsaved: dict[str, Entry]
-    ) -> list[Claim]:
-        """Renew leases of *renewed*. Return answers to *asked*; *unsaved* ones count as stored."""
-        found = unsaved | self._load([one.origin for one in asked if one.origin not in unsaved])
-        left = [one for one in asked if not one.settled_by(found)]
-        origins = [one.origin for one in left]
-        granted = self._lease([*renewed, *origins]).intersection(origins)
+    def claim(self, asked: list[_PendingClaim]) -> list[Claim]:
+        found = self._load([one.origin for one in asked])
+        granted = self._lease([one.origin for one in asked if not one.settled_by(found)])
         # Another process may have saved its answer between the two calls.
-        found |= self._load([origin for origin in granted if origin not in unsaved])
-        late = granted.intersection(one.origin for one in left if one.settled_by(found))
-        self._release(list(late))
-        granted -= late
-        return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
+        found |= self._load(granted)
+        late = {one.origin for one in asked if one.origin in granted and one.settled_by(found)}
+        self._release(late)
+        return [Claim(found.get(one.origin), one.origin in granted - late) for one in asked]
 
     def _lease(self, origins: list[str]) -> set[str]:
-        """Return which *origins* to fetch: all, if leasing fails."""
+        """Return which *origins* to fetch: all, if the storage fails."""
 
         def lease() -> set[str]:
-            return set(self.storage.lease_many(origins, self._owner, self._lease_seconds))
+            leased = self.storage.lease_many(origins, self._owner, self._lease_seconds)
+            return set(origins).intersection(leased)
 
-        return self.attempt(_LEASE, set(origins), lease) if origins else set()
+        if not origins or not self.works(_LOAD):
+            return set(origins)
+        return self.attempt(_LEASE, set(origins), lease)
 
-    def _release(self, origins: list[str]) -> None:
-        if origins:
-            self.attempt(_RELEASE, None, self.storage.release_many, origins, self._owner)
+    def _release(self, origins: Iterable[str]) -> None:
+        if some := list(origins):
+            release = self.storage.release_many
+            self.attempt(_RELEASE, None, lambda: release(some, self._owner))
 
-    def _load(self, origins: list[str]) -> dict[str, Entry]:
-        return self.attempt(_LOAD, {}, self._load_checked, origins) if origins else {}
+    def _load(self, origins: Iterable[str]) -> dict[str, Entry]:
+        some = list(origins)
+        return self.attempt(_LOAD, {}, lambda: self._load_checked(some)) if some else {}
 
     def _load_checked(self, origins: list[str]) -> dict[str, Entry]:
         found = {}
@@ -169,70 +150,16 @@ class _Calls:
                     )
         return found
 
-    def write(self, entries: list[Entry], late: bool, released: list[str]) -> int | None:
-        """Save *entries*, then end the leases of *released*. *late*: others may have saved newer
-        ones. Return how many entries can't be saved; None: all are left, to be saved later."""
-        if late:
-            known = self._load([entry.origin for entry in entries])
-            entries = [
-                entry
-                for entry in entries
-                if (other := known.get(entry.origin)) is None or other.updated_at < entry.updated_at
-            ]
-        lost = self._save(entries) if entries else 0
+    def write(self, entries: list[Entry], released: list[str]) -> bool:
+        """Save *entries*, then end the leases of *released*. Return whether *entries* are saved."""
+
+        def save() -> bool:
+            self.storage.save_many(entries)
+            return True
+
+        saved = not entries or self.attempt(_SAVE, False, save)
         self._release(released)
-        return lost
-
-    def _save(self, entries: list[Entry]) -> int | None:
-        def saves(some: list[Entry], insist: bool = True) -> bool:
-            def save() -> bool:
-                self.storage.save_many(some)
-                return True
-
-            return self.attempt(_SAVE, False, save, insist=insist)
-
-        if saves(entries, insist=False):
-            return 0
-        if len(entries) == 1 or not saves(entries[:1]):
-            return None
-        # The storage works. An entry that it can't save even alone is lost, and fetched again.
-        return sum(not saves([entry]) for entry in entries[1:])
-
-
-class _Unsaved(dict[str, "Entry"]):
-    """The latest answer of each origin that isn't saved yet, oldest first, up to a limit."""
-
-    _bytes = 0
-    late = False
-    """Whether saving has failed: another process may have saved newer answers meanwhile."""
-
-    def add(self, entry: Entry) -> int:
-        """Add *entry*, replacing an earlier one of its origin. Return how many others were dropped."""
-        self._drop(entry.origin)
-        self[entry.origin] = entry
-        self._bytes += len(entry.packed)
-        dropped = 0
-        while len(self) > _MAX_ENTRIES or (self._bytes > _MAX_BYTES and len(self) > 1):
-            self._drop(next(iter(self)))
-            dropped += 1
-        return dropped
-
-    def saved(self, entries: Iterable[Entry]) -> None:
-        """Remove *entries*, unless newer ones have replaced them."""
-        for entry in list(entries):
-            if self.get(entry.origin) is entry:
-                self._drop(entry.origin)
-        self.late = self.late and bool(self)
-
-    def failed(self, first: Entry) -> None:
-        """After nothing could be saved: move *first*, which may be the reason, to the end."""
-        self.late = True
-        if self.get(first.origin) is first:
-            self.add(first)
-
-    def _drop(self, origin: str) -> None:
-        if (entry := self.pop(origin, None)) is not None:
-            self._bytes -= len(entry.packed)
+        return saved
 
 
 class StorageClient:
@@ -250,18 +177,17 @@ class StorageClient:
         since when an entry must have been updated, in seconds since the epoch."""
         assert crawler.stats is not None
         self._stats = crawler.stats
-        self._lease_seconds = lease_seconds
         self._expired = expired
         self._calls = _Calls(crawler, storage, lease_seconds)
-        self._leased: set[str] = set()
-        self._running = False
-        self._retry: CallLaterResult | None = None
-        self._renewal: CallLaterResult | None = None
         self._asked: dict[_PendingClaim, None] = {}
-        self._renewed: list[str] = []
-        self._unsaved = _Unsaved()
+        self._unsaved: dict[str, Entry] = {}
+        """The latest answer of each origin that isn't saved yet, oldest first."""
+        self._unsaved_bytes = 0
+        self._leased: set[str] = set()
         self._released: set[str] = set()
         self._purges = False
+        self._running = False
+        self._retry: CallLaterResult | None = None
         self._closed: Deferred[None] | None = None
         self._ended = False
         """Whether the storage is closed or closing: nothing is asked of it any more."""
@@ -272,30 +198,25 @@ class StorageClient:
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
         """Return the stored entry; if it isn't good enough (*is_enough* is called in a thread), try
-        to take the lease. While the storage fails there are no entries but unsaved ones, and every
-        process may fetch."""
-        without = Claim(self._unsaved.get(origin), granted=True)
-        if self._ended:
-            return without
+        to take the lease. While the storage fails there are no entries, and every process may
+        fetch."""
+        if self._ended or not self._calls.works(_LOAD):
+            return Claim(None, granted=True)
         asked = _PendingClaim(origin, is_enough)
         self._asked[asked] = None
         self._go()
-        timer = call_later(_PATIENCE, asked.tell, without) if self._calls.again_at else None
         try:
             return await maybe_deferred_to_future(asked.answer)
         except BaseException:  # cancelled, or thrown away; the thread may get the lease yet
             asked.wanted = False
+            self._asked.pop(asked, None)
             self.give_back(origin)
             raise
-        finally:
-            self._asked.pop(asked, None)
-            if timer is not None:
-                timer.cancel()
 
     def publish(self, entry: Entry) -> None:
         """Save *entry*, then end its origin's lease: even if nothing can be saved now, so that
         others may fetch; *entry* is saved once the storage works again."""
-        self._lost(self._unsaved.add(entry))
+        self._keep(entry)
         self.give_back(entry.origin)
         self._go()
 
@@ -312,9 +233,8 @@ class StorageClient:
 
     async def close(self) -> None:
         """Finish everything else, end all leases and close the storage."""
-        for timer in (self._renewal, self._retry):
-            if timer is not None:
-                timer.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
         self._calls.again_at = dict.fromkeys(self._calls.again_at, 0.0)  # the last chance
         self._released |= self._leased
         self._leased.clear()
@@ -322,9 +242,20 @@ class StorageClient:
         self._go()
         await maybe_deferred_to_future(self._closed)
 
-    def _lost(self, count: int) -> None:
-        if count:
-            self._stats.inc_value("rep/cache/unsaved", count)
+    def _keep(self, entry: Entry) -> None:
+        """Keep *entry* until it is saved. Beyond the limits, the oldest are lost."""
+        self._forget(entry.origin)
+        self._unsaved[entry.origin] = entry
+        self._unsaved_bytes += len(entry.packed)
+        while len(self._unsaved) > _MAX_ENTRIES or (
+            self._unsaved_bytes > _MAX_BYTES and len(self._unsaved) > 1
+        ):
+            self._forget(next(iter(self._unsaved)))
+            self._stats.inc_value("rep/cache/unsaved")
+
+    def _forget(self, origin: str) -> None:
+        if (entry := self._unsaved.pop(origin, None)) is not None:
+            self._unsaved_bytes -= len(entry.packed)
 
     def _go(self) -> None:
         if not (self._running or self._ended):
@@ -333,14 +264,13 @@ class StorageClient:
 
     @property
     def _saves(self) -> bool:
-        return bool(self._unsaved) and self._calls.is_tried(_SAVE)
+        return bool(self._unsaved) and self._calls.works(_SAVE)
 
     async def _work(self) -> None:
-        while self._asked or self._renewed or self._released or self._purges or self._saves:
+        while self._asked or self._released or self._purges or self._saves:
             for step in (self._write, self._purge_some):
                 await self._answer()  # claims don't wait for all that is to be written
-                if not (self._asked and self._calls.again_at):
-                    await step()
+                await step()
         self._running = False
         if self._closed is not None:
             self._ended = True
@@ -348,29 +278,21 @@ class StorageClient:
             self._closed.callback(None)
 
     async def _answer(self) -> None:
-        renewed = self._renewed[:_AT_ONCE]
-        del self._renewed[:_AT_ONCE]
-        asked = list(islice(self._asked, _AT_ONCE - len(renewed)))
+        asked = list(islice(self._asked, _AT_ONCE))
+        if not asked:
+            return
         for one in asked:
             del self._asked[one]
-        if not asked and not renewed:
-            return
-        unsaved = {one.origin: entry for one in asked if (entry := self._unsaved.get(one.origin))}
-        claims = await run_in_thread(self._calls.claim, asked, renewed, unsaved)
-        granted = {one.origin for one, claim in zip(asked, claims, strict=True) if claim.granted}
-        self._leased |= granted
-        self._released -= granted
-        if self._leased and self._renewal is None and self._closed is None:
-            self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
+        claims = await run_in_thread(self._calls.claim, asked)
         for one, claim in zip(asked, claims, strict=True):
-            if not one.tell(claim) and claim.granted:
+            if claim.granted:
+                self._leased.add(one.origin)
+                self._released.discard(one.origin)
+        for one, claim in zip(asked, claims, strict=True):
+            if one.wanted:
+                one.answer.callback(claim)
+            elif claim.granted:
                 self.give_back(one.origin)
-
-    def _renew(self) -> None:
-        # A fetch with redirects may outlast its lease.
-        self._renewal = None
-        self._renewed = list(self._leased)
-        self._go()
 
     async def _write(self) -> None:
         entries = list(islice(self._unsaved.values(), _AT_ONCE)) if self._saves else []
@@ -384,21 +306,23 @@ class StorageClient:
         self._released.difference_update(released)
         if not (entries or released):
             return
-        lost = await run_in_thread(self._calls.write, entries, self._unsaved.late, released)
-        if lost is not None:
-            self._unsaved.saved(entries)
-            self._lost(lost)
-        elif self._closed is None:
-            self._unsaved.failed(entries[0])
-            self._retry = call_later(_RETRY_SECONDS, self._go)
-        else:  # nothing can be saved any more
-            self._lost(len(self._unsaved))
-            self._unsaved.saved(self._unsaved.values())
+        if not await run_in_thread(self._calls.write, entries, released):
+            if self._closed is None:
+                if first := self._unsaved.get(entries[0].origin):
+                    self._keep(first)  # to the end: it may be the reason
+                self._retry = call_later(_RETRY_SECONDS, self._go)
+                return
+            entries = list(self._unsaved.values())  # nothing can be saved any more
+            self._stats.inc_value("rep/cache/unsaved", len(entries))
+        for entry in entries:
+            if self._unsaved.get(entry.origin) is entry:  # unless a newer one has replaced it
+                self._forget(entry.origin)
 
     async def _purge_some(self) -> None:
         if self._purges:
-            attempt, purge = self._calls.attempt, self._calls.storage.purge_some
-            self._purges = await run_in_thread(attempt, _SAVE, False, purge, self._expired())
+            calls, before = self._calls, self._expired()
+            purge = partial(calls.storage.purge, before)
+            self._purges = bool(await run_in_thread(calls.attempt, _SAVE, None, purge))
 
 
 def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:

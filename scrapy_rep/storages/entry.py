@@ -58,6 +58,7 @@ class UnreadableEntry(ValueError):
 
 
 def squeeze(data: bytes) -> bytes:
+    """Return *data*, compressed: what :attr:`Entry.packed` is of a body."""
     squeezer = zlib.compressobj(6, zlib.DEFLATED, -15, zdict=_PRESET)
     return squeezer.compress(data) + squeezer.flush()
 
@@ -145,15 +146,26 @@ class Entry:
 
         :raises UnreadableEntry: if it is damaged, or not that of *origin*
         """
-        for item in fields(self):
-            if item.name in _KINDS:
-                _check_value(item.name, getattr(self, item.name), item.default is None)
+        self._check_values()
         if self.origin != origin:
             raise UnreadableEntry(f"broken: it belongs to {self.origin[:_SHOWN]}")
         has_body = self.has_copy or self.packed
         if has_body and hashlib.sha256(self.body).hexdigest() != self.sha256:
             raise UnreadableEntry("broken: its body does not match its hash")
         return self
+
+    def _check_values(self) -> None:
+        for name, (optional, kind, *limits) in _KINDS.items():
+            value = getattr(self, name)
+            if value is None and optional:
+                continue
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise UnreadableEntry(f"broken: {name} is {value!r:.{_SHOWN}}")
+            size, wrong = (len(value), "too long") if kind is str else (value, "out of range")
+            if limits and not limits[0] <= size <= limits[1]:  # nor is NaN
+                raise UnreadableEntry(f"broken: {name} is {wrong}")
+        if self.sha256 is not None and not _SHA256.fullmatch(self.sha256):
+            raise UnreadableEntry("broken: sha256 is not a hash")
 
     def header(self) -> str:
         """Return all but the body as JSON, without default values."""
@@ -179,9 +191,9 @@ class Entry:
                 raise _newer(schema)
             known = {name: values[name] for name in _KINDS if name in values}
             known["outcome"] = Outcome(known.get("outcome", "unreachable"))
-            for name, value in known.items():
-                _check_value(name, value)
-            return cls(**known, packed=packed or b"")
+            entry = cls(**known, packed=packed or b"")
+            entry._check_values()
+            return entry
         except UnreadableEntry:
             raise
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
@@ -217,7 +229,8 @@ def _newer(schema: object) -> UnreadableEntry:
     return UnreadableEntry(f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}")
 
 
-# By annotation: the type, and the range of the value (of a text: of its length).
+# By annotation: the type, and the range of the value (of a text: of its length). In _KINDS, by field,
+# with whether it may be None before them.
 _RANGES: dict[str, tuple[Any, ...]] = {
     "Outcome": (Outcome,),
     "str": (str, 0, MAX_TEXT),
@@ -225,29 +238,8 @@ _RANGES: dict[str, tuple[Any, ...]] = {
     "float": ((int, float), 0, MAX_TIME),
 }
 _KINDS = {
-    item.name: _RANGES[str(item.type).removesuffix(" | None")]
+    item.name: (item.default is None, *_RANGES[str(item.type).removesuffix(" | None")])
     for item in fields(Entry)
     if item.name != "packed"
-} | {"status": (int, *STATUSES)}
+} | {"status": (True, int, *STATUSES)}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-def _check_value(name: str, value: Any, optional: bool = False) -> None:
-    """:param optional: whether it may be None
-    :raises UnreadableEntry: if the field can't have that value
-    """
-    if value is None and optional:
-        return
-    kind, *limits = _KINDS[name]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise UnreadableEntry(f"broken: {name} is {value!r:.{_SHOWN}}")
-    size, wrong = (len(value), "too long") if kind is str else (value, "out of range")
-    if limits and not limits[0] <= size <= limits[1]:  # nor is NaN
-        raise UnreadableEntry(f"broken: {name} is {wrong}")
-    if name == "sha256" and not _SHA256.fullmatch(value):
-        raise UnreadableEntry("broken: sha256 is not a hash")
-
-
-def pack_body(body: bytes) -> tuple[bytes, str]:
-    """Return the :attr:`Entry.packed` and :attr:`Entry.sha256` of *body*."""
-    return squeeze(body), hashlib.sha256(body).hexdigest()

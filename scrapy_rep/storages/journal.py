@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -51,21 +51,29 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def tables_of(db: sqlite3.Connection) -> dict[str, list[Any] | None]:
-    """Return the columns of each table in a file; None for views and triggers: we have none."""
-    named = db.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'").fetchall()
+def tables_of(db: sqlite3.Connection) -> dict[str, list[Any]]:
+    """Return the columns of each table in a file; also of views and triggers: we have none."""
+    named = db.execute("SELECT name FROM sqlite_master WHERE type != 'index'").fetchall()
     columns = "SELECT * FROM pragma_table_info(?)"
     return {
-        name: db.execute(columns, (name,)).fetchall() if kind == "table" else None
-        for name, kind in named
+        name: db.execute(columns, (name,)).fetchall()
+        for (name,) in named
         if not name.startswith("sqlite_")
     }
 
 
-def tables_of_schema(schema: str) -> dict[str, list[Any] | None]:
+def tables_of_schema(schema: str) -> dict[str, list[Any]]:
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(schema)
         return tables_of(db)
+
+
+def has_tables(db: sqlite3.Connection, ours: dict[str, list[Any]]) -> bool:
+    """Whether a file has *ours*; False: it is new; ``Foreign`` if it has others."""
+    theirs = tables_of(db)
+    if theirs and theirs != ours:
+        raise Foreign("its tables are not those of scrapy-rep")
+    return bool(theirs)
 
 
 def is_damaged(error: Exception) -> bool:
@@ -105,15 +113,11 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
     fails. Windows renames nothing that a process has open. Then all stays as it is, to be tried
     again: that process will find it broken, and close it."""
     aside = path.with_name(f"{path.name}.unreadable-{time.time_ns()}")
-    # SQLite would take these for part of the next file of that name. The file itself goes last:
-    # once its name is free, another process may create the next one.
-    with ExitStack() as undo:
-        for suffix in ("-wal", "-shm", "-journal", ""):
-            beside = path.with_name(path.name + suffix)
-            if beside.exists():
-                renamed = beside.rename(aside.with_name(aside.name + suffix))
-                undo.callback(renamed.rename, beside)  # what belongs together stays together
-        undo.pop_all()
+    # The file first: if it can't be renamed, all stays together. SQLite would take the others for
+    # part of the next file of that name.
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
     logger.warning(
         "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
         {"path": path, "error": error, "aside": aside.name},
@@ -177,8 +181,8 @@ class Journal:
         self._tables = tables_of_schema(schema)
         self._put, self._keys, self._delete = {}, {}, {}
         for table, columns in self._tables.items():
-            self._keys[table] = keys = [column[1] for column in columns or () if column[5]]
-            marks = ", ".join("?" * len(columns or ()))
+            self._keys[table] = keys = [column[1] for column in columns if column[5]]
+            marks = ", ".join("?" * len(columns))
             where = " AND ".join(f"{key} = ?" for key in keys)
             self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
             self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
@@ -210,9 +214,7 @@ class Journal:
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-        for table, columns in tables_of(db).items():
-            if self._tables.get(table) != columns:
-                raise Foreign(f"its table {table} is not one of scrapy-rep's")
+        has_tables(db, self._tables)
         db.executescript(self._schema)
         for table, keys in self._keys.items():
             if keys == ["id"]:
@@ -261,16 +263,13 @@ class Journal:
     def read_latest(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Like :meth:`read`, but raise while there are changes that the file doesn't have. A file
         that can't be read counts as failing."""
-        if self.failing_since is not None:
+        if self._db is None or self.failing_since is not None:
             raise sqlite3.OperationalError("it can't be used now")
         try:
             return self.read(query, *values)
         except sqlite3.DatabaseError as error:
-            if is_damaged(error):
-                self._tell(error)
-            elif self._db is not None:
-                self._failed_read = query, values
-                self._failed(error)
+            self._failed_read = query, values
+            self._failed(error)
             raise
 
     # Writing
@@ -376,9 +375,6 @@ class Journal:
     def _failed(self, error: Exception) -> None:
         self._failed_at = time.monotonic()
         self.failing_since = self.failing_since or self._failed_at
-        self._tell(error)
-
-    def _tell(self, error: Exception) -> None:
         self.damaged = self.damaged or is_damaged(error)
         if not self._told:
             self._told = True

@@ -13,33 +13,23 @@ from typing import Any, TypeVar
 from scrapy.crawler import Crawler
 from scrapy.utils.project import data_path
 
-from scrapy_rep.engine.log import get_logger
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
-from scrapy_rep.storages.entry import (
-    MAX_BATCH,
-    MAX_HEADER,
-    MAX_PACKED,
-    entry_or_error,
-    unsqueeze,
-)
+from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, entry_or_error, unsqueeze
 from scrapy_rep.storages.journal import (
-    Foreign,
+    has_tables,
     is_damaged,
     open_or_set_aside,
     set_aside,
-    tables_of,
     tables_of_schema,
     transaction,
 )
-
-logger = get_logger(__name__)
 
 T = TypeVar("T")
 
 # Marks the file as ours ("REPc").
 _APPLICATION = 0x52455063
-# Of the tables. Raise it when an older version of this package could damage newer tables.
+# Of the tables. Raise it with any change: older versions of this package leave the file alone then.
 _VERSION = 1
 
 # Other processes hold the lock for milliseconds.
@@ -107,9 +97,7 @@ class SqliteStorage(BatchStorage):
         def load(db: sqlite3.Connection) -> dict[str, Entry | UnreadableEntry]:
             found, room = {}, MAX_BATCH
             for origin, header, packed in db.execute(query, origins):
-                room -= (
-                    len(packed) if isinstance(packed, bytes | str) else 0
-                )  # damaged: of any type
+                room -= len(packed) if isinstance(packed, bytes | str) else 0
                 if room < 0:
                     break
                 found[origin] = entry_or_error(header, packed)
@@ -153,11 +141,7 @@ class SqliteStorage(BatchStorage):
         delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
         self._write(*((delete, (origin, owner)) for origin in origins))
 
-    def purge(self, before: float) -> None:
-        while self.purge_some(before):
-            pass
-
-    def purge_some(self, before: float) -> bool:
+    def purge(self, before: float) -> bool:
         # Bodies after all entries that use them. (Saving an entry updates used_at of its body.)
         for *names, date in (
             ("entries", "origin", "updated_at", before),
@@ -185,13 +169,7 @@ class SqliteStorage(BatchStorage):
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run *action* on the file; if that is broken, on a new one."""
-        if self._db is not None and not self._is_still_there():
-            # Writing to a deleted file raises no error.
-            logger.info(
-                "%(path)s was deleted or replaced: the robots.txt cache now uses the file at that "
-                "path, creating one if needed",
-                {"path": self._path},
-            )
+        if not self._is_still_there():  # deleted, say: writing to it would raise no error
             self.close()
         try:
             if self._db is None:
@@ -235,19 +213,11 @@ class SqliteStorage(BatchStorage):
         db.execute("PRAGMA synchronous = NORMAL")
         [mark] = db.execute("PRAGMA application_id").fetchone()
         [version] = db.execute("PRAGMA user_version").fetchone()
-        theirs = tables_of(db)
-        if mark == _APPLICATION:
-            if version > _VERSION:
-                raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
-            # A newer version may have added tables, but none that the mark alone would let us use.
-            ours = tables_of_schema(_SCHEMA)
-            if None in theirs.values() or any(theirs.get(table) != ours[table] for table in ours):
-                raise Foreign("its tables are not those of a robots.txt cache")
-            return
-        if theirs:
-            raise Foreign("it is not a robots.txt cache")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(
-            f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
-            f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
-        )
+        if mark == _APPLICATION and version > _VERSION:
+            raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
+        if not has_tables(db, tables_of_schema(_SCHEMA)):
+            db.execute("PRAGMA journal_mode = WAL")
+            db.executescript(
+                f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
+                f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
+            )

@@ -123,7 +123,7 @@ async def test_private_hosts_that_a_public_site_names(
     monkeypatch.setenv("http_proxy", proxy.url("/"))
     monkeypatch.setenv("no_proxy", "")
     done = await robots_crawls(tmp_path, "--sitemaps", "http://shop.example/", "--json")
-    why = "not read: the address is private (see REP_PRIVATE_HOSTS)"
+    why = "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
     problems = [line["problem"] for line in done.json]
     assert problems == [why, f"redirects to http://127.0.0.1/c.xml: {why}", None]
     assert done.json[2]["unjudged"] == 1

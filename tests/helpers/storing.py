@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, Storage, UnreadableEntry, client
-from scrapy_rep.storages.entry import pack_body
+from scrapy_rep.storages.entry import squeeze
 from tests.helpers.behaviours import RULES_BYTES
 from tests.helpers.docs import blocks, page
 
@@ -24,7 +25,7 @@ A, B = "http://a.example:80", "https://b.example:443"
 
 
 def rules(origin: str = A, body: bytes = RULES_BYTES, at: float = NOW, **values: Any) -> Entry:
-    packed, sha256 = pack_body(body)
+    packed, sha256 = squeeze(body), hashlib.sha256(body).hexdigest()
     whole: dict[str, Any] = {
         "updated_at": at,
         "outcome": Outcome.RULES,

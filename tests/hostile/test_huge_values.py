@@ -101,22 +101,19 @@ def test_a_batch_has_a_limit(shared: tuple[Any, Any], monkeypatch: pytest.Monkey
     assert MAX_BATCH > 50 * MAX_PACKED
 
 
-# What somebody else did to a file with our mark, and how many are set aside for it.
-CHANGES = {
-    "DROP TABLE bodies": 1,
-    "DROP TABLE entries; DROP TABLE leases; DROP TABLE bodies": 1,
-    "DROP TABLE leases; CREATE TABLE leases (a, b)": 1,
-    "ALTER TABLE entries ADD COLUMN more": 1,
-    "ALTER TABLE entries RENAME TO old; CREATE VIEW entries AS SELECT * FROM old": 1,
-    "CREATE TRIGGER no BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'no'); END": 1,
-    "CREATE TABLE more (a)": 0,  # a newer version may have
-}
+# What somebody else did to a file with our mark.
+CHANGES = [
+    "DROP TABLE bodies",
+    "DROP TABLE leases; CREATE TABLE leases (a, b)",
+    "ALTER TABLE entries ADD COLUMN more",
+    "ALTER TABLE entries RENAME TO old; CREATE VIEW entries AS SELECT * FROM old",
+    "CREATE TRIGGER no BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "CREATE TABLE more (a)",
+]
 
 
-@pytest.mark.parametrize(("statements", "count"), CHANGES.items())
-def test_a_cache_with_other_tables_is_set_aside(
-    tmp_path: Path, statements: str, count: int
-) -> None:
+@pytest.mark.parametrize("statements", CHANGES)
+def test_a_cache_with_other_tables_is_set_aside(tmp_path: Path, statements: str) -> None:
     path = tmp_path / "robots.sqlite"
     storage = SqliteStorage(path)
     storage.save(rules(A))
@@ -124,6 +121,6 @@ def test_a_cache_with_other_tables_is_set_aside(
     script(path, statements)
     storage.save(rules(B))
     assert storage.load(B) == rules(B)
-    assert storage.load(A) == (None if count else rules(A))
+    assert storage.load(A) is None
     storage.close()
-    assert len(aside(path)) == count
+    assert len(aside(path)) == 1

@@ -21,7 +21,7 @@ from scrapy_rep.preferences.lookup import UsageLookup
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
-from scrapy_rep.storages.entry import pack_body
+from scrapy_rep.storages.entry import squeeze
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.held import DEFER, origin_of
@@ -298,7 +298,7 @@ def test_tdmrep_files_with_many_locations(monkeypatch: pytest.MonkeyPatch) -> No
     most = 0
     for number in range(50):
         body = json.dumps([{"location": f"/of/{number}"}, *locations]).encode()
-        entry = Entry("http://a.example", packed=pack_body(body)[0], sha256=f"{number}")
+        entry = Entry("http://a.example", packed=squeeze(body), sha256=f"{number}")
         lookup.tdm = SimpleNamespace(known=lambda origin, entry=entry: entry)
         found, sha256 = lookup.tdmrep(Request("http://a.example/7"))
         assert found.statement.says

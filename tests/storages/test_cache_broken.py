@@ -30,9 +30,7 @@ EARNED = "refused every start"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon, and a process that is locked out does not wait. A claim waits
-    for a storage that failed, however slow the machine is."""
-    monkeypatch.setattr(client, "_PATIENCE", 60.0)
+    """What failed is tried again soon, and a process that is locked out does not wait."""
     monkeypatch.setattr(client, "_RETRY_SECONDS", 0.001)
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
 

@@ -20,7 +20,7 @@ from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines, warnings
 from tests.helpers.storing import NOW, A, B, missing, rules, users_class
-from tests.storages.world import LEASE, Hanging, World, always, never
+from tests.storages.world import Hanging, World, always, never
 
 FULL = OSError(28, "No space left on device")
 ALL = ("load", "save", "lease", "release", "purge")
@@ -97,13 +97,6 @@ async def test_an_answer_that_comes_between_the_two(world: World) -> None:
     world.storage.before["lease"] = lambda: other_has_answered.pop()()
     assert await world.client.claim(A, always) == Claim(rules(), granted=False)
     assert world.storage.leases == {}
-
-
-async def test_what_was_published_is_claimed_next(world: World) -> None:
-    """In the order in which it was asked for."""
-    for number in range(20):
-        world.client.publish(missing(A, NOW + number))
-        assert (await world.client.claim(A, always)).entry == missing(A, NOW + number)
 
 
 async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
@@ -210,27 +203,6 @@ async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, how: str) 
     assert (await world.client.claim("http://d:80", always)).granted
 
 
-async def test_leases_are_renewed_in_time(world: World) -> None:
-    """As long as the answer is not there: a redirect takes its own time."""
-    assert world.timers == []
-    await world.claims([A, B])
-    ends = (lambda: world.client.publish(missing(A)), lambda: world.client.give_back(B), None)
-    for expected, end in zip(([A, B], [B], []), ends, strict=True):
-        world.storage.calls.clear()
-        [timer] = world.timers
-        assert 0 < timer.seconds <= LEASE / 2
-        world.later()
-        await world.settle()
-        renewed = sorted(one[1:] for one in world.storage.calls)
-        assert renewed == [(origin, LEASE) for origin in expected]
-        if end:
-            end()
-            await world.settle()
-    assert world.timers == [], "nothing is left to be renewed"
-    await world.client.claim(A, never)
-    assert len(world.timers) == 1
-
-
 async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: World) -> None:
     """A user's extension may still download meanwhile: that asks nothing of the storage."""
     await world.claims([A, B])
@@ -260,23 +232,18 @@ def assert_saved_before_released(world: World, origins: list[str]) -> None:
 
 
 async def test_claims_that_gather_go_together(world: World) -> None:
-    """Renewals share the limit of a batch."""
     assert await world.claims(ORIGINS) == [GRANTED] * 900
     loads = world.storage.batches("load")
     assert (sum(loads), max(loads)) == (1800, 500), "each is looked up twice"
     assert len(loads) <= 8
-    world.storage.sizes.clear()
-    world.client._renew()
-    others = [f"{origin}80" for origin in ORIGINS[:150]]
-    await world.claims(others)
     leases = world.storage.batches("lease")
-    assert (sum(leases), max(leases)) == (1050, 500)
-    await world.publish(*map(missing, [*ORIGINS, *others]))
+    assert (sum(leases), max(leases)) == (900, 500)
+    await world.publish(*map(missing, ORIGINS))
     assert_saved_before_released(world, ORIGINS)
     saves = world.storage.batches("save")
-    assert (sum(saves), max(saves)) == (1050, 500)
+    assert (sum(saves), max(saves)) == (900, 500)
     assert len(saves) <= 5
-    assert sum(world.storage.batches("release")) == 1050
+    assert sum(world.storage.batches("release")) == 900
     claims = await world.claims(ORIGINS, by=world.new())
     assert [claim.entry for claim in claims] == [missing(origin) for origin in ORIGINS]
 
@@ -329,11 +296,11 @@ async def test_claims_are_answered_between_slices_of_a_purge(
     """A file may have very many old rows."""
     slices = [True, True, False]
 
-    def purge_some(before: float) -> bool:
+    def purge(before: float) -> bool:
         world.storage.call("slice")
         return slices.pop(0)
 
-    monkeypatch.setattr(world.storage, "purge_some", purge_some)
+    monkeypatch.setattr(world.storage, "purge", purge)
     slow = Hanging(world, "slice")
     world.client.purge()
     await slow.begins()
@@ -344,45 +311,37 @@ async def test_claims_are_answered_between_slices_of_a_purge(
     assert world.storage.names() == ["slice", "load", "lease", "load", "slice", "slice"]
 
 
-async def test_what_could_not_be_saved_is_saved_later_but_replaces_nothing_newer(
-    world: World,
-) -> None:
+async def test_what_could_not_be_saved_is_saved_later(world: World) -> None:
     """By itself, without anything else to do: the crawl may ask for nothing more."""
     world.storage.fails["save"] = FULL
-    await world.publish(missing(A, NOW), missing(B, NOW))
+    await world.publish(missing(A, NOW), missing(B, NOW), missing(A, NOW + 5))
     world.storage.fails.clear()
-    world.storage.save(missing(A, NOW + 5))
-    world.storage.save(missing(B, NOW - 5))
     assert len(world.timers) == 1
     world.later()
     await world.settle()
-    assert world.storage.load(A) == missing(A, NOW + 5)
-    assert world.storage.load(B) == missing(B, NOW)
+    assert world.storage.load_many([A, B]) == {A: missing(A, NOW + 5), B: missing(B, NOW)}
     assert world.timers == []
-    world.storage.calls.clear()
-    await world.publish(missing(A, NOW + 9))
-    assert world.storage.names() == ["save"], "others' are not looked up"
 
 
-@pytest.mark.parametrize("bad", [0, 9])
-async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World, bad: int) -> None:
-    origins = ORIGINS[:10]
+async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World) -> None:
+    """Whatever stands first when nothing can be saved comes last the next time."""
+    origins = ORIGINS[:5]
     save = world.storage.save
 
     def picky(entry: Entry) -> None:
-        if entry.origin == origins[bad]:
+        if entry.origin == origins[3]:
             raise ValueError("too large")
         save(entry)
 
     world.storage.save = picky  # type: ignore[method-assign]
-    world.client.purge()  # the first call is under way
     await world.publish(*map(missing, origins))
-    for _ in range(2):
+    for _ in origins:
         world.later()
         await world.settle()
-    saved = [origin for origin in origins if world.storage.load(origin)]
-    assert saved == [origin for origin in origins if origin != origins[bad]]
-    assert world.lost == 1
+    assert world.storage.load_many(origins).keys() == {*origins} - {origins[3]}
+    assert world.lost == 0
+    await world.client.close()
+    assert world.lost > 0
 
 
 async def test_what_waits_to_be_saved_is_limited(
@@ -418,76 +377,16 @@ async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
         world.now += 10.1
 
 
-async def failed_and_hangs(world: World, call: str) -> Hanging:
-    """A storage has failed and is tried again, when a *call* hangs."""
-    world.storage.fails = dict.fromkeys(ALL, TimeoutError("no answer"))
-    await world.use()
-    world.now += 10.1
-    return Hanging(world, call)
-
-
-@pytest.mark.loop
-@pytest.mark.parametrize("under_way", ["load", "save"])
-async def test_nobody_waits_long_for_a_storage_that_hangs_and_fails(
-    world: World, under_way: str
-) -> None:
-    """Its calls, reads and writes, take a timeout each. A claim doesn't wait for these."""
-    slow = await failed_and_hangs(world, under_way)
-    first = deferred_from_coro(world.client.claim(B, never))  # tries again
-    if under_way == "save":
-        world.client.publish(rules("http://c:80"))
-    await slow.begins()
-    second = deferred_from_coro(world.client.claim(A, never))
-    await a_while(0)
-    for timer in world.timers:
-        if not timer.cancelled and timer.seconds < 1:
-            timer.function()
-    assert await maybe_deferred_to_future(first) == GRANTED
-    assert await maybe_deferred_to_future(second) == Claim(rules(A), granted=True), "not yet saved"
-    slow.go_on()
-    await world.settle()
-
-
-async def test_nothing_gathers_while_the_storage_hangs(world: World) -> None:
-    """Claims that were answered without it, and leases that it never gave, are forgotten."""
-    slow = await failed_and_hangs(world, "load")
-    first = deferred_from_coro(world.client.claim(B, never))
-    await slow.begins()
-    world.timers.clear()
-    origins = ORIGINS[:50]
-    claims = [deferred_from_coro(world.client.claim(origin, never)) for origin in origins]
-    await a_while(0)
-    for timer in world.timers:
-        timer.function()
-    for origin, claim in zip(origins, claims, strict=True):
-        assert (await maybe_deferred_to_future(claim)).granted
-        world.client.publish(rules(origin))
-    world.storage.calls.clear()
-    world.storage.fails.clear()
-    slow.go_on()
-    assert (await maybe_deferred_to_future(first)).granted
-    await world.settle()
-    asked = {one[1] for one in world.storage.calls if one[0] in ("lease", "release")}
-    assert asked.isdisjoint(origins)
-
-
-async def test_writes_wait_for_claims_while_the_storage_fails(world: World) -> None:
-    """Those who came while it failed first are answered next."""
+async def test_a_storage_that_hangs_and_fails_holds_up_only_who_tries_it(world: World) -> None:
     world.storage.fails = dict.fromkeys(ALL, TimeoutError("no answer"))
     slow = Hanging(world, "load")
-    first = deferred_from_coro(world.client.claim(A, never))
+    under_way = deferred_from_coro(world.client.claim(B, never))
     await slow.begins()
-    world.client.publish(rules("http://c:80"))
-    second = deferred_from_coro(world.client.claim(B, never))
-    await a_while(0)
-    answered, found = threading.Event(), []
-    second.addBoth(lambda _: answered.set())
-    world.storage.before["save"] = lambda: found.append(answered.wait(5))
     slow.go_on()
-    await maybe_deferred_to_future(first)
-    await maybe_deferred_to_future(second)
-    await world.client.close()
-    assert found[0]
+    assert await maybe_deferred_to_future(under_way) == GRANTED
+    assert world.storage.names() == ["load"], "nor is a lease asked for"
+    assert await world.client.claim(A, never) == GRANTED
+    assert world.storage.names() == ["load"]
 
 
 @pytest.mark.parametrize("methods", [("load",), ("save",), ("lease",), ("release",), ALL])

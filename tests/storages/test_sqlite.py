@@ -83,7 +83,7 @@ def test_purging_takes_bodies_after_their_entries(
     storage.save_many([rules(f"http://{number}:80", b"%d" % number, 5.0) for number in range(95)])
     storage.lease(A, "dead", -1.0)
     left = []
-    while storage.purge_some(NOW):
+    while storage.purge(NOW):
         entries = ask(path, "SELECT count(*) FROM entries")
         left.append((entries, ask(path, "SELECT count(*) FROM bodies")))
         for entry in storage.entries():
