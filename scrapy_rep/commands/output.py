@@ -31,7 +31,7 @@ _COLOURS = {"allowed": "32", "disallowed": "31", "unreachable": "33"}
 _READER_GONE = (errno.EPIPE, errno.EINVAL)
 
 # Seconds of silence before a line says what is waited for.
-_SILENT = 3.0
+_SILENT = 5.0
 
 
 class Status(IntEnum):
@@ -165,4 +165,4 @@ def _words(value: object) -> str:
         return ", ".join(f"{key}: {_words(one)}" for key, one in value.items() if one is not None)
     if isinstance(value, list):
         return " ".join(map(_words, value))
-    return {"True": "yes", "False": "no"}.get(str(value), str(value))
+    return str(value) if not isinstance(value, bool) else "yes" if value else "no"

@@ -19,14 +19,14 @@ from scrapy.http import Headers, HtmlResponse, Response
 from scrapy_rep.commands.output import CommandError, Status
 from scrapy_rep.commands.task import follow, read_file, request_for
 from scrapy_rep.inspection.explanation import in_words
-from scrapy_rep.origins.agents import as_it_stands, origin_of, path_in
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.pages import page_rules
 from scrapy_rep.preferences.lookup import UsageLookup, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.html import MAX_BYTES
-from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable
+from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, path_of
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from scrapy_rep.text import PageURLs, counted, iso, resolve_sitemap
@@ -328,7 +328,7 @@ class _Site:
                         child = resolve_sitemap(str(entry.get("loc")), encode=urls.encode).url
                         children.append(child.partition("#")[0])
                     else:
-                        await self._count(one, urls.resolve(entry.get("loc"))[0])
+                        await self._count(one, *urls.resolve(entry.get("loc")))
                 except ValueError:
                     one.invalid += 1
         one.kind, one.problem = reader.kind and reader.kind.value, reader.problem
@@ -338,13 +338,8 @@ class _Site:
             return []
         return children
 
-    async def _count(self, one: Sitemap, url: str) -> None:
-        """Count a URL, as a crawl does, or raise ``ValueError``."""
-        plain = as_it_stands(url)
-        if plain is None:
-            request = Request(url)
-            plain = str(origin_of(request)), path_in(request)
-        prefix, path = plain
+    async def _count(self, one: Sitemap, url: str, prefix: str) -> None:
+        """Count a URL. *prefix*: its scheme, host and port."""
         if prefix not in self._judges:
             if len(self._judges) >= _MAX_PREFIXES:
                 self._judges.clear()
@@ -354,7 +349,7 @@ class _Site:
             one.unjudged += 1
             return
         robots, rules = judge
-        found = rules.find(comparable(path))
+        found = rules.find(comparable(path_of(url)))
         if not allows(found):
             rule = robots.parsed.decision(None, found).rule
             assert rule is not None

@@ -39,10 +39,7 @@ _MANY: dict[str, Any] = {"action": "append", "default": []}
 # heading: no colon before a blank here.
 _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "--agent": (
-        (
-            "product token of a crawler, by default the project's; A,B is one crawler, B being its "
-            "fallback for A; may be repeated"
-        ),
+        "product token of a crawler; A,B is one crawler, B being its fallback; may be repeated",
         {"metavar": "TOKEN", **_MANY},
     ),
     "--agents-of-file": ("ask about all agents that the robots.txt names, and *", _FLAG),
@@ -71,10 +68,7 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "--cache": ("list the project's robots.txt cache, or what it has of hosts or URLs", _FLAG),
     "--drop": ("with --cache, remove the entries instead", _FLAG),
     "--report": ("print the report on crawls (HTML) from REP_DECISIONS files", _FLAG),
-    "--held": (
-        "list what the crawl with this JOBDIR holds, running or not",
-        {"metavar": "JOBDIR"},
-    ),
+    "--held": ("list what the crawl with this JOBDIR holds", {"metavar": "JOBDIR"}),
 }
 
 

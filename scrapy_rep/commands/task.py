@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -328,11 +329,14 @@ class Lookup(ResolutionListener):
 
     async def each(self, origins: Sequence[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         """Yield the robots.txt of each origin, in order. Others are fetched meanwhile."""
-        for at, origin in enumerate(origins):
-            for one in origins[at and at + _AHEAD : at + _AHEAD + 1]:
-                self.origins.flights.to(one)
+        flights = self.origins.flights
+        for one in origins[:_AHEAD]:
+            flights.to(one)
+        for origin, following in zip_longest(origins, origins[_AHEAD:]):
             robots = await self.get(origin)
             del self._files[origin]
+            if following is not None:
+                flights.to(following)
             yield origin, robots
 
     async def get(self, origin: Origin) -> RobotsFile:
