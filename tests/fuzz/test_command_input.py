@@ -88,7 +88,8 @@ class Answers:
     async def now(self, origin: Origin) -> RobotsFile:
         if self._robots.outcome is Outcome.UNREACHABLE:
             raise CommandError(f"unreachable: {self._robots.facts.error}", Status.UNREACHABLE)
-        return self._robots
+        facts = replace(self._robots.facts, file=origin.robots_url)
+        return replace(self._robots, facts=facts)
 
 
 @pytest.fixture(scope="module")
