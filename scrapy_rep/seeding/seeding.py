@@ -154,7 +154,7 @@ class Feeder:
         self._failing_since: float | None = None
 
     def __bool__(self) -> bool:
-        busy = self._running or self._spool.waiting or self._spool.sitemaps.asked
+        busy = self._running or self._spool.waiting or self._spool.asked
         return not self._spool.over and bool(busy or self._verifier)
 
     @property
@@ -189,16 +189,14 @@ class Feeder:
             call_later(pause, self._run)
 
     def _failed(self, error: Exception) -> float:
-        now, extra = time.monotonic(), self._crawl.extra
+        now, seconds = time.monotonic(), self._crawl.settings.defer_max_wait
         if self._failing_since is None:
             self._failing_since = now
-            message = "Can't schedule pages from sitemaps, retrying: %(error)s"
+            message = "Can't schedule pages from sitemaps, retrying for %(seconds)g s: %(error)s"
+            values = {"error": text_of(error), "seconds": seconds}
             unusual = not isinstance(error, OSError)
-            logger.error(message, {"error": text_of(error)}, extra=extra, exc_info=unusual)
-        if now - self._failing_since >= self._crawl.settings.defer_max_wait:
-            self._spool.over = True
-            message = "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above"
-            logger.error(message, {"pages": counted(self.left, "page")}, extra=extra)
+            logger.error(message, values, extra=self._crawl.extra, exc_info=unusual)
+        self._spool.over = now - self._failing_since >= seconds
         return _RETRY_SECONDS
 
     def step(self, *, everything: bool = False) -> float | None:
@@ -354,13 +352,6 @@ class SitemapSeeding(ResolutionListener):
             self._feeder.outstanding.arrive(request)
         return check
 
-    async def visit_after(self, request: Request, decided: Coroutine[Any, Any, None]) -> None:
-        """Await the decision on *request*, then note it: its origin may be forgotten meanwhile."""
-        try:
-            await decided
-        finally:
-            self._visit(request)
-
     def _visit(self, request: Request) -> None:
         """Let the origin of a page that the crawl requests seed."""
         if SITEMAP in request.meta:
@@ -418,9 +409,6 @@ class SitemapSeeding(ResolutionListener):
     def _request_dropped(self, request: Request, **_: Any) -> None:
         if FED in request.meta:
             self._feeder.outstanding.left(request)
-        elif SITEMAP in request.meta and self._context.engine.scheduler_is_foreign:
-            # Another process has asked for this sitemap. It may still come here.
-            self._context.stats.inc_value(Reason.KNOWN.stat)
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
@@ -451,7 +439,7 @@ class SitemapSeeding(ResolutionListener):
     def _spider_idle(self) -> None:
         if self._spool.over:
             return
-        asked = list(self._spool.sitemaps.asked)
+        asked = list(self._spool.asked)
         if asked == self._idle_with and not self._deferral.holding:
             self.loader.lost(asked)
         self._idle_with = asked

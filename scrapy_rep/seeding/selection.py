@@ -109,7 +109,7 @@ class Selection:
         self._host = host_of(led_here)
         near = self._settings.sitemap_cross_host == "site"
         self._domain = registrable_domain(led_here.host) if near else None
-        _, self._urls = context.spool.sitemaps.counts(sitemap.origin)
+        _, self._urls = context.spool.counts(sitemap.origin)
         self._pending: deque[tuple[Any, str | None]] = deque()
         """URLs; those of pages with the JSON of their entries."""
         self._accepted: list[Any] = []
@@ -180,7 +180,7 @@ class Selection:
 
     def _add_sitemaps(self, accepted: list[tuple[str, str]]) -> None:
         most = self._settings.sitemap_max_files
-        add = self._spool.sitemaps.add
+        add = self._spool.add_sitemaps
         new, beyond = add(self._sitemap.origin, dict(accepted), self._sitemap.line, most=most)
         self.rejected[Reason.LIMIT] += len(beyond)
         self.rejected[Reason.KNOWN] += len(accepted) - len(new) - len(beyond)
@@ -218,7 +218,7 @@ class Selection:
         if mode == "site" and registrable_domain(origin.host) == self._domain is not None:
             near = True
         found: tuple[int, bool] | Reason = Reason.HOSTS
-        if near or self._spool.sitemaps.may_name(by, host):
+        if near or self._spool.may_name(by, host):
             found = self._spool.site(str(origin), "" if near else by), not near
         if len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = found

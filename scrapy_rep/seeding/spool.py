@@ -125,95 +125,6 @@ def _recover(db: sqlite3.Connection) -> list[Site]:
     return [Site(*row) for row in sites]
 
 
-class SitemapTable:
-    """Sitemaps, and what each origin has brought."""
-
-    def __init__(self, journal: Journal, wake: Callable[[], None]) -> None:
-        self._journal = journal
-        self._read = journal.read_latest
-        self._wake = wake
-        self.asked: dict[str, str] = {}
-        """URLs of sitemaps that this process has requested and not read yet, with their hosts."""
-
-    def add(
-        self,
-        origin: str,
-        found: Mapping[str, str],
-        chain: tuple[str, ...] = (),
-        *,
-        guessed: bool = False,
-        most: int | None = None,
-    ) -> tuple[list[str], list[str]]:
-        """Add the sitemaps that *origin* has led to. Return the URLs that are new, and those that
-        would be, but are beyond the limit. *found*: the origin that each is fetched from, by its
-        URL. *most*: how many *origin* may bring in all."""
-        query = f"SELECT url FROM sitemaps WHERE url IN ({', '.join('?' * len(found))})"  # noqa: S608
-        known = {url for (url,) in self._read(query, *found)}
-        unknown = [url for url in found if url not in known]
-        files, urls = self.counts(origin)
-        new = unknown if most is None else unknown[: max(0, most - files)]
-        with self._journal.together():
-            for url in new:
-                number = self._journal.new_id("sitemaps")
-                self.mark(SitemapRow(number, url, found[url], origin, chain, guessed), WAITING)
-            if new:
-                self._journal.put("origins", (origin, files + len(new), urls))
-        return new, unknown[len(new) :]
-
-    def next(self, host: str) -> SitemapRow | None:
-        """Return the next sitemap to fetch from *host*, and mark it as asked for."""
-        sitemap = self._first("host = ? AND state = 0 ORDER BY id", host)
-        if sitemap is not None:
-            self.mark(sitemap, ASKED)
-        return sitemap
-
-    def get(self, url: str) -> SitemapRow | None:
-        """Return a sitemap; None if it is unknown or done."""
-        return self._first(f"url = ? AND state != {DONE}", url)
-
-    def mark(self, sitemap: SitemapRow, state: int) -> None:
-        """Note that *sitemap* waits, was asked for, or is done, whatever came of it."""
-        number, url, host, origin, chain, guessed = sitemap
-        if state != ASKED:
-            self.finished(url)
-        row = number, url, host, origin, json.dumps(chain), int(guessed), state
-        self._journal.put("sitemaps", row)
-
-    def finished(self, url: str) -> None:
-        """Note that the request for a sitemap came to its end, whatever came of it."""
-        self.asked.pop(url, None)
-        self._wake()
-
-    def _first(self, condition: str, value: str) -> SitemapRow | None:
-        columns = ", ".join(SitemapRow._fields)
-        query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
-        for number, url, host, origin, chain, guessed in self._read(query, value):
-            indexes = tuple(strings(_loaded(chain)))
-            return SitemapRow(number, url, host, origin, indexes, bool(guessed))
-        return None
-
-    def hosts(self, after: str) -> Iterator[str]:
-        """Yield hosts with waiting sitemaps after *after*, one by one: there may be a million."""
-        query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND host > ? AND host <= ?"
-        for low, high in ((after, "~"), ("", after)):
-            while (host := self._read(query, low, high)[0][0]) is not None:
-                low = host
-                yield host
-
-    def counts(self, origin: str) -> tuple[int, int]:
-        found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
-        return (found[0][0], found[0][1]) if found else (0, 0)
-
-    def may_name(self, origin: str, host: str) -> bool:
-        """Whether *origin*'s sitemaps may make us ask *host*. If so, it counts from now on."""
-        if self._read("SELECT 1 FROM named WHERE origin = ? AND host = ?", origin, host):
-            return True
-        [[count]] = self._read("SELECT count(*) FROM named WHERE origin = ?", origin)
-        if count < MAX_HOSTS:
-            self._journal.put("named", (origin, host))
-        return bool(count < MAX_HOSTS)
-
-
 def strings(value: object) -> list[str]:
     """Return the strings in a list; none if *value* is something else."""
     return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
@@ -260,7 +171,8 @@ class Spool:
         """Whether the crawl is closing: nobody waits for the file any more."""
         self.wake: Callable[[], None] = lambda: None
         """Called when there may be something new to schedule."""
-        self.sitemaps = SitemapTable(self._journal, lambda: self.wake())
+        self.asked: dict[str, str] = {}
+        """URLs of sitemaps that this process has requested and not read yet, with their hosts."""
         self.sites: dict[int, Site] = {}
         """Those whose pages wait for room in the scheduler."""
         self.unproven: dict[int, Site] = {}
@@ -313,6 +225,88 @@ class Spool:
         """Close the file. With a JOBDIR its contents are for the next run."""
         self._journal.close()
 
+    # Sitemaps, and what each origin has brought
+
+    def add_sitemaps(
+        self,
+        origin: str,
+        found: Mapping[str, str],
+        chain: tuple[str, ...] = (),
+        *,
+        guessed: bool = False,
+        most: int | None = None,
+    ) -> tuple[list[str], list[str]]:
+        """Add the sitemaps that *origin* has led to. Return the URLs that are new, and those that
+        would be, but are beyond the limit. *found*: the origin that each is fetched from, by its
+        URL. *most*: how many *origin* may bring in all."""
+        query = f"SELECT url FROM sitemaps WHERE url IN ({', '.join('?' * len(found))})"  # noqa: S608
+        known = {url for (url,) in self._read(query, *found)}
+        unknown = [url for url in found if url not in known]
+        files, urls = self.counts(origin)
+        new = unknown if most is None else unknown[: max(0, most - files)]
+        with self._journal.together():
+            for url in new:
+                number = self._journal.new_id("sitemaps")
+                self.mark(SitemapRow(number, url, found[url], origin, chain, guessed), WAITING)
+            if new:
+                self._journal.put("origins", (origin, files + len(new), urls))
+        return new, unknown[len(new) :]
+
+    def next_sitemap(self, host: str) -> SitemapRow | None:
+        """Return the next sitemap to fetch from *host*, and mark it as asked for."""
+        sitemap = self._first("host = ? AND state = 0 ORDER BY id", host)
+        if sitemap is not None:
+            self.mark(sitemap, ASKED)
+        return sitemap
+
+    def sitemap(self, url: str) -> SitemapRow | None:
+        """Return a sitemap; None if it is unknown or done."""
+        return self._first(f"url = ? AND state != {DONE}", url)
+
+    def mark(self, sitemap: SitemapRow, state: int) -> None:
+        """Note that *sitemap* waits, was asked for, or is done, whatever came of it."""
+        number, url, host, origin, chain, guessed = sitemap
+        if state != ASKED:
+            self.finished(url)
+        row = number, url, host, origin, json.dumps(chain), int(guessed), state
+        self._journal.put("sitemaps", row)
+
+    def finished(self, url: str) -> None:
+        """Note that the request for a sitemap came to its end, whatever came of it."""
+        self.asked.pop(url, None)
+        self.wake()
+
+    def _first(self, condition: str, value: str) -> SitemapRow | None:
+        columns = ", ".join(SitemapRow._fields)
+        query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
+        for number, url, host, origin, chain, guessed in self._read(query, value):
+            indexes = tuple(strings(_loaded(chain)))
+            return SitemapRow(number, url, host, origin, indexes, bool(guessed))
+        return None
+
+    def hosts(self, after: str) -> Iterator[str]:
+        """Yield hosts with waiting sitemaps after *after*, one by one: there may be a million."""
+        query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND host > ? AND host <= ?"
+        for low, high in ((after, "~"), ("", after)):
+            while (host := self._read(query, low, high)[0][0]) is not None:
+                low = host
+                yield host
+
+    def counts(self, origin: str) -> tuple[int, int]:
+        found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
+        return (found[0][0], found[0][1]) if found else (0, 0)
+
+    def may_name(self, origin: str, host: str) -> bool:
+        """Whether *origin*'s sitemaps may make us ask *host*. If so, it counts from now on."""
+        if self._read("SELECT 1 FROM named WHERE origin = ? AND host = ?", origin, host):
+            return True
+        [[count]] = self._read("SELECT count(*) FROM named WHERE origin = ?", origin)
+        if count < MAX_HOSTS:
+            self._journal.put("named", (origin, host))
+        return bool(count < MAX_HOSTS)
+
+    # Pages
+
     def _of(self, site: Site) -> dict[int, Site]:
         return self.unproven if site.named_by else self.sites
 
@@ -332,7 +326,7 @@ class Spool:
 
     def add_pages(self, origin: str, rows: list[Row]) -> None:
         """Add pages from sitemaps of *origin*."""
-        files, urls = self.sitemaps.counts(origin)
+        files, urls = self.counts(origin)
         with self._journal.together():
             self._add(rows)
             if files:
