@@ -30,7 +30,7 @@ from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
-from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
+from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog
 from scrapy_rep.seeding.spool import (
     ASKED,
     DONE,
@@ -169,7 +169,7 @@ class Loader:
         try:
             if self._of(request) is None:
                 raise IgnoreRequest("this sitemap was already read")
-            if other and not self._spool.may_name(str(by), host_of(origin)):
+            if other and self._spool.site(str(origin), str(by)) is None:
                 raise IgnoreRequest(f"sitemaps of {by} already name {MAX_HOSTS} other hosts")
         except sqlite3.Error:
             pass  # checked again once it is here

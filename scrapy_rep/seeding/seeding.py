@@ -7,7 +7,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -38,8 +38,9 @@ from scrapy_rep.seeding.discovery import (
     SITEMAP,
     Discovery,
     SpiderOptions,
-    listed_sitemaps,
+    listed_by,
     own_sitemaps,
+    resolve_all,
     seeding_mode,
 )
 from scrapy_rep.seeding.loader import Loader
@@ -155,7 +156,7 @@ class Feeder:
 
     def __bool__(self) -> bool:
         busy = self._running or self._spool.waiting or self._spool.asked
-        return not self._spool.over and bool(busy or self._verifier)
+        return not self._spool.over and bool(busy)
 
     @property
     def left(self) -> int:
@@ -369,35 +370,26 @@ class SitemapSeeding(ResolutionListener):
             self.visited_prefixes.clear()
         self.visited_prefixes.add(prefix)
         state = self._cache.get(origin)
-        if state is not None and not state.unreachable:
-            robots_url = state.entry.url or origin.robots_url
-            self._seed(origin, robots_url, state.robots.sitemaps if state.robots else ())
+        if state is not None and not state.unreachable and self._mode != LISTED:
+            self._seed(origin, listed_by(state))
 
     async def resolved(self, resolution: Resolution) -> None:
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
         origin, robots = resolution.state.origin, resolution.robots
         there = robots is not None or resolution.outcome is Outcome.MISSING
-        if there and f"{origin}/" in self.visited_prefixes:
-            self._seed(origin, resolution.robots_url, robots.sitemaps if robots else ())
+        if there and self._mode != LISTED and f"{origin}/" in self.visited_prefixes:
+            self._seed(
+                origin, resolve_all(resolution.robots_url, robots.sitemaps if robots else ())
+            )
 
-    def _seed(
-        self, origin: Origin, robots_url: str, sitemaps: Iterable[str], *, named: bool = False
-    ) -> None:
-        """Read *sitemaps*, which the robots.txt of *origin* lists, or the spider as if it did (*named*)."""
-        if named or self._mode != LISTED:
-            self._adding += 1
-            deferred_from_coro(self._add(str(origin), robots_url, sitemaps))
+    def _seed(self, origin: Origin, listing: Coroutine[Any, Any, dict[str, str]]) -> None:
+        self._adding += 1
+        deferred_from_coro(self._add(str(origin), listing))
 
-    async def _add(self, origin: str, robots_url: str, values: Iterable[str]) -> None:
-        """Write sitemaps into the spool. Resolving hostile ones takes long."""
-        found, slices = {}, Slices()
+    async def _add(self, origin: str, listing: Coroutine[Any, Any, dict[str, str]]) -> None:
+        """Write sitemaps into the spool."""
         try:
-            for _, one in listed_sitemaps(robots_url, values):
-                if one is not None:
-                    found[one.url] = str(one.origin)
-                if slices.over:
-                    await pause()
-            if found:
+            if found := await listing:
                 await self._spool.retry(self.loader.add_listed, origin, found)
             elif self._context.settings.sitemap_guess:
                 await self._spool.retry(self.loader.guess, origin)
@@ -425,7 +417,8 @@ class SitemapSeeding(ResolutionListener):
             self._discovery.count(url)
             by_origin.setdefault(Origin.from_url(url), []).append(url)
         for origin, listed in by_origin.items():
-            self._seed(origin, origin.robots_url, listed, named=True)
+            # As if its robots.txt listed them.
+            self._seed(origin, resolve_all(origin.robots_url, listed))
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""

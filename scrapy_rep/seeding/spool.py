@@ -21,13 +21,10 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from scrapy import Spider
 from scrapy.utils.asyncio import run_in_thread
 
-from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.seeding.discovery import Discovery, SpiderOptions
 from scrapy_rep.storages.journal import Journal
-
-logger = get_logger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,12 +46,9 @@ CREATE INDEX IF NOT EXISTS sitemaps_waiting ON sitemaps (host, id) WHERE state =
 CREATE TABLE IF NOT EXISTS origins (
     origin TEXT PRIMARY KEY, files INTEGER NOT NULL, urls INTEGER NOT NULL
 );
-CREATE TABLE IF NOT EXISTS named (
-    origin TEXT NOT NULL, host TEXT NOT NULL, PRIMARY KEY (origin, host)
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (
     id INTEGER PRIMARY KEY, origin TEXT NOT NULL, named_by TEXT NOT NULL, cursor INTEGER NOT NULL,
-    UNIQUE (origin, named_by)
+    UNIQUE (named_by, origin)
 );
 CREATE TABLE IF NOT EXISTS pages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, site INTEGER NOT NULL, sitemap INTEGER NOT NULL,
@@ -155,13 +149,12 @@ class Spool:
             path,
             _SCHEMA,
             spider,
-            f"seeding waits up to {seconds:g} seconds for it",
+            f"seeding waits up to {seconds:g} seconds for it, then ends for this run",
             "seeding from sitemaps ends for this run. The next one with this JOBDIR sets the file aside "
             "and reads the sitemaps again",
         )
         self._read = self._journal.read_latest
         self._seconds = seconds
-        self._spider = spider
         self.durable = directory is not None
         self.opened = False
         self.over = False
@@ -198,17 +191,8 @@ class Spool:
 
     def _end_if_hopeless(self) -> None:
         since = self._journal.failing_since
-        if self._journal.damaged:
-            self.over = True
-        elif since is not None and time.monotonic() - since >= self._seconds and not self.over:
-            self.over = True
-            message = (
-                "Seeding from sitemaps ends for this run: %(path)s has failed for %(seconds)g seconds. "
-                "With a JOBDIR, the next run goes on with it"
-            )
-            path = self._journal.path or "its temporary file"
-            values = {"path": path, "seconds": self._seconds}
-            logger.error(message, values, extra={"spider": self._spider})
+        hopeless = since is not None and time.monotonic() - since >= self._seconds
+        self.over = self.over or self._journal.damaged or hopeless
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do *step* once the file can be used; ``sqlite3.Error`` if seeding ends first."""
@@ -296,24 +280,20 @@ class Spool:
         found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
         return (found[0][0], found[0][1]) if found else (0, 0)
 
-    def may_name(self, origin: str, host: str) -> bool:
-        """Whether *origin*'s sitemaps may make us ask *host*. If so, it counts from now on."""
-        if self._read("SELECT 1 FROM named WHERE origin = ? AND host = ?", origin, host):
-            return True
-        [[count]] = self._read("SELECT count(*) FROM named WHERE origin = ?", origin)
-        if count < MAX_HOSTS:
-            self._journal.put("named", (origin, host))
-        return bool(count < MAX_HOSTS)
-
     # Pages
 
     def _of(self, site: Site) -> dict[int, Site]:
         return self.unproven if site.named_by else self.sites
 
-    def site(self, origin: str, named_by: str = "") -> int:
-        query = "SELECT id FROM sites WHERE origin = ? AND named_by = ?"
-        if found := self._read(query, origin, named_by):
+    def site(self, origin: str, named_by: str = "") -> int | None:
+        """Return the number of a site; None if *named_by* has named too many others already."""
+        query = "SELECT id FROM sites WHERE named_by = ? AND origin = ?"
+        if found := self._read(query, named_by, origin):
             return int(found[0][0])
+        if named_by:
+            [[named]] = self._read("SELECT count(*) FROM sites WHERE named_by = ?", named_by)
+            if named >= MAX_HOSTS:
+                return None
         number = self._journal.new_id("sites")
         self._journal.put("sites", (number, origin, named_by, 0))
         return number
@@ -387,7 +367,7 @@ class Spool:
         )
         if not rows:
             self._count(site, -site.waiting)
-        number = self.site(site.origin) if rows else 0
+        number = self.site(site.origin) or 0
         return [
             Unproven(row, (number, sitemap, url, entry), (*strings(_loaded(chain)), by))
             for row, sitemap, url, entry, by, chain in rows
