@@ -96,7 +96,7 @@ class Loader:
         # Another process may read it, so this one doesn't wait for it: only time ends the step.
         most, asked = _AT_ONCE if self._shared else _OF_HOST, self._spool.asked
         requested = Counter(asked.values())
-        slices, left = Slices(), False
+        slices = Slices()
         for host in self._spool.hosts(self._host):
             if len(asked) >= _ALL:
                 break
@@ -104,10 +104,9 @@ class Loader:
             while requested[host] < most and (sitemap := self._spool.next_sitemap(host)):
                 requested[host] += 1
                 self._request(sitemap)
-            left = left or requested[host] >= most
             if self._shared and slices.over:
-                return True
-        return left and self._shared
+                break
+        return self._shared and bool(requested)
 
     def _request(self, sitemap: SitemapRow) -> None:
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}

@@ -146,7 +146,7 @@ class Feeder:
         self._loader = loader
         self._verifier = verifier
         self.outstanding = Outstanding(context.spool)
-        self._taken: deque[tuple[Page, int]] = deque()
+        self._taken: deque[tuple[Page, Site]] = deque()
         """Pages on their way from the spool to the scheduler, with their sites."""
         self._again = False
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
@@ -218,7 +218,7 @@ class Feeder:
             blocked += 1
             if room:
                 blocked = 0
-                self._taken += [(page, site.id) for page in self._spool.take(site, room)]
+                self._taken += [(page, site) for page in self._spool.take(site, room)]
                 self._send_taken()
             if slices.over:
                 return 0
@@ -240,12 +240,12 @@ class Feeder:
         """Schedule the pages that were taken. If that fails, they stay for the next attempt."""
         while self._taken:
             page, site = self._taken[0]
-            self._again = page.again
+            self._again = page.id <= site.sent
             try:
-                self._send(page, site)
+                self._send(page, site.id)
             except Exception:
                 # It may have reached the dupe filter, which would drop it the next time.
-                self._taken[0] = page._replace(again=True), site
+                site.sent = max(site.sent, page.id)
                 raise
             finally:
                 self._again = False
@@ -259,10 +259,9 @@ class Feeder:
 
     def _send(self, page: Page, site: int) -> None:
         wanted, callback = self._options.callback_for(page.url)
-        meta = {PAGE_KEY: {**page.entry, "sitemap": page.sitemap}}
         priority = self._crawl.settings.sitemap_page_priority
         try:
-            request = Request(page.url, callback, priority=priority, meta=meta)
+            request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: page.about})
         except (TypeError, ValueError):
             wanted = False
         if not wanted:  # the spider's rules, or Scrapy's, have changed since the last run
@@ -322,11 +321,8 @@ class SitemapSeeding(ResolutionListener):
         self.loader = Loader(parts, origins.targets, log)
         self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, origins, log))
         self._idle_with: list[str] = []
-        self._connect()
-
-    def _connect(self) -> None:
         self._spool.wake = self._feeder.wake
-        connect = self._context.crawler.signals.connect
+        connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)

@@ -392,12 +392,12 @@ class Verifier:
 
     def _settle(self, site: Site, listed: Collection[str], reason: Reason) -> None:
         """Accept or reject some pages of *site*."""
-        rows = self._spool.unproven_of(site, _AT_A_TIME)
-        accepted = [one for one in rows if any(url in listed for url in one.line)]
-        self._spool.settle(site, rows, accepted)
-        taken = {one.line[-1] for one in accepted}
+        pages = self._spool.first_of(site, _AT_A_TIME)
+        accepted = [page for page in pages if any(url in listed for url in page.line)]
+        self._spool.settle(site, pages, accepted)
+        taken = {page.sitemap_url for page in accepted}
         for url in taken:
             self._log.taken.add(url)
-        rejected = Counter(one.line[-1] for one in rows if one.line[-1] not in taken)
-        for url, count in rejected.items():
-            self._log.refused(site.named_by, url, reason, count)
+        for url, count in Counter(page.sitemap_url for page in pages).items():
+            if url not in taken:
+                self._log.refused(site.named_by, url, reason, count)

@@ -66,18 +66,23 @@ Row = tuple[int, int, str, "str | None"]
 
 class Page(NamedTuple):
     id: int
+    sitemap: int
     url: str
-    entry: dict[str, Any]
-    sitemap: str
-    again: bool  # whether an earlier run handed it to the scheduler, and ended too soon
+    entry: str | None  # JSON
+    sitemap_url: str
+    chain: str  # see SitemapRow, as JSON
 
+    @property
+    def line(self) -> tuple[str, ...]:
+        """See :attr:`SitemapRow.line`."""
+        return (*strings(_loaded(self.chain)), self.sitemap_url)
 
-class Unproven(NamedTuple):
-    """A page whose origin may list its sitemap or not."""
-
-    id: int
-    row: Row
-    line: tuple[str, ...]
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its sitemap says about it."""
+        found = _loaded(self.entry)
+        about = {"alternate": [], **found} if isinstance(found, dict) else {"alternate": []}
+        return {**about, "lastmod": about.get("lastmod") or None, "sitemap": self.sitemap_url}
 
 
 class SitemapRow(NamedTuple):
@@ -103,7 +108,7 @@ class Site:
     named_by: str
     """The origin whose sitemaps they are from; empty if they need no proof that *origin* lists these."""
     position: int  # the last row taken in this run
-    sent: int  # the last row that went to the scheduler in an earlier run
+    sent: int  # the last row that went to the scheduler before, and may do so again
     waiting: int = 0
     deadline: float = 0.0
     """Until when proof is looked for, in seconds of the monotonic clock; 0: not yet."""
@@ -128,14 +133,6 @@ def _loaded(text: str | None) -> Any:
     with suppress(TypeError, ValueError, RecursionError):  # somebody may have tampered with it
         return json.loads(text) if text else None
     return None
-
-
-def _entry(text: str | None) -> dict[str, Any]:
-    """Return what a sitemap says about a page, from the row's JSON."""
-    found = _loaded(text)
-    entry = {"alternate": [], **found} if isinstance(found, dict) else {"alternate": []}
-    entry["lastmod"] = entry.get("lastmod") or None
-    return entry
 
 
 class Spool:
@@ -335,49 +332,40 @@ class Spool:
             return site
         return None
 
-    def take(self, site: Site, limit: int) -> list[Page]:
-        """Return the next pages of a site, which count as in the scheduler from now on."""
-        rows = self._read(
-            "SELECT pages.id, pages.url, entry, sitemaps.url "
+    def first_of(self, site: Site, limit: int) -> list[Page]:
+        """Return the next pages of a site."""
+        pages = self._read(
+            "SELECT pages.id, sitemap, pages.url, entry, sitemaps.url, chain "
             "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
             "WHERE site = ? AND pages.id > ? ORDER BY pages.id LIMIT ?",
             site.id,
             site.position,
             limit,
         )
-        site.position = rows[-1][0] if rows else site.position
-        if site.position > site.sent:
-            self._journal.put("sites", (site.id, site.origin, site.named_by, site.position))
-        self._count(site, -(len(rows) or site.waiting))  # no rows: somebody has tampered with it
-        return [
-            Page(row, url, _entry(text), sitemap, row <= site.sent)
-            for row, url, text, sitemap in rows
-        ]
+        if not pages:  # somebody has tampered with the file
+            self._count(site, -site.waiting)
+        return [Page(*page) for page in pages]
+
+    def take(self, site: Site, limit: int) -> list[Page]:
+        """Return the next pages of a site, which count as in the scheduler from now on."""
+        pages = self.first_of(site, limit)
+        if pages:
+            site.position = pages[-1].id
+            if site.position > site.sent:
+                self._journal.put("sites", (site.id, site.origin, site.named_by, site.position))
+            self._count(site, -len(pages))
+        return pages
 
     def forget(self, pages: Iterable[int]) -> None:
         self._journal.delete("pages", *pages)
 
-    def unproven_of(self, site: Site, limit: int) -> list[Unproven]:
-        rows = self._read(
-            "SELECT pages.id, sitemap, pages.url, entry, sitemaps.url, chain "
-            "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
-            "WHERE site = ? ORDER BY pages.id LIMIT ?",
-            site.id,
-            limit,
-        )
-        if not rows:
-            self._count(site, -site.waiting)
-        number = self.site(site.origin) or 0
-        return [
-            Unproven(row, (number, sitemap, url, entry), (*strings(_loaded(chain)), by))
-            for row, sitemap, url, entry, by, chain in rows
-        ]
-
-    def settle(self, site: Site, rows: list[Unproven], accepted: list[Unproven]) -> None:
+    def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
+        """Let *accepted* go to the scheduler, of these *pages* of *site*; the others are rejected."""
+        near = self.site(site.origin) or 0
         with self._journal.together():
-            self._add([one.row for one in accepted])
-            self._journal.delete("pages", *(one.id for one in rows))
-        self._count(site, -len(rows))
+            self._add([(near, page.sitemap, page.url, page.entry) for page in accepted])
+            self._journal.delete("pages", *(page.id for page in pages))
+        self._count(site, -len(pages))
 
 
 @dataclass(frozen=True, slots=True)
