@@ -173,7 +173,7 @@ class RepMiddleware:
             check = self._seeding.look_at(request, checked=request in self._gate)
             if check is not None:
                 await check
-            await self._seeding.visit_after(request, self._judge(request))
+            await self._judge(request)
         elif SITEMAP in request.meta:
             raise IgnoreRequest(
                 "another process requested this sitemap; this crawl reads no sitemaps"
