@@ -114,8 +114,7 @@ class HeldOrigins:
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
         self._table = origins.table
-        self.failure = origins.cache.failure
-        """What the last attempt for an origin raised, see :meth:`RobotsCache.failure`."""
+        self._failure = origins.cache.failure
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self.origins: dict[str, HeldOrigin] = {}
         self._total = self._unheld = self._weight = 0
@@ -176,7 +175,9 @@ class HeldOrigins:
         with *everything*, all. Return these."""
         room = len(held_origin.waiting) if everything else self.room_for(held_origin)
         found, held_origin.waiting = held_origin.waiting[:room], held_origin.waiting[room:]
-        with self.disk.together() if self.disk is not None and found else nullcontext():
+        if not found:
+            return []
+        with self.disk.together() if self.disk is not None else nullcontext():
             for held in found:
                 kept = held._replace(counts=True)
                 if self.disk is not None:
@@ -184,7 +185,10 @@ class HeldOrigins:
                 elif self._copies:
                     kept = kept._replace(request=lean(held.request))
                 heappush(held_origin.heap, kept)
-        held_origin.unanswered += len(found)
+        if held_origin.answered and not everything:
+            self._context.stats.inc_value("rep/deferred/unreachable", len(found))
+        else:
+            held_origin.unanswered += len(found)
         self.changed(held_origin, unheld=-len(found), held=len(found))
         for held in found:
             self._context.stats.inc_value("rep/deferred")
@@ -256,6 +260,17 @@ class HeldOrigins:
         if held.request is None and self.disk is not None:
             return self.disk.peek(held)
         return held.request
+
+    def give_up(self, held: Held, origin: Origin, reason: str, attempts: int) -> RobotsUnreachable:
+        """Return the error with which *held*, which has left, is to fail. Count and announce it, if
+        it was held."""
+        error = RobotsUnreachable(origin, reason, attempts, self._failure(origin))
+        if held.counts:
+            error.held_for = self.now() - held.since
+            self._context.stats.inc_value("rep/given_up")
+            told = {"reason": error.reason, "attempts": attempts, "held_for": error.held_for}
+            announce(self._context, signals.request_given_up, held.request, origin, **told)
+        return error
 
     def why(self, held_origin: HeldOrigin) -> tuple[str, int]:
         """Return why there is no robots.txt, and the number of attempts."""
@@ -409,31 +424,19 @@ class Releases:
         announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
 
     def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
-        origin, cause = held_origin.origin, self._held.failure(held_origin.origin)
-        if not held.counts:
-            self.verdicts[held.request] = Drop(*held_origin.why, cause=cause)
-            return
-        held_origin.given_up += 1
+        origin, why = held_origin.origin, held_origin.why
+        held_origin.given_up += held.counts
+        error = self._held.give_up(held, origin, *why)
         # The origin may be forgotten before it arrives.
-        error = RobotsUnreachable(origin, *held_origin.why, cause)
-        error.held_for = self._held.now() - held.since
-        self.verdicts[held.request] = error
+        self.verdicts[held.request] = error if held.counts else Drop(*why, cause=error.__cause__)
 
     def verdict(self, request: Request) -> Drop | None:
         """Return what was decided at the gate about *request*, which the middleware has now;
         ``RobotsUnreachable`` if it was given up, and what a failed check raised."""
         verdict = self.verdicts.pop(request, None) if self.verdicts else None
-        if not isinstance(verdict, Exception):
-            return verdict
-        if isinstance(verdict, RobotsUnreachable):
-            tell_given_up(self._context, request, verdict)
-        raise verdict from verdict.__cause__
-
-
-def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
-    context.stats.inc_value("rep/given_up")
-    told = {"reason": error.reason, "attempts": error.attempts, "held_for": error.held_for}
-    announce(context, signals.request_given_up, request, error.origin, **told)
+        if isinstance(verdict, Exception):
+            raise verdict from verdict.__cause__
+        return verdict
 
 
 def lean(request: Request) -> Request:
