@@ -55,8 +55,8 @@ logger = get_logger(__name__)
 # so many of the requests that wait for it keep others from coming, and in the end none.
 _LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
 _LATE_COUNT = 4
-# Seconds until a look at what became of a fetch that was ended.
-_EXPIRY_SECONDS = 1.0
+# Seconds after its timeout that a fetch may take to fail, or an answer to be handled.
+_LANDING_SECONDS = 1.0
 # Seconds: sums of times may differ in their last digits.
 _ROUNDING = 0.001
 # The most held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
@@ -326,9 +326,9 @@ class Deferral(ResolutionListener):
             self._ask_again(held_origin)
         flight = self._flights.get(origin)
         if flight is not None:
-            left = flight.left_of(self._patience)
-            if left > 0 or self._flights.expire(origin):
-                self._deadlines.set(held_origin.key, max(left, _EXPIRY_SECONDS))
+            left = flight.left_of(self._patience + _LANDING_SECONDS)
+            if left > 0 or flight.landing:
+                self._deadlines.set(held_origin.key, max(left, _LANDING_SECONDS))
                 return
         self._give_up(held_origin)
 

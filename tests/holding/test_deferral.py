@@ -341,9 +341,8 @@ async def test_no_more_pages_at_a_time_than_slots(sites: Sites) -> None:
 
 @pytest.mark.loop
 async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four for each of CONCURRENT_REQUESTS; without a reactor, half of it."""
-    # More may fly when some are slow.
-    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", NEVER)
+    """A multiple of CONCURRENT_REQUESTS; without a reactor, half of it."""
+    monkeypatch.setattr("scrapy_rep.origins.flights._AT_A_TIME", 4)
     cap = 8 if is_reactor_installed() else 1
     running, most = 0, 0
     robots = silent_until_open()
