@@ -197,8 +197,8 @@ class DiskHold:
             self._left.add(held.row)
             finalize(held.request, self._gone.append, held.row).atexit = False
             if len(self._gone) >= _ROWS:
-                self._forget(self._gone.copy())
-                self._gone.clear()
+                self._forget(self._gone[:_ROWS])
+                del self._gone[:_ROWS]
 
     def _forget(self, rows: list[int]) -> None:
         self._left.difference_update(rows)

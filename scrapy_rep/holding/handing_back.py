@@ -121,10 +121,8 @@ class HandingBack:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
-        why, attempts = "the crawl ended", 0
-        if held_origin is not None:
-            error_before, attempts = self._held.why(held_origin)
-            why = f"{error_before}; {why}"
+        why, attempts = self._held.why(held_origin) if held_origin else ("about to leave", 0)
+        why += "; the crawl ended"
         error = self._held.give_up(held, origin, why, attempts)
         return self._context.engine.fail(request, error)
 
