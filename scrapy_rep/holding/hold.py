@@ -180,7 +180,7 @@ class HeldOrigins:
         found, held_origin.waiting = held_origin.waiting[:room], held_origin.waiting[room:]
         if not found:
             return []
-        with self.disk.together() if self.disk is not None else nullcontext():
+        with self.disk.journal.together() if self.disk is not None else nullcontext():
             for held in found:
                 kept = held._replace(counts=True)
                 if self.disk is not None:
