@@ -14,7 +14,6 @@ from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.holding import deferral
 from scrapy_rep.holding.hold import HeldOrigins
-from scrapy_rep.holding.log import HoldLog
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
@@ -111,7 +110,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    HoldLog(context, origins.table).state(table.origins.values(), 1, 2, idle=False)
+    deferral.HoldLog(context, origins.table).state(table.origins.values(), 1, 2, idle=False)
     odd = errors["b"][:60]
     assert caplog.messages[0].startswith(
         "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "
