@@ -207,8 +207,7 @@ class UsageMiddleware:
             "permitted (%(statement)s)"
         )
         values = {"url": request.url, "purpose": purpose, "statement": statement}
-        more = "; more for this origin at DEBUG level"
-        self._tell.log(message, values, self._crawler.spider, (origin, verdict), more)
+        self._tell.log(message, values, self._crawler.spider, (origin, verdict))
 
 
 class UsageItemMiddleware(BaseSpiderMiddleware):
