@@ -174,7 +174,7 @@ class Lookup:
         self._fetcher = Fetcher(context)
         self._fetcher.targets.begin()
         table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes)
-        storage = open_storage(crawler, settings, time.time)
+        storage = open_storage(crawler, settings)
         self._cache = RobotsCache(settings, table, self._fetcher, time.time, storage)
         self._cache.choices = Choices.of(settings)
         self.sources = context, table, self._cache

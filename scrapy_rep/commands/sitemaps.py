@@ -15,7 +15,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy_rep.commands.lookup import Lookup, ahead, follow
 from scrapy_rep.commands.output import DIM, RED, YELLOW, CommandError, Progress, Status
 from scrapy_rep.inspection.explanation import in_words
-from scrapy_rep.origins.agents import as_it_stands, origin_of, path_in
+from scrapy_rep.origins.agents import origin_of, path_in
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable
@@ -243,11 +243,8 @@ class _Site:
 
     async def _count(self, one: Sitemap, url: str) -> None:
         """Count a URL, as a crawl does, or raise ``ValueError``."""
-        plain = as_it_stands(url)
-        if plain is None:
-            request = Request(url)
-            plain = str(origin_of(request)), path_in(request)
-        prefix, path = plain
+        request = Request(url)
+        prefix, path = str(origin_of(request)), path_in(request)
         if prefix not in self._judges:
             judge = await self._judge(prefix)
             if len(self._judges) < _MAX_PREFIXES:

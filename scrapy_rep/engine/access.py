@@ -47,20 +47,17 @@ class EngineAccess:
         """Add a download slot for something that isn't a page. `download_async` and requests that
         wait in a middleware count against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a
         crawl of 16."""
-        self.add_slots(1)
+        downloader = self._crawler.engine.downloader
+        # 0: their number isn't limited. Nothing public raises it.
+        if not getattr(downloader, "total_concurrency", 0):
+            yield
+            return
+        downloader.total_concurrency += 1
+        self.wake()  # else it would look at its next event, up to 5 s away
         try:
             yield
         finally:
-            self.add_slots(-1)
-
-    def add_slots(self, number: int) -> None:
-        """Add *number* download slots, or take them away, unless there is no limit
-        (``total_concurrency`` is 0). Nothing public does it."""
-        downloader = self._crawler.engine.downloader
-        if getattr(downloader, "total_concurrency", 0):
-            downloader.total_concurrency += number
-            if number > 0:
-                self.wake()  # else it would look at its next event, up to 5 s away
+            downloader.total_concurrency -= 1
 
     def has_listeners(self, signal: object) -> bool:
         """Whether anything is connected to *signal*: sending takes longer than most handlers."""

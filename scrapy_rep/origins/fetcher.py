@@ -181,6 +181,8 @@ _PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
 
+# Of REP_DEFER_MAX_WAIT.
+_TIMEOUT_SHARE = 0.9
 # Characters.
 _MAX_TARGET = 120
 
@@ -194,7 +196,9 @@ class Fetcher:
         self._context = context
         self._engine = context.engine
         self._accepts = accept_encoding()
-        settings = context.crawler.settings
+        rep, settings = context.settings, context.crawler.settings
+        # A fetch fails before the requests that wait for it are given up, or it would never count.
+        self._timeout = min(rep.download_timeout, _TIMEOUT_SHARE * rep.defer_max_wait)
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self._replaces_ftp = (
@@ -209,7 +213,7 @@ class Fetcher:
         }
         self._listener = Listener(context.crawler, handlers)
         self._running = 0
-        self.targets = Targets(context.crawler, context.settings.private_hosts)
+        self.targets = Targets(context.crawler, rep.private_hosts)
         """Where an origin may lead us."""
 
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
@@ -241,16 +245,16 @@ class Fetcher:
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
         self._running += 1
         self._listener.listen(True)
-        self._engine.add_slots(1)
-        transfer = Transfer(slots=1)
+        transfer = Transfer()
         try:
-            response = await self._get(url, transfer, like)
+            with transfer.slot as slot:
+                slot.enter_context(self._engine.extra_slot())
+                response = await self._get(url, transfer, like)
         except CancelledError:
             raise
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
-            self._remove_slot(transfer)
             self._running -= 1
             if self._running == 0:
                 self._listener.listen(False)
@@ -280,12 +284,11 @@ class Fetcher:
     async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
         and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
-        timeout = self._context.settings.download_timeout
         if url.startswith("ftp:") and self._replaces_ftp:
-            self._remove_slot(transfer)  # this bypasses the downloader
-            return await _within(timeout, Deferred.fromCoroutine(_retrieve(url)))
+            transfer.slot.close()  # this bypasses the downloader
+            return await _within(self._timeout, Deferred.fromCoroutine(_retrieve(url)))
         headers: dict[str, Any] = dict(self._accepts)
-        meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
+        meta = {**_META, META_KEY: transfer, "download_timeout": self._timeout}
         meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
         if like is not None:
             for key in {"proxy", "bindaddress"} & like.meta.keys():
@@ -308,7 +311,7 @@ class Fetcher:
         if url.startswith("ftp:"):
             # FTP handlers may have no timeout. Others count theirs from when the request leaves its
             # slot's queue.
-            download = _within(timeout, download)
+            download = _within(self._timeout, download)
         try:
             response = await download
         except Exception as error:
@@ -328,11 +331,6 @@ class Fetcher:
             transfer.cut = transfer.cut or "dataloss" in response.flags
         return response
 
-    def _remove_slot(self, transfer: Transfer) -> None:
-        """Remove it once: the response to a cancelled request may still come."""
-        self._engine.add_slots(-transfer.slots)
-        transfer.slots = 0
-
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
@@ -347,7 +345,7 @@ class Fetcher:
         would drop the status and the headers of a body that it can't decode."""
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
-            self._remove_slot(transfer)  # before a page takes it
+            transfer.slot.close()  # before a page takes it
             transfer.encodings = response.headers.getlist("Content-Encoding")
             response.headers.pop("Content-Encoding", None)
 
