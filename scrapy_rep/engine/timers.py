@@ -112,7 +112,6 @@ class PeriodicTask:
         self._ended = False
 
     async def begin(self) -> None:
-        self._timer = None
         await self.now()
         if not self._ended:
             self._timer = call_later(_PERIOD_SECONDS, lambda: deferred_from_coro(self.begin()))
