@@ -84,7 +84,8 @@ class RepMiddleware:
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
-        listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Signals(context)]
+        announcing = Signals(context, discovery.announce)
+        listeners = [self.decisions, *beyond, *delays, *seeding, announcing]
         origins.listeners += [*listeners, deferral]
 
     @classmethod
