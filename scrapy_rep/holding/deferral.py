@@ -100,7 +100,7 @@ class Deferral(ResolutionListener):
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
-        self._reports = Alarm(lambda _: self.tell(), lambda: context.engine.paused)
+        self._reports = Alarm(context.crawler, lambda _: self.tell())
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None  # None without a JOBDIR
         self.closing = False
@@ -116,7 +116,7 @@ class Deferral(ResolutionListener):
             if (held_origin := self.held.origins.get(key)) is not None:
                 act(held_origin)
 
-        return Alarm(on_due, lambda: self._context.engine.paused)
+        return Alarm(self._context.crawler, on_due)
 
     @property
     def holding(self) -> bool:

@@ -48,9 +48,10 @@ def test_what_was_told_is_told_again_for_debugging(caplog: pytest.LogCaptureFixt
     caplog.set_level("DEBUG")
     limiter = Limiter(get_logger("scrapy_rep.test"), "sites so")
     for about in "aab":
-        limiter.log("Site %(one)s", {"one": about}, None, about, "; more")
+        limiter.log("Site %(one)s", {"one": about}, None, about)
     told = [(one.levelname, one.getMessage()) for one in caplog.records]
-    assert told == [("INFO", "Site a; more"), ("DEBUG", "Site a"), ("INFO", "Site b; more")]
+    more = "; more for this origin at DEBUG level"
+    assert told == [("INFO", f"Site a{more}"), ("DEBUG", "Site a"), ("INFO", f"Site b{more}")]
 
 
 def test_words_for_numbers_and_times() -> None:
