@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import moment, read_date
 from scrapy_rep.protocol.html import MAX_TEXT, Links, links_of, metas_of, with_blanks
-from scrapy_rep.protocol.syntax import GLOBAL, checked_chain, leading_token
+from scrapy_rep.protocol.syntax import GLOBAL, leading_token, obeyed
 
 __all__ = ["Links", "PageRule", "PageRules", "links_of"]
 
@@ -211,8 +211,8 @@ class PageRules:
 def _tokens(agents: str | Sequence[str]) -> set[str]:
     """Return *agents* in lower case, with and without their digits, so that no restriction is lost.
     ``*`` names no crawler."""
-    names = {token.lower() for token in checked_chain(agents)}
-    return (names | set(map(leading_token, names))) - {"", GLOBAL}
+    chain = (agents,) if isinstance(agents, str) else tuple(agents)
+    return {token.lower() for token in (*obeyed(chain, False), *chain)} - {"", GLOBAL}
 
 
 def _read(text: str, *, header: bool) -> Iterator[tuple[str, str, Value]]:
