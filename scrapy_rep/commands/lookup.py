@@ -172,7 +172,6 @@ class Lookup:
         self.agents = Agents(crawler, settings)
         context = CrawlContext(crawler, settings, EngineAccess(crawler), time.time)
         self._fetcher = Fetcher(context)
-        self._fetcher.targets.begin()
         table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes)
         storage = open_storage(crawler, settings, time.time)
         self._cache = RobotsCache(settings, table, self._fetcher, time.time, storage)

@@ -73,11 +73,7 @@ class OriginState:
     def __post_init__(self) -> None:
         self.name = self.entry.origin
         self.origin = self.origin or Origin.from_text(self.name)
-        self.update(self.entry)
-
-    def update(self, entry: Entry) -> None:
-        self.entry = entry
-        self.robots = RobotsTxt(entry) if entry.has_copy else None
+        self.robots = RobotsTxt(self.entry) if self.entry.has_copy else None
 
     @property
     def bytes(self) -> int:
@@ -144,7 +140,7 @@ class OriginTable:
             state = OriginState(entry, origin)
             self._add(state)
         else:
-            state.update(entry)
+            state.entry, state.robots = entry, RobotsTxt(entry) if entry.has_copy else None
             state.used_at = self._clock()
             self.weigh(state)
         return state
