@@ -83,7 +83,8 @@ class RepMiddleware:
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
-        listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Signals(context)]
+        announcing = Signals(context, discovery.announce)
+        listeners = [self.decisions, *beyond, *delays, *seeding, announcing]
         origins.listeners += [*listeners, deferral]
 
     @classmethod
@@ -208,12 +209,9 @@ class RepMiddleware:
             return
         self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
         flight = self.origins.flights.to(origin, request)
-        if self.decisions.dry_run:
-            grace = self.origins.policy.grace
-            answer = await self._answer(flight.wait(flight.left_of(grace)))
-        else:
-            with self.context.engine.extra_slot():  # it may wait long
-                answer = await self._answer(flight.wait())
+        seconds = flight.left_of(self.origins.policy.grace) if self.decisions.dry_run else None
+        with self.context.engine.extra_slot():  # it may wait long
+            answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):
             await self._act(request, answer, path)
         elif answer is None:

@@ -173,7 +173,7 @@ class Lookup:
         context = CrawlContext(crawler, settings, EngineAccess(crawler), time.time)
         self._fetcher = Fetcher(context)
         table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes)
-        storage = open_storage(crawler, settings, time.time)
+        storage = open_storage(crawler, settings)
         self._cache = RobotsCache(settings, table, self._fetcher, time.time, storage)
         self._cache.choices = Choices.of(settings)
         self.sources = context, table, self._cache

@@ -18,8 +18,10 @@ The life of a held request:
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Coroutine
 from heapq import heappush
+from itertools import chain
 from typing import Any
 
 from scrapy import Request, Spider
@@ -31,23 +33,24 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.lifecycle import Stage
-from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
+from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.handing_back import HandingBack
-from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, entry_of, held_fields
+from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases, held_fields
+from scrapy_rep.holding.log import HoldLog
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Drop, LastAttempts
+from scrapy_rep.origins.policy import Drop
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.text import text_of
 
 # Seconds from the start of the fetch after which a first answer takes long, or very long. Then only
-# a few of the requests that wait for it keep others from coming, and in the end none.
+# so many of the requests that wait for it keep others from coming, and in the end none.
 _LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
+_LATE_COUNT = 4
 # Seconds after its timeout that a fetch may take to fail, or an answer to be handled.
 _LANDING_SECONDS = 1.0
 # Seconds: sums of times may differ in their last digits.
@@ -73,15 +76,18 @@ class Deferral(ResolutionListener):
         self._table = origins.table
         self._flights = origins.flights
         self._max_wait = context.settings.defer_max_wait
+        self._patience = min(context.settings.download_timeout, self._max_wait)
+        """Seconds that requests whose time is over wait for the answer of a fetch."""
         self._most_joined = concurrency_of(context.crawler)
         self.held = HeldOrigins(context, origins)
-        self.releases = Releases(context, self.held, self)
+        self.releases = Releases(context, self.held, self.is_due, self.finished)
         self.handing_back = HandingBack(context, self.held)
-        self._last = LastAttempts(context.settings)
+        self.log = HoldLog(context, origins.table)
+        self._told_at = -math.inf
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
-        self._reports = Alarm(self._report, lambda: context.engine.paused)
+        self._reports = Alarm(lambda _: self.tell(), lambda: context.engine.paused)
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None  # None without a JOBDIR
         self.closing = False
@@ -94,48 +100,60 @@ class Deferral(ResolutionListener):
 
     def _alarm(self, act: Callable[[HeldOrigin], None]) -> Alarm:
         def on_due(key: str) -> None:
-            if (held_origin := self.held.get(key)) is not None:
+            if (held_origin := self.held.origins.get(key)) is not None:
                 act(held_origin)
 
         return Alarm(on_due, lambda: self._context.engine.paused)
 
     @property
     def holding(self) -> bool:
-        return bool(self.held or self.releases)
+        return bool(self.held.origins or self.releases)
 
     def _some_urls(self, origin: str) -> list[str]:
         """Return the URLs of some requests of *origin* that are at the gate."""
-        held_origin = self.held.get(origin)
+        held_origin = self.held.origins.get(origin)
         if held_origin is None:
             return []
         found: list[Request | None] = [held.request for held in held_origin.waiting[:_SOME]]
-        if held_origin.count:
-            found += [self.held.peek(held_origin, number) for number in range(_SOME)]
-        return list(dict.fromkeys(request.url for request in found if request is not None))
+        found += [self.held.peek(held_origin, n) for n in range(min(_SOME, len(held_origin.heap)))]
+        return list({request.url: None for request in found if request is not None})
 
     def listing(self) -> list[dict[str, Any]]:
         """Return what is held of each origin, see :func:`held_fields`."""
         found = []
-        for held_origin in self.held.all():
-            since = held_origin.oldest(everything=True)
-            if held_origin.count and since is not None:
+        for held_origin in self.held.origins.values():
+            if held_origin.count:
+                some = chain(held_origin.waiting, held_origin.heap, held_origin.ready)
+                seconds = self.held.now() - min(held.since for held in some)
                 known = self._table.get(held_origin.origin)
-                entry, seconds = known.entry if known else None, self.held.now() - since
+                entry = known.entry if known else None
                 found.append(held_fields(held_origin.key, held_origin.count, seconds, entry))
         return found
 
     # Requests that stay
 
-    def wait(self, origin: Origin, request: Request, since: float | None = None) -> None:
-        """Keep *request* (since *since*, or now) until its unknown robots.txt has been fetched."""
-        asked_before = self._table.get(origin) is not None
-        self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+    def keep(
+        self, origin: Origin, state: OriginState | None, request: Request, since: float | None
+    ) -> None:
+        """Keep *request*, here since *since* (None: now), until the next answer of *origin*, of which
+        *state* says that it is unreachable; None: its robots.txt has to be fetched first."""
         held_origin = self.held.add_waiting(origin, request, since)
-        if asked_before:
-            self._table.pin(origin)
-        if not held_origin.leaves:
-            held_origin.answered = False
-        self._wait_for_answer(held_origin, request)
+        if state is None:
+            asked_before = self._table.get(origin) is not None
+            self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+            if not held_origin.ready:
+                held_origin.answered = False
+            self._wait_for_answer(held_origin, request)
+            return
+        # Others of its origin may wait for the same answer, of which the deferral hasn't heard so
+        # far. They come first, and there may be no room for this one then.
+        held_origin.answered = True
+        self._hold_waiting(held_origin, state)
+        if state.name not in self._retries:
+            self._retry_later(state)
+        left = self._max_wait if since is None else since + self._max_wait - self.held.now()
+        if left < self._seconds_until_last_attempt(held_origin):
+            self._give_up(held_origin)
 
     def _wait_for_answer(self, held_origin: HeldOrigin, request: Request | None) -> None:
         flight = self._flights.to(held_origin.origin, request)
@@ -147,56 +165,39 @@ class Deferral(ResolutionListener):
         else:
             self._first_answer_is_late(held_origin)
 
-    def hold(self, state: OriginState, request: Request, since: float | None = None) -> None:
-        """Hold *request* until its unreachable origin answers again."""
-        # Others of its origin may wait for the same answer, of which the deferral hasn't heard so
-        # far. They come first, and there may be no room for this one then.
-        held_origin = self.held.add_waiting(state.origin, request, since)
-        held_origin.answered = True
-        self._hold_waiting(held_origin, state)
-        if state.name not in self._retries:
-            self._retry_later(state)
-        left = self._max_wait if since is None else since + self._max_wait - self.held.now()
-        if left < self._last.hopeless(state.entry, self._context.clock()):
-            self._give_up_hopeless(held_origin, state)
-
     def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays behind others of its origin that are about
         to leave. Behind very many it would wait long, so it goes on."""
-        held_origin = self.held.get(name)
+        held_origin = self.held.origins.get(name)
         if held_origin is None or not held_origin.ready or held_origin.count:
             return False
         if held_origin.unheld >= self._most_joined:
             return False
         self.held.add_waiting(held_origin.origin, request, since)
-        heappush(held_origin.ready, entry_of(held_origin.waiting.pop()))
+        heappush(held_origin.ready, held_origin.waiting.pop())
         return True
 
     def _first_answer_is_late(self, held_origin: HeldOrigin) -> None:
         flight = self._flights.get(held_origin.origin)
-        if flight is None or held_origin.leaves:
+        if flight is None or held_origin.ready:
             return
-        if self._settings.dry_run:
+        age, grace = -flight.left_of(0), self._policy.grace
+        state = self._cache.get(held_origin.origin) if age >= grace else None
+        # The answer may be there, and a handler of ``robots_resolved`` take long.
+        if self._settings.dry_run or (state is not None and not state.unreachable):
             self.releases.add(held_origin)
             return
-        age, grace, slow = -flight.left_of(0), self._policy.grace, self._policy.slow
-        held_origin.late = age >= min(grace, _LATE_SECONDS)
-        held_origin.slow = age >= min(slow, _SLOW_SECONDS)
+        if age >= _LATE_SECONDS:
+            held_origin.most = 0 if age >= _SLOW_SECONDS else _LATE_COUNT
         if age >= grace:
             self._settle(held_origin)
-            state = self._cache.get(flight.origin) if flight.landing else None
-            if state is not None and not state.unreachable:
-                # The answer is there: only a handler of ``robots_resolved`` takes long.
-                self.releases.add(held_origin)
-                return
-        if age >= slow:
-            self.held.log.held(held_origin, "slow")
-            if held_origin.waiting:  # no room
-                self._expect(held_origin.key, self.held.now())
+        if age >= max(grace, _SLOW_SECONDS):
+            self.log.held(held_origin, "slow")
+            self._drop_waiting(held_origin, Drop("too many of its requests are held"))
         self.held.changed(held_origin)
-        later = [one for one in (grace, slow, _LATE_SECONDS, _SLOW_SECONDS) if one > age]
-        if later:
-            self._first_answers.set(held_origin.key, min(later) - age, sooner=True)
+        for moment in (grace, _LATE_SECONDS, _SLOW_SECONDS):
+            if moment > age:
+                self._first_answers.set(held_origin.key, moment - age, sooner=True)
         self._context.engine.wake()
 
     def _settle(self, held_origin: HeldOrigin) -> None:
@@ -209,15 +210,15 @@ class Deferral(ResolutionListener):
     async def resolved(self, resolution: Resolution) -> None:
         """Let go what waited for this answer, or schedule the next attempt."""
         state = resolution.state
-        held_origin = self.held.get(state.origin)
+        held_origin = self.held.origins.get(state.name)
         if held_origin is None:
             return
-        held_origin.answered, held_origin.late, held_origin.slow = True, False, False
+        held_origin.answered, held_origin.most = True, math.inf
         self.held.changed(held_origin)
         if not state.unreachable or self._settings.dry_run:
             self.releases.add(held_origin)
             return
-        self._recall(held_origin)
+        held_origin.recall()
         if not self._policy.is_worth_waiting(state):
             self._is_unreachable(held_origin)
             down = f"{state.entry.error}; the host is down", state.entry.attempts
@@ -226,35 +227,34 @@ class Deferral(ResolutionListener):
         self._hold_waiting(held_origin, state)
         if held_origin.count:
             self._retry_later(state)
-            self._give_up_hopeless(held_origin, state)
+            self._give_up(held_origin)
             self._context.engine.wake()
         else:
             self.releases.add(held_origin)  # there is nothing left: forget it
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Give up: after a misconfiguration or a bug, retrying can't help."""
-        held_origin = self.held.get(origin)
+        held_origin = self.held.origins.get(str(origin))
         if held_origin is not None and not isinstance(error, CancelledError):
             held_origin.answered = True
             self.held.changed(held_origin)
             self.releases.add(held_origin, (text_of(error), 0))
 
-    def _recall(self, held_origin: HeldOrigin) -> None:
-        if held_origin.ready:
-            held_origin.recall()
-            self._expect_oldest(held_origin)
-
     def _hold_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
-        """Hold those that waited for an answer, and drop those for which there is no room."""
+        """Hold those that waited for an answer, as far as there is room."""
         self._settle(held_origin)
         self._is_unreachable(held_origin)
         if held_origin.count:
             self._table.pin(state.origin)
-            self.held.log.held(held_origin, "unreachable")
+            self.log.held(held_origin, "unreachable")
+        self._drop_waiting(held_origin, Drop.of(state))
+
+    def _drop_waiting(self, held_origin: HeldOrigin, drop: Drop) -> None:
+        """Drop those that still wait, since there is no room to hold them."""
         for held in self.held.take_waiting(held_origin):
             if not self.handing_back.one(held.request, held.since):
-                self.held.log.full(held_origin.origin)
-                self.releases.let_out(held.request, Drop.of(state)._replace(for_room=True))
+                self.log.full(held_origin.origin)
+                self.releases.let_out(held.request, drop._replace(for_room=True))
 
     def _is_unreachable(self, held_origin: HeldOrigin) -> None:
         """Count requests that no longer wait for a first answer but for a better one."""
@@ -266,7 +266,7 @@ class Deferral(ResolutionListener):
         """Whether robots.txt has to be fetched again before requests leave. Then it is."""
         if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
-        self._recall(held_origin)
+        held_origin.recall()
         self._wait_for_answer(held_origin, self.held.peek(held_origin))
         return True
 
@@ -274,10 +274,15 @@ class Deferral(ResolutionListener):
         """All that may leave have left: set the next deadline, or forget the origin."""
         if held_origin.heap or held_origin.waiting:
             self._expect_oldest(held_origin)
-        elif self.held.get(held_origin.key) is held_origin:
+        elif self.held.origins.get(held_origin.key) is held_origin:
+            del self.held.origins[held_origin.key]
             for alarm in (self._retries, self._deadlines, self._first_answers):
                 alarm.forget(held_origin.key)
-            self.held.end(held_origin)
+            self._table.unpin(held_origin.origin)
+            # No waiters left: don't keep the crawl open.
+            self._flights.abandon(held_origin.origin)
+            if held_origin.given_up or held_origin.released:
+                self.log.end(held_origin, kept=self.held.disk is not None)
 
     # Waiting
 
@@ -308,57 +313,50 @@ class Deferral(ResolutionListener):
         if self.held.now() < oldest + self._max_wait - _ROUNDING:
             self._expect(held_origin.key, oldest)
             return
-        known = self._table.get(origin)
-        entry = known.entry if known else None
-        if origin not in self._flights and self._last.is_due(entry, self._context.clock()):
-            self._last.made(held_origin.key, entry)
+        if origin not in self._flights and self._seconds_until_last_attempt(held_origin) <= 0:
+            held_origin.last_attempt = self.held.why(held_origin)[1] + 1
             self._ask_again(held_origin)
         flight = self._flights.get(origin)
         if flight is not None:
-            left = flight.left_of(self._last.seconds + _LANDING_SECONDS)
+            left = flight.left_of(self._patience + _LANDING_SECONDS)
             if left > 0 or flight.landing:
                 self._deadlines.set(held_origin.key, max(left, _LANDING_SECONDS))
                 return
-        self._give_up(held_origin, self.held.why(held_origin))
+        self._give_up(held_origin)
 
-    def _give_up(
-        self,
-        held_origin: HeldOrigin,
-        why: tuple[str, int],
-        within: float = 0.0,
-        reason: str | None = None,
-    ) -> None:
-        """Give up those whose time is over *within* so many seconds. *why*: why there is no
-        robots.txt, and the number of attempts. *reason*: why they are given up, if not for how long
-        they were held."""
+    def _seconds_until_last_attempt(self, held_origin: HeldOrigin) -> float:
+        """Return for how many seconds no attempt will be made, unless it is the origin's next one."""
+        known = self._table.get(held_origin.origin)
+        if known is None or not known.unreachable:
+            return 0.0
+        at = self._policy.last_attempt_at(known.entry, held_origin.last_attempt)
+        return max(0.0, at - self._context.clock())
+
+    def _give_up(self, held_origin: HeldOrigin) -> None:
+        """Give up those whose time is over before another attempt may be made."""
         now, oldest = self.held.now(), held_origin.oldest()
-        before = now + within - self._max_wait + _ROUNDING
+        within = self._seconds_until_last_attempt(held_origin)
+        before = now - self._max_wait + max(within, _ROUNDING)
         if oldest is not None and oldest <= before:
+            error, attempts = self.held.why(held_origin)
             seconds = now - oldest
-            reason = reason or f"held for {seconds:.{int(seconds < 1)}f} s"
-            self.releases.add(held_origin, (f"{why[0]}; {reason}", why[1]), before)
-
-    def _give_up_hopeless(self, held_origin: HeldOrigin, state: OriginState) -> None:
-        """After a failure, give up those for which no further attempt will come."""
-        why = str(state.entry.error), state.entry.attempts
-        self._give_up(held_origin, why, self._last.late)
-        seconds = self._last.hopeless(state.entry, self._context.clock())
-        if seconds > self._last.late:
-            end = f"before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
-            reason = f"no further attempt at robots.txt is due {end}"
-            self._give_up(held_origin, why, seconds, reason)
-
-    def _report(self, _: str) -> None:
-        if self.held:
-            self.tell()
-            self._reports.set("report", _TELL_SECONDS)
+            reason = f"held for {seconds:.{int(seconds < 1)}f} s"
+            if seconds < self._max_wait / 2:  # Retry-After
+                end = f"before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
+                reason = f"no further attempt at robots.txt is due {end}"
+            self.releases.add(held_origin, (f"{error}; {reason}", attempts), before)
 
     def tell(self, *, idle: bool = False) -> None:
-        """Log what is held; or that the crawl can only wait, if that is news."""
-        attempt, given_up = self._retries.soonest, self._deadlines.soonest
-        if attempt < math.inf:  # else all are being asked
-            attempt = min(attempt, given_up)  # then, a last one is made
-        self.held.log.state(self.held.all(), attempt, given_up, idle=idle)
+        """Log what is held, every minute, and at once if the crawl has become *idle*."""
+        now = time.monotonic()
+        if not self.held.origins or (idle and now < self._told_at + _TELL_SECONDS):
+            return
+        self._told_at = now
+        self._reports.set("report", _TELL_SECONDS)
+        # If none is set, all are being asked, or about to leave. The last attempt is made at the end.
+        given_up = 0.0 if self._deadlines.soonest == math.inf else self._deadlines.soonest
+        attempt = 0.0 if self._retries.soonest == math.inf else min(self._retries.soonest, given_up)
+        self.log.state(self.held.origins.values(), attempt, given_up, idle=idle)
 
     # The crawl's beginning and end
 
@@ -379,15 +377,10 @@ class Deferral(ResolutionListener):
             return
         if self.held.disk is not None:
             # Record the running time: a killed run has used some of REP_DEFER_MAX_WAIT.
-            counts = self.held or self.closing
+            counts = self.held.origins or self.closing
             await self._disk.upkeep(self.held.now() if counts else None)
-        elif not self.closing and not self.releases:
-            if not await run_in_thread(self._disk.open):
-                return
-            if self.closing or self.releases:
-                await run_in_thread(self._disk.close)  # try again in a second
-                return
-            async for held_origin in self.held.move_to(self._disk):
+        elif not self.closing and await run_in_thread(self._disk.open):
+            async for held_origin in self.held.recover(self._disk):
                 self._expect_oldest(held_origin)
                 self._retries.set(held_origin.key, 0.0)
                 if self._settings.dry_run:
@@ -403,21 +396,11 @@ class Deferral(ResolutionListener):
         for alarm in (self._retries, self._deadlines, self._first_answers, self._reports):
             alarm.stop()
         self.releases.end()
-        slices = Slices()
-        for held_origin in self.held.all():
-            # While the fetches under way still count as attempts.
-            error, attempts = self.held.why(held_origin)
-            held_origin.why = f"{error}; the crawl ended", attempts
-            held_origin.recall(everything=True)
-            if slices.over:
-                await pause()
         self._flights.end()
         await self._upkeep.now()
-        await self.handing_back.empty(self.releases.take_loose())
+        await self.handing_back.empty(self.releases.loose)
 
     async def _spider_closed(self) -> None:
-        if self.held.disk is not None:
-            self.held.disk.forget_left()
         await self._upkeep.now(last=True)
         if self.held.disk is not None:
             await run_in_thread(self.held.disk.close)

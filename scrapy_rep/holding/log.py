@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import time
+from collections.abc import Collection
 from heapq import nlargest
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.holding.hold import HeldOrigin
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.state import OriginTable
+from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import kind_of
 from scrapy_rep.text import counted, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from scrapy_rep.holding.hold import HeldOrigin
-    from scrapy_rep.origins.context import CrawlContext
-    from scrapy_rep.origins.state import OriginTable
-    from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
 
@@ -31,8 +25,6 @@ _KINDS = {
 }
 # Origins that are named.
 _NAMED = 3
-# Seconds between lines that say that nothing else is left to do.
-_IDLE_SECONDS = 10.0
 
 
 class HoldLog:
@@ -41,8 +33,6 @@ class HoldLog:
         self._table = table
         self._limiters = {kind: Limiter(logger, what) for kind, what in _KINDS.items()}
         self._told_full = False
-        self.told_idle = False  # whether the log says that nothing is left to do but wait
-        self._told_idle_at = -math.inf
 
     def held(self, one: HeldOrigin, why: str) -> None:
         """Log once that robots.txt is "slow" and requests held, once that it is "unreachable"."""
@@ -89,13 +79,8 @@ class HoldLog:
         self, origins: Collection[HeldOrigin], attempt: float, given_up: float, *, idle: bool
     ) -> None:
         """Log what is held of which *origins*, and why. *attempt*, *given_up*: seconds until a
-        robots.txt is fetched again, and until the first requests are given up; infinity: now.
-        *idle*: log that the crawl can only wait, once, until some requests are released."""
-        if idle:
-            now = time.monotonic()
-            if self.told_idle or now < self._told_idle_at + _IDLE_SECONDS:
-                return
-            self.told_idle, self._told_idle_at = True, now
+        robots.txt is fetched again, and until the first requests are given up. *idle*: the crawl can
+        only wait."""
         total = sum(one.count for one in origins)
         most = nlargest(_NAMED, origins, key=attrgetter("count"))
         parts = [f"{one.count:,} to {one.origin}: {self._why(one.origin)}" for one in most]
@@ -106,12 +91,12 @@ class HoldLog:
             "begin": "Nothing left to do but wait: " if idle else "",
             "requests": counted(total, "request"),
             "which": "; ".join(parts),
-            "next": "now" if attempt == math.inf else f"in {duration(attempt)}",
-            "given_up": "now" if given_up == math.inf else f"in {duration(given_up)}",
+            "next": duration(attempt),
+            "given_up": duration(given_up),
         }
         logger.info(
-            "%(begin)s%(requests)s held (%(which)s); next robots.txt attempt %(next)s, giving up "
-            "%(given_up)s (REP_DEFER_MAX_WAIT)",
+            "%(begin)s%(requests)s held (%(which)s); next robots.txt attempt in %(next)s, giving "
+            "up in %(given_up)s (REP_DEFER_MAX_WAIT)",
             values,
             extra=self._context.extra,
         )

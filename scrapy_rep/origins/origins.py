@@ -38,7 +38,7 @@ class Origins:
         )
         self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
-        storage = open_storage(context.crawler, settings, context.clock)
+        storage = open_storage(context.crawler, settings)
         if storage is None and context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
             logger.info(
                 "Scrapy's HTTP cache keeps no robots.txt. To replay a crawl while its sites can't be "

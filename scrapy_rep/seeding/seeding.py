@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.lifecycle import Stage
-from scrapy_rep.engine.log import BoundedSet, get_logger
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
@@ -42,9 +42,9 @@ from scrapy_rep.seeding.discovery import (
     own_sitemaps,
     seeding_mode,
 )
-from scrapy_rep.seeding.loader import Loader, SitemapLog
-from scrapy_rep.seeding.selection import Reason, Verifier
-from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Spool
+from scrapy_rep.seeding.loader import Loader
+from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier
+from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Site, Spool
 from scrapy_rep.signals import request_deferred, request_given_up
 from scrapy_rep.text import counted, text_of
 
@@ -134,14 +134,20 @@ class Outstanding:
 class Feeder:
     """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
 
-    def __init__(self, context: SeedingContext, deferral: Deferral, loader: Loader) -> None:
+    def __init__(
+        self, context: SeedingContext, deferral: Deferral, loader: Loader, verifier: Verifier
+    ) -> None:
         self._crawl = context.crawl
         self._options = context.options
         self._spool = context.spool
         self._engine = context.crawl.engine
         self._deferral = deferral
         self._loader = loader
+        self._verifier = verifier
         self.outstanding = Outstanding(context.spool)
+        self._taken: deque[tuple[Page, int]] = deque()
+        """Pages on their way from the spool to the scheduler, with their sites."""
+        self._again = False
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
@@ -149,18 +155,12 @@ class Feeder:
 
     def __bool__(self) -> bool:
         busy = self._running or self._spool.waiting or self._spool.sitemaps.asked
-        return not self._spool.over and bool(busy)
+        return not self._spool.over and bool(busy or self._verifier)
 
-    def stop(self) -> None:
-        self._spool.over = True
-        self._loader.end()
-
-    def close(self) -> None:
-        """End a run that was not killed."""
-        self.stop()
-        self.outstanding.close()
-        self.forget()
-        self._gauge()
+    @property
+    def left(self) -> int:
+        """How many pages no callback got yet."""
+        return self._spool.waiting + len(self._taken) + self.outstanding.total
 
     def wake(self) -> None:
         """Look soon: there may be something new in the spool, or room in the scheduler."""
@@ -180,7 +180,7 @@ class Feeder:
             pause = RETRY_SECONDS
         except Exception as error:  # noqa: BLE001
             pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
-        self._gauge()
+        self.gauge()
         if pause is None and self._woken:
             pause = 0
         # However often it is woken, one step follows another, with a turn of the event loop in between.
@@ -196,9 +196,9 @@ class Feeder:
             unusual = not isinstance(error, OSError)
             logger.error(message, {"error": text_of(error)}, extra=extra, exc_info=unusual)
         if now - self._failing_since >= self._crawl.settings.defer_max_wait:
-            self.stop()
+            self._spool.over = True
             message = "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above"
-            logger.error(message, {"pages": counted(self._spool.waiting, "page")}, extra=extra)
+            logger.error(message, {"pages": counted(self.left, "page")}, extra=extra)
         return _RETRY_SECONDS
 
     def step(self, *, everything: bool = False) -> float | None:
@@ -208,55 +208,54 @@ class Feeder:
         if self._engine.paused and not everything:
             return _LOOK
         slices, blocked = Slices(), 0
-        self.forget()
-        more = self._loader.request_some(everything=everything)
+        self._verifier.begin()
+        self._send_taken()
+        more = self._loader.request_some()
         while (site := self._spool.next_site()) is not None:
             full = self.outstanding.total >= _ALL or self._deferral.held.full
             if not everything and (full or blocked > len(self._spool.sites)):
                 return _LOOK
             room = _BATCH if everything else self._room(site)
-            blocked = 0 if self._feed(site, room) else blocked + 1
+            blocked += 1
+            if room:
+                blocked = 0
+                self._taken += [(page, site.id) for page in self._spool.take(site, room)]
+                self._send_taken()
             if slices.over:
                 return 0
         return 0 if more else None
 
-    def _room(self, site: int) -> int:
+    def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
-        if self._deferral.holding and self._deferral.held.full_for(self._spool.origin_of(site)):
+        if self._deferral.holding and self._deferral.held.full_for(site.origin):
             return 0
         if self._engine.scheduler_is_foreign:
             others = self._engine.scheduled - self._deferral.handing_back.waiting
             room = _ALONE - max(0, others)
         else:
             share = max(self._each, _ALONE // len(self._spool.sites))
-            room = min(share - self.outstanding.by_site[site], _ALL - self.outstanding.total)
+            room = min(share - self.outstanding.by_site[site.id], _ALL - self.outstanding.total)
         return max(0, min(room, _BATCH))
 
-    def _feed(self, site: int, room: int) -> int:
-        """Schedule up to *room* pages of *site*. Return how many."""
-        if not room:
-            return 0
-        pages = self._spool.take(site, room)
-        handed = 0
-        again = bool(pages and pages[0].again)
-        signals = self._crawl.crawler.signals
-        if again:
-            # Called after the handler of OffsiteMiddleware, which must see them unchanged.
-            signals.connect(self._let_pass, scrapy_signals.request_scheduled)
-        try:
-            for page in pages:
+    def _send_taken(self) -> None:
+        """Schedule the pages that were taken. If that fails, they stay for the next attempt."""
+        while self._taken:
+            page, site = self._taken[0]
+            self._again = page.again
+            try:
                 self._send(page, site)
-                handed += 1
-        finally:
-            if again:
-                signals.disconnect(self._let_pass, scrapy_signals.request_scheduled)
-            self._spool.put_back(site, pages[handed:])
-            self.forget()
-        return handed
+            except Exception:
+                # It may have reached the dupe filter, which would drop it the next time.
+                self._taken[0] = page._replace(again=True), site
+                raise
+            finally:
+                self._again = False
+            self._taken.popleft()
+        self.forget()
 
-    def _let_pass(self, request: Request, **_: object) -> None:
-        """Make a page skip the dupe filter, which it has passed in an earlier run."""
-        if FED in request.meta:
+    def let_pass(self, request: Request, **_: object) -> None:
+        """Make a page skip the dupe filter if that has seen it before."""
+        if self._again:
             request.dont_filter = True
 
     def _send(self, page: Page, site: int) -> None:
@@ -265,7 +264,7 @@ class Feeder:
         priority = self._crawl.settings.sitemap_page_priority
         try:
             request = Request(page.url, callback, priority=priority, meta=meta)
-        except ValueError:
+        except (TypeError, ValueError):
             wanted = False
         if not wanted:  # the spider's rules, or Scrapy's, have changed since the last run
             self._crawl.stats.inc_value(Reason.NO_RULE.stat)
@@ -284,13 +283,13 @@ class Feeder:
         self._crawl.stats.inc_value("rep/sitemaps/emitted")
 
     def forget(self) -> None:
+        """Delete the rows of pages that are done."""
         finished, self.outstanding.finished = self.outstanding.finished, []
         if finished:
             self._spool.forget(finished)
 
-    def _gauge(self) -> None:
-        waiting = self._spool.waiting + self._spool.unproven
-        self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
+    def gauge(self) -> None:
+        self._crawl.stats.set_value("rep/sitemaps/waiting", self._spool.waiting)
 
 
 class SitemapSeeding(ResolutionListener):
@@ -313,18 +312,16 @@ class SitemapSeeding(ResolutionListener):
         self._deferral = deferral
         self._discovery = discovery
         self._mode = seeding_mode(crawler, settings)
-        # Forgetting an origin does no harm: the spool has its sitemaps.
-        self._visited = BoundedSet()
         self.visited_prefixes: set[str] = set()
-        """Prefixes of URLs whose origins the crawl has visited: a fast path."""
+        """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no harm: the
+        spool has its sitemaps."""
         self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
         self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         parts = SeedingContext(context, discovery, SpiderOptions(crawler.spider), self._spool)
         log = SitemapLog(context, recorder.tell)
-        self._verifier = Verifier(parts, origins, log.warn)
-        self.loader = Loader(parts, self._verifier, log)
-        self._feeder = Feeder(parts, deferral, self.loader)
+        self.loader = Loader(parts, origins.targets, log)
+        self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, origins, log))
         self._idle_with: list[str] = []
         self._connect()
 
@@ -344,9 +341,8 @@ class SitemapSeeding(ResolutionListener):
         fetched for it: whether its sitemap may lead there. None if there is nothing to check, or it
         was *checked*."""
         usual = USUAL.match(request.url)
-        prefix = usual[1] + "/" if usual else None
-        if prefix not in self.visited_prefixes:
-            self._visit(request, prefix)
+        if usual is None or usual[1] + "/" not in self.visited_prefixes:
+            self._visit(request)
         far = self._context.settings.sitemap_cross_host != "strict" and FED in request.meta
         to_check = not checked and (far or SITEMAP in request.meta)
         return self.loader.check(request) if to_check else None
@@ -363,10 +359,10 @@ class SitemapSeeding(ResolutionListener):
         try:
             await decided
         finally:
-            self._visit(request, None)
+            self._visit(request)
 
-    def _visit(self, request: Request, prefix: str | None) -> None:
-        """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""
+    def _visit(self, request: Request) -> None:
+        """Let the origin of a page that the crawl requests seed."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._mode == "start" and not request.meta.get("is_start_request"):
@@ -375,12 +371,12 @@ class SitemapSeeding(ResolutionListener):
             origin = origin_of(request)
         except ValueError:
             return
-        if prefix:
-            if len(self.visited_prefixes) >= _PREFIXES:
-                self.visited_prefixes.clear()
-            self.visited_prefixes.add(prefix)
-        if self._mode == LISTED or not self._visited.add(origin):
+        prefix = f"{origin}/"
+        if prefix in self.visited_prefixes:
             return
+        if len(self.visited_prefixes) >= _PREFIXES:
+            self.visited_prefixes.clear()
+        self.visited_prefixes.add(prefix)
         state = self._cache.get(origin)
         if state is not None and not state.unreachable:
             robots_url = state.entry.url or origin.robots_url
@@ -390,12 +386,16 @@ class SitemapSeeding(ResolutionListener):
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
         origin, robots = resolution.state.origin, resolution.robots
         there = robots is not None or resolution.outcome is Outcome.MISSING
-        if there and origin in self._visited:
+        if there and f"{origin}/" in self.visited_prefixes:
             self._seed(origin, resolution.robots_url, robots.sitemaps if robots else ())
 
-    def _seed(self, origin: Origin, robots_url: str, sitemaps: Iterable[str]) -> None:
-        self._adding += 1
-        deferred_from_coro(self._add(str(origin), robots_url, sitemaps))
+    def _seed(
+        self, origin: Origin, robots_url: str, sitemaps: Iterable[str], *, named: bool = False
+    ) -> None:
+        """Read *sitemaps*, which the robots.txt of *origin* lists, or the spider as if it did (*named*)."""
+        if named or self._mode != LISTED:
+            self._adding += 1
+            deferred_from_coro(self._add(str(origin), robots_url, sitemaps))
 
     async def _add(self, origin: str, robots_url: str, values: Iterable[str]) -> None:
         """Write sitemaps into the spool. Resolving hostile ones takes long."""
@@ -424,7 +424,9 @@ class SitemapSeeding(ResolutionListener):
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
-        self.loader.begin()
+        # Here, so that it comes after the handler of OffsiteMiddleware, which must see pages unchanged.
+        connect = self._context.crawler.signals.connect
+        connect(self._feeder.let_pass, scrapy_signals.request_scheduled)
         await self._upkeep.begin()
         if urls := own_sitemaps(self._context.crawler):
             values = {"sitemaps": counted(len(urls), "sitemap")}
@@ -435,18 +437,16 @@ class SitemapSeeding(ResolutionListener):
             self._discovery.count(url)
             by_origin.setdefault(Origin.from_url(url), []).append(url)
         for origin, listed in by_origin.items():
-            self._seed(origin, origin.robots_url, listed)  # as if its robots.txt listed them
+            self._seed(origin, origin.robots_url, listed, named=True)
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""
-        if (opened := await self._spool.look()) is None:
-            return
-        self._feeder.wake()
-        self._verifier.recover(opened.origins)
-        if left := self._spool.waiting + self._spool.unproven:
-            pages = {"pages": counted(left, "page")}
-            message = "An earlier run left %(pages)s from sitemaps"
-            logger.info(message, pages, extra=self._context.extra)
+        if await self._spool.look():
+            self._feeder.wake()
+            if self._spool.waiting:
+                pages = {"pages": counted(self._spool.waiting, "page")}
+                message = "An earlier run left %(pages)s from sitemaps"
+                logger.info(message, pages, extra=self._context.extra)
 
     def _spider_idle(self) -> None:
         if self._spool.over:
@@ -456,12 +456,11 @@ class SitemapSeeding(ResolutionListener):
             self.loader.lost(asked)
         self._idle_with = asked
         self._feeder.forget()
-        if self._feeder or self._verifier or self._adding or not self._spool.opened:
+        if self._feeder or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
         spool = self._spool
-        self._verifier.stop()
         spool.ending = True
         while self._adding and not spool.over:
             await pause()
@@ -472,17 +471,19 @@ class SitemapSeeding(ResolutionListener):
             except Exception:
                 message = "Can't hand pages from sitemaps to the scheduler"
                 logger.exception(message, extra=self._context.extra)
-        self._feeder.stop()
-        left = spool.waiting + spool.unproven + self._feeder.outstanding.total
-        if left and not spool.durable:
+        spool.over = True
+        if self._feeder.left and not spool.durable:
             logger.info(
                 "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep them for "
                 "the next run",
-                {"pages": counted(left, "page")},
+                {"pages": counted(self._feeder.left, "page")},
                 extra=self._context.extra,
             )
 
     async def _spider_closed(self) -> None:
-        self._feeder.close()
+        self._spool.over = True
+        self._feeder.outstanding.close()
+        self._feeder.forget()
+        self._feeder.gauge()
         await self._upkeep.now(last=True)
         await run_in_thread(self._spool.close)

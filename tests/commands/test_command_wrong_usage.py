@@ -68,7 +68,7 @@ WRONG = [
     ("--report", "error: --report needs a file that REP_DECISIONS has written"),
     ("--report none", "scrapy robots: none: No such file or directory"),
     ("--cache", f"{STORAGE} is in memory, so nothing is left after a crawl"),
-    ("--cache -s REP_CACHE_STORAGE=no.such.Storage", f"{STORAGE} is 'no.such.Storage', which can't be imported: No module named 'no'."),
+    ("--cache -s REP_CACHE_STORAGE=no.such.Storage", f"{STORAGE} is 'no.such.Storage', which can't be used: ModuleNotFoundError: No module named 'no'."),
     ("--cache --drop", "error: --drop needs hosts or URLs; '*' drops everything"),
     ("--cache --file x", "error: --file has no effect with --cache"),
     ("--cache --lint", "error: --lint and --cache can't be combined"),

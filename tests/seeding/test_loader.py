@@ -26,14 +26,13 @@ class World:
 
     def __init__(self, *, foreign: bool = False) -> None:
         self.spool = Spool(None, 1.0, None)
-        assert self.spool._journal.open(_recover)
+        assert self.spool._journal.open(_recover) == []
         self.scheduled: list[str] = []
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         crawl = CrawlContext(get_crawler(), RepSettings(), engine, time.time)
         nothing: Any = SimpleNamespace(targets=None)
         self.context = SeedingContext(crawl, nothing, SpiderOptions(None), self.spool)
         self.loader = Loader(self.context, nothing, nothing)
-        self.loader.begin()
 
     def crawl(self, request: Request) -> None:
         self.scheduled.append(request.meta[SITEMAP]["url"])
@@ -118,19 +117,22 @@ def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -
     assert not world.asked
 
 
-def test_entries_that_are_written_once_more_count_once() -> None:
+def test_entries_that_are_written_once_more_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file failed after some of them."""
     world, failing = World(), [sqlite3.OperationalError("disk I/O error")]
     sitemap = world.spool.sitemaps.get(*world.add("http://a.example"))
     assert sitemap is not None
 
-    def verdict(*_: Any) -> bool:
-        if failing:
-            raise failing.pop()
-        return True
+    site = world.spool.site
 
+    def failing_once(*arguments: str) -> int:
+        if failing and arguments[0] == "http://b.example":
+            raise failing.pop()
+        return site(*arguments)
+
+    monkeypatch.setattr(world.spool, "site", failing_once)
     reader: Any = SimpleNamespace(kind=Kind.URLSET)
-    selection = Selection(world.context, sitemap, reader, verdict)
+    selection = Selection(world.context, sitemap, reader)
     selection.add([{"loc": url} for url in ("/invalid", "http://a.example/", "http://b.example/")])
     with pytest.raises(sqlite3.OperationalError):
         selection.write()
