@@ -108,7 +108,7 @@ class Origins:
         if state is not None and now < state.usable_until:
             state.used_at = now
             return state, path
-        origin = origin_of(request)
+        origin = Origin.from_url(prefix)
         state = self.cache.get(origin)
         if state is not None:
             self.table.add_prefix(state, prefix)
