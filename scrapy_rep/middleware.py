@@ -201,15 +201,14 @@ class RepMiddleware:
     async def _wait(self, request: Request, origin: Origin, path: str) -> None:
         """Wait for the robots.txt of *origin*, of which nothing is known."""
         known = self.origins.table.get(origin)
-        replays = self.origins.http_cache.answers(request)
-        if known is not None and not known.unreachable and request in self._gate and not replays:
+        if known is not None and not known.unreachable and request in self._gate:
             # The answer that let it pass the gate counts, though it has become due since.
             self._count("rep/cache/hit")
             await self._act(request, known, path)
             return
         self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
         flight = self.origins.flights.to(origin, request)
-        if self.decisions.dry_run or replays:
+        if self.decisions.dry_run:
             grace = self.origins.policy.grace
             answer = await self._answer(flight.wait(flight.left_of(grace)))
         else:
@@ -217,8 +216,6 @@ class RepMiddleware:
                 answer = await self._answer(flight.wait())
         if isinstance(answer, OriginState):
             await self._act(request, answer, path)
-        elif self._replays(request, origin):
-            return
         elif answer is None:
             self.decisions.would_be_held(request, origin)
         else:
@@ -239,8 +236,6 @@ class RepMiddleware:
             self._count("rep/unreachable/allowed")
             reason = f"{IMPOLITE}; {state.entry.error}"
             self.decisions.record(request, state.origin, "allowed", state, reason=reason)
-        elif self._replays(request, state.origin):
-            pass
         elif self.decisions.dry_run and policy.is_worth_waiting(state):
             self.decisions.would_be_held(request, state.origin)
         elif isinstance(advice, Wait):
@@ -299,15 +294,6 @@ class RepMiddleware:
         except Exception as error:  # noqa: BLE001
             # A wrong configuration, or a bug, which Flights logs. The request is innocent.
             return Drop(text_of(error), cause=error)
-
-    def _replays(self, request: Request, origin: Origin) -> bool:
-        """Whether *request* passes because Scrapy's HTTP cache answers it."""
-        if not self.origins.http_cache.answers(request):
-            return False
-        self._count("rep/unreachable/replayed")
-        reason = f"the HTTP cache answers it; {self.decisions.why_held(origin)}"
-        self.decisions.record(request, origin, "allowed", reason=reason)
-        return True
 
     def _drop(
         self, request: Request, origin: Origin, drop: Drop, state: OriginState | None = None

@@ -10,7 +10,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -26,8 +25,8 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.freshness import moment
 from scrapy_rep.protocol.origin import Origin, punycode
-from scrapy_rep.protocol.syntax import is_name, product_token
-from scrapy_rep.text import without_passwords
+from scrapy_rep.protocol.syntax import is_name
+from scrapy_rep.text import without_password
 
 logger = get_logger(__name__)
 
@@ -278,20 +277,9 @@ class RepSettings:
             try:
                 values[item.name] = item.metadata["check"](value)
             except (ValueError, TypeError, OverflowError) as error:
-                hint = item.metadata["hint"] or str(error)
-                if item.name == "user_agent" and isinstance(value, str):
-                    token = product_token(value)
-                    hint += f"; perhaps {token!r}" if token else ""
-                shown = without_passwords(repr(value))
+                hint, shown = item.metadata["hint"] or str(error), without_password(repr(value))
                 raise SettingsError(f"{name} is {shown}, but must be {hint}.") from None
-        checked = cls(**values)
-        for low, high in (("retry_delay", "retry_max_delay"), ("cache_min_ttl", "cache_max_ttl")):
-            if getattr(checked, low) > getattr(checked, high):
-                raise SettingsError(
-                    f"{setting_name(low)} is {getattr(checked, low)!r}, but must not be more "
-                    f"than {setting_name(high)}, which is {getattr(checked, high)!r}."
-                )
-        return checked
+        return cls(**values)
 
 
 def one_attempt(settings: RepSettings) -> RepSettings:
@@ -305,23 +293,16 @@ def set_defaults(settings: BaseSettings) -> None:
         settings.set(setting_name(item.name), item.default, "default")
 
 
-def changed(settings: BaseSettings) -> list[str]:
-    """Return the names of the settings with another value than their default, or a wrong one."""
-    names = []
-    for item in fields(RepSettings):
-        name = setting_name(item.name)
-        value = settings.get(name, item.default)
-        with suppress(ValueError, TypeError, OverflowError):
-            if value == item.default or item.metadata["check"](value) == item.default:
-                continue
-        names.append(name)
-    return names
+def chosen(settings: BaseSettings) -> list[str]:
+    """Return the names of the settings that the project sets."""
+    names = (setting_name(item.name) for item in fields(RepSettings))
+    return [name for name in names if (settings.getpriority(name) or 0) > 0]
 
 
-def changed_values(settings: BaseSettings) -> dict[str, str]:
+def chosen_values(settings: BaseSettings) -> dict[str, str]:
     """Return these settings with their values as text, without passwords."""
-    names = [*changed(settings), *(name for name in _SCRAPYS if settings.get(name) is not None)]
-    return {name: without_passwords(str(settings.get(name)))[:_SHOWN] for name in names}
+    names = [*chosen(settings), *(name for name in _SCRAPYS if settings.get(name) is not None)]
+    return {name: without_password(str(settings.get(name)))[:_SHOWN] for name in names}
 
 
 def settings_beside(crawler: Crawler) -> RepSettings:

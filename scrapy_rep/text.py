@@ -131,8 +131,7 @@ class PageURLs:
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
-_AFTER_HOST = re.compile(r"[/?#@]")
-# In a text. No URL of ours has a longer one.
+# No URL of ours has a longer one.
 _PASSWORD = re.compile(r"(//[^\s:/?#@]{0,100}):\S{1,300}@")
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 
@@ -149,24 +148,15 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
 
 
-def without_password(uri: str) -> str:
-    """Return *uri* with ``***`` for a password, which extends to the last ``@``: people leave
-    ``:``, ``/`` and ``@`` in it as they are."""
-    scheme, slashes, rest = uri.partition("//")
-    user, colon, rest = rest.partition(":")
-    _, at, host = rest.rpartition("@")
-    hidden = colon and at and not _AFTER_HOST.search(user)
-    return f"{scheme}{slashes}{user}:***@{host}" if hidden else uri
-
-
-def without_passwords(text: str) -> str:
-    """Return *text* with ``***`` for the passwords of the URLs in it."""
+def without_password(text: str) -> str:
+    """Return *text* with ``***`` for the passwords of the URLs in it. One extends to the last ``@``:
+    people leave ``:``, ``/`` and ``@`` in it as they are."""
     return _PASSWORD.sub(r"\1:***@", text)
 
 
 def text_of(error: Exception) -> str:
     """Return type and message of *error* for use within a sentence: no full stop, no passwords."""
-    text = without_passwords(str(error)).strip().rstrip(".")
+    text = without_password(str(error)).strip().rstrip(".")
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
@@ -205,14 +195,8 @@ def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
 
 def json_line(record: dict[str, Any]) -> str:
     """Return *record* as one line of JSON without unprintable characters. JSON's own escapes keep
-    values as they are, except half of a surrogate pair, which many readers refuse: it becomes
-    text."""
-    text = _encode(record)
-    return text if text.isprintable() else _NOT_ASCII.sub(_json_escape, text)
-
-
-def _json_escape(match: re.Match[str]) -> str:
-    one = match[0]
-    if one.isprintable():
-        return one
-    return "\\" + clean(one) if "\ud800" <= one <= "\udfff" else json.dumps(one)[1:-1]
+    values as they are, except half of a surrogate pair, which many readers refuse: ``?``."""
+    text = _encode(record).encode("utf-8", "replace").decode()
+    if text.isprintable():
+        return text
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import date, datetime, timezone
@@ -15,7 +14,7 @@ import pytest
 from scrapy.settings import Settings
 
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.settings import RepSettings, set_defaults, setting_name, warn_of_unknown
+from scrapy_rep.settings import RepSettings, chosen, set_defaults, setting_name, warn_of_unknown
 from scrapy_rep.storages import MemoryStorage
 
 # tests/docs/test_reference.py compares them with the manual.
@@ -100,7 +99,6 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
     ("REP_USER_AGENT", ("Foo Bot", "FooBot/1.0", "*", "Föo", "FooBot,,Bar", ",", 0, True), AGENT),
     ("REP_USER_AGENT", (["FooBot", ""], ["FooBot", "*"], ["FooBot/1.0"], b"FooBot"), AGENT),
     ("REP_USER_AGENT", ([b"FooBot"], ["FooBot", None], [], (), Ellipsis), AGENT),
-    ("REP_USER_AGENT", ["Mozilla/5.0 (compatible; FooBot/1.2; +https://example.com/bot)"], AGENT),
 ]
 
 
@@ -115,7 +113,6 @@ def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:
             assert "\n" not in message
             # A chained exception would be printed with the first.
             assert error.value.__suppress_context__, message
-    assert message.endswith("perhaps 'FooBot'.")
 
 
 THAT_DAY = datetime(2026, 1, 31, tzinfo=timezone.utc)
@@ -162,17 +159,6 @@ def test_a_right_value_gets_its_meaning_and_type() -> None:
             assert (name, value, got, type(got)) == (name, value, meaning, type(meaning))
 
 
-def test_the_lower_of_two_settings_is_not_above_the_higher() -> None:
-    lower = {"REP_RETRY_DELAY": "REP_RETRY_MAX_DELAY", "REP_CACHE_MIN_TTL": "REP_CACHE_MAX_TTL"}
-    for low, high in lower.items():
-        assert read(**{low: 20, high: "20"})[low] == 20.0
-        message = f"{low} is 20.5, but must not be more than {high}, which is 20.0."
-        with pytest.raises(SettingsError, match=f"^{re.escape(message)}$"):
-            read(**{low: "20.5", high: 20})
-    with pytest.raises(SettingsError, match=r"^REP_RETRY_DELAY is 601\.0, .* which is 600\.0\.$"):
-        read(REP_RETRY_DELAY=601)
-
-
 def test_unknown_settings_are_warned_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
     warn_of_unknown(Settings(DEFAULTS))
     unknown = "REP_UNREACHEABLE REP_DEFFER_GRACE REP_USERAGENT REP_SITEMAP REP_COLOUR RE_P"
@@ -191,4 +177,5 @@ def test_defaults_are_in_the_settings_below_what_the_project_sets() -> None:
     set_defaults(settings)
     theirs = {"REP_DEFER_GRACE": 3, "REP_RETRY_DELAY": 4}
     assert {name: settings[name] for name in DEFAULTS} == {**DEFAULTS, **theirs}
-    assert {name for name in DEFAULTS if settings.getpriority(name) > 0} == {*theirs}
+    assert chosen(settings) == [*theirs]
+    assert chosen(Settings()) == []

@@ -31,7 +31,6 @@ from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import Fetcher, redirect_target
 from scrapy_rep.origins.flights import CrawlEnding, Flight, Flights
 from scrapy_rep.origins.state import OriginTable
-from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
@@ -255,10 +254,8 @@ class Lookup:
 
     async def refuses(self, target: Origin, by: Origin) -> str:
         """Return why not to request anything from *target*, which *by* named; "" for no reason."""
-        why = await self._fetcher.targets.refusal(target, by)
-        if why is Refusal.PRIVATE:
-            return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
-        return f"not read: {target.host} can't be resolved" if why else ""
+        refused = await self._fetcher.targets.refuses(target, by)
+        return "not read: its host has a private address (see REP_PRIVATE_HOSTS)" if refused else ""
 
     async def _ask(self, flight: Flight) -> OriginState:
         origin = flight.origin

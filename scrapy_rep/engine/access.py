@@ -8,8 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydispatch.dispatcher import (  # type: ignore[import-untyped]
     getAllReceivers,
@@ -19,7 +18,6 @@ from scrapy import Request, signals
 from scrapy.core import downloader as scrapys
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
-from scrapy.downloadermiddlewares.httpcache import HttpCacheMiddleware
 from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
 from twisted.internet.defer import Deferred, succeed
@@ -34,13 +32,6 @@ _clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
 
 # What randomizes a slot's delay: a fraction; in older Scrapy a bool, which means 0.5.
 _JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
-
-# Origins per slot; beyond that, only those with the longest delays count.
-_MAX_ORIGINS = 1000
-
-# Scrapy removes slots a minute after their last request. Removed ones are looked for when more than
-# this many are slowed, and more than twice as many as exist.
-_MANY = 64
 
 
 def concurrency_of(crawler: Crawler) -> int:
@@ -60,37 +51,25 @@ class EngineAccess:
         """Add a download slot for something that isn't a page. `download_async` and requests that
         wait in a middleware count against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a
         crawl of 16."""
-        slots = self.add_slot()
+        self.add_slots(1)
         try:
             yield
         finally:
-            self.remove_slot(slots)
+            self.add_slots(-1)
 
-    def add_slot(self) -> int:
-        """Add a download slot and return 1; return 0 if their number isn't limited
-        (``total_concurrency`` is 0). Nothing public raises it."""
+    def add_slots(self, number: int) -> None:
+        """Add *number* download slots, or take them away, unless there is no limit
+        (``total_concurrency`` is 0). Nothing public does it."""
         downloader = self._crawler.engine.downloader
-        if not getattr(downloader, "total_concurrency", 0):
-            return 0
-        downloader.total_concurrency += 1
-        self.wake()  # else it would look at its next event, up to 5 s away
-        return 1
-
-    def remove_slot(self, slots: int) -> None:
-        """Remove the *slots* that :meth:`add_slot` returned."""
-        if slots:
-            self._crawler.engine.downloader.total_concurrency -= slots
+        if getattr(downloader, "total_concurrency", 0):
+            downloader.total_concurrency += number
+            if number > 0:
+                self.wake()  # else it would look at its next event, up to 5 s away
 
     def has_listeners(self, signal: object) -> bool:
         """Whether anything is connected to *signal*: sending takes longer than most handlers."""
         sender = self._crawler.signals.sender
         return any(liveReceivers(getAllReceivers(sender, signal)))
-
-    @property
-    def http_cache(self) -> Any:
-        """Scrapy's HttpCacheMiddleware; None if it is off. Its attributes ``storage`` and
-        ``policy`` are undocumented, their methods are not."""
-        return self._crawler.get_downloader_middleware(HttpCacheMiddleware)
 
     def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
         """Await *step* once before the spider closes, in the order of :class:`Stage`."""
@@ -176,7 +155,7 @@ class EngineAccess:
 
 
 class Listener:
-    """Calls handlers between :meth:`begin` and :meth:`end`."""
+    """Calls handlers while it listens."""
 
     def __init__(self, crawler: Crawler, handlers: dict[object, Callable[..., Any]]) -> None:
         """*handlers*: by signal; signals keep only weak references."""
@@ -184,54 +163,28 @@ class Listener:
         self._handlers = handlers
         self._wanted = self._connected = False
 
-    def begin(self) -> None:
-        self._wanted = True
-        if not self._connected:
-            self._connected = True
+    def listen(self, wanted: bool) -> None:
+        """Begin at once, or stop on the loop's next turn: disconnecting while a signal is sent makes
+        others miss it."""
+        self._wanted = wanted
+        if wanted:
+            self._update()
+        elif self._connected:
+            call_later(0, self._update)
+
+    def _update(self) -> None:
+        if self._connected != self._wanted:
+            self._connected = self._wanted
+            change = self._signals.connect if self._wanted else self._signals.disconnect
             for signal, handler in self._handlers.items():
-                self._signals.connect(handler, signal)
-
-    def end(self) -> None:
-        """Stop on the loop's next turn: disconnecting while a signal is sent makes others miss it."""
-        if self._wanted:
-            self._wanted = False
-            call_later(0, self._leave)
-
-    def _leave(self) -> None:
-        if self._connected and not self._wanted:
-            self._connected = False
-            for signal, handler in self._handlers.items():
-                self._signals.disconnect(handler, signal)
+                change(handler, signal)
 
 
-@dataclass(slots=True, eq=False)
-class _Slowed:
+class _Slowed(NamedTuple):
     slot: Any
     own: tuple[int, float, Any]  # the project's concurrency, delay (seconds) and jitter
-    wanted: dict[str, float] = field(default_factory=dict)  # each origin's delay in seconds
-    least: float = 0.0  # the longest of these
-
-    def want(self, origin: str, seconds: float) -> None:
-        wanted = self.wanted
-        if wanted.get(origin, 0.0) == seconds:
-            return
-        wanted[origin] = seconds
-        if len(wanted) > _MAX_ORIGINS or not seconds:
-            longest = sorted(wanted.items(), key=lambda item: -item[1])[: _MAX_ORIGINS // 2]
-            self.wanted = {name: delay for name, delay in longest if delay}
-        self.least = max(self.wanted.values(), default=0.0)
-        self.slot.concurrency, self.slot.delay, jitter = self.own
-        setattr(self.slot, _JITTER, jitter)
-        self.enforce()
-
-    def enforce(self) -> None:
-        """Raise the slot's delay if needed. AutoThrottle may have lowered it."""
-        slot, jitter = self.slot, getattr(self.slot, _JITTER)
-        if self.least:
-            slot.concurrency = 1
-            if slot.delay * (1 - (0.5 if jitter is True else jitter)) < self.least:
-                slot.delay = max(slot.delay, self.least)
-                setattr(slot, _JITTER, type(jitter)(0))
+    delay: float  # the longest that an origin wants, in seconds
+    origin: str  # which one
 
 
 class DownloadSlots:
@@ -261,23 +214,29 @@ class DownloadSlots:
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
         """Make the slot *key* send one request at a time, and wait at least *seconds* after each:
-        the longest delay of its origins. 0: *origin* has none. Return whether *seconds* exceed the
-        project's own delay."""
-        slots = self._crawler.engine.downloader.slots
-        slot, slowed = slots.get(key), self._slowed.get(key)
-        if slot is None or (slowed is None and not seconds):
+        the longest delay of its origins, each of which says its own for each request. 0: *origin*
+        has none. Return whether *seconds* exceed the project's own delay."""
+        slot = self._crawler.engine.downloader.slots.get(key)
+        if slot is None:
             return False
-        if slowed is None or slowed.slot is not slot:
-            own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
+        own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
+        _, own, delay, by = self._known(key) or _Slowed(slot, own, 0.0, "")
+        if seconds > delay or (origin == by and seconds < delay):
             if not self._slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
-            elif len(self._slowed) > 2 * len(slots) + _MANY:
-                self._slowed = {
-                    key: one for key, one in self._slowed.items() if slots.get(key) is one.slot
-                }
-            slowed = self._slowed[key] = _Slowed(slot, own)
-        slowed.want(origin, seconds)
-        return seconds > slowed.own[1]
+            # Scrapy removes slots a minute after their last request.
+            self._slowed = {key: one for key, one in self._slowed.items() if self._known(key)}
+            self._slowed[key] = _Slowed(slot, own, seconds, origin)
+            slot.concurrency, slot.delay, jitter = own
+            setattr(slot, _JITTER, jitter)
+            _enforce(slot, seconds)
+        return seconds > own[1]
+
+    def _known(self, key: str) -> _Slowed | None:
+        """Return what is known of the slot *key*, if Scrapy hasn't removed it since."""
+        slowed = self._slowed.get(key)
+        slot = self._crawler.engine.downloader.slots.get(key)
+        return slowed if slowed is not None and slowed.slot is slot else None
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
         """Return meta that gives a request its own slot beside that of *url*, with the project's
@@ -285,9 +244,7 @@ class DownloadSlots:
         if if_slowed and not self._slowed:
             return {}
         key, slots = self.key_of(url), self._crawler.engine.downloader.slots
-        slowed = self._slowed.get(key)
-        if slowed is not None and slowed.slot is not slots.get(key):
-            slowed = None
+        slowed = self._known(key)
         if if_slowed and slowed is None:
             return {}
         own = f"{key} ({name})"
@@ -298,6 +255,15 @@ class DownloadSlots:
     def _downloaded(self, request: Request) -> None:
         """Count the delay from the end of a response: connecting must not shorten it."""
         slowed = self._slowed.get(request.meta.get(META_KEY, ""))
-        if slowed is not None and slowed.least:
+        if slowed is not None and slowed.delay:
             slowed.slot.lastseen = _clock()
-            slowed.enforce()
+            _enforce(slowed.slot, slowed.delay)
+
+
+def _enforce(slot: Any, seconds: float) -> None:
+    """Raise the slot's delay if needed. AutoThrottle may have lowered it."""
+    if seconds:
+        jitter, slot.concurrency = getattr(slot, _JITTER), 1
+        if slot.delay * (1 - (0.5 if jitter is True else jitter)) < seconds:
+            slot.delay = max(slot.delay, seconds)
+            setattr(slot, _JITTER, type(jitter)(0))

@@ -27,9 +27,6 @@ class BoundedSet:
     def __init__(self) -> None:
         self._new, self._old = array("q"), array("q")
 
-    def __len__(self) -> int:
-        return len(self._new) + len(self._old)
-
     def add(self, one: Hashable) -> bool:
         """Remember *one*. Return whether it is new."""
         number = hash(one)
@@ -91,26 +88,16 @@ def _text(value: Any) -> Any:
 
 
 class Limiter:
-    """Logs what happens to each of many origins: the first few at INFO level, the others at DEBUG
+    """Logs what happens to each of many origins: the first ten at INFO level, the others at DEBUG
     level, and their number at INFO level now and then."""
 
-    def __init__(self, logger: logging.Logger, what: str = "", first: int = _FIRST) -> None:
+    def __init__(self, logger: logging.Logger, what: str) -> None:
         """*what* is counted: "origins with requests held"."""
         self._logger = logger
         self._what = what
-        self._first = first
-        self._tell_at = 10 * first
+        self._tell_at = _FIRST
         self._count = 0
         self._seen = BoundedSet()
-
-    def one_more(self) -> bool:
-        self._count += 1
-        return self._count <= self._first
-
-    @property
-    def left_out(self) -> int:
-        """How many were logged at DEBUG level."""
-        return max(0, self._count - self._first)
 
     def log(
         self,
@@ -126,17 +113,14 @@ class Limiter:
         if about is not None and not self._seen.add(about):
             self._logger.debug(message, values, extra=extra)
             return
-        level = logging.INFO if self.one_more() else logging.DEBUG
+        self._count += 1
+        level = logging.INFO if self._count <= _FIRST else logging.DEBUG
         self._logger.log(level, message + more, values, extra=extra)
-        told = ""
-        if self._count == self._first + 1:
-            told = "Further lines like the last %(first)s (%(what)s) are logged at DEBUG level"
-        elif self._count == self._tell_at:
+        if self._count == self._tell_at:
             self._tell_at *= 10
-            told = "%(count)s %(what)s so far"
-        if told:
-            counts = {"what": self._what, "first": self._first, "count": f"{self._count:,}"}
-            self._logger.info(told, counts, extra=extra)
+            message = "%(count)s %(what)s so far; others are logged at DEBUG level"
+            counts = {"count": f"{self._count:,}", "what": self._what}
+            self._logger.info(message, counts, extra=extra)
 
 
 logger = get_logger(__name__)

@@ -7,18 +7,13 @@ fewest active downloads: with 30,000 hosts, that takes longer than a page. This 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface, ScrapyPriorityQueue
-from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
-
-# Queues in which a single request needs no structure of its own. None: start requests share a queue
-# with the others.
-_PLAIN = {FifoMemoryQueue, LifoMemoryQueue, None}
 
 # With fewer slots waiting, Scrapy's search is fast enough, and its order is kept.
 _MANY = 64
@@ -35,23 +30,15 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
 
     # Only the settings are documented. tests/engine/test_pqueue.py fails when one of these names
     # goes away: `DownloaderInterface.stats` and `._active_downloads`, `_downloader_interface`,
-    # `pqfactory`, `pqueues`, `_last_selected_slot`, `_start_queue_cls`.
+    # `pqueues`, `_last_selected_slot`.
 
     pqueues: OrderedDict[str, ScrapyPriorityQueue]
 
     def __init__(self, crawler: Crawler, *arguments: Any, **options: Any) -> None:
-        self._make = super().pqfactory
         super().__init__(crawler, *arguments, **options)
         # Iterating over a dict is slow to begin once its first keys are gone.
         self.pqueues = OrderedDict(self.pqueues)
         self._downloader_interface = _Turns(crawler)
-
-    def pqfactory(self, slot: str, startprios: Iterable[int] = ()) -> ScrapyPriorityQueue:
-        """Return a queue for *slot*, which had none."""
-        plain = not self.key and {self.downstream_queue_cls, self._start_queue_cls} <= _PLAIN
-        if startprios or not plain:
-            return self._make(slot, startprios)
-        return cast("ScrapyPriorityQueue", _SlotQueue(self._make, slot))
 
     def pop(self) -> Request | None:
         try:
@@ -60,49 +47,6 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
             slot = self._last_selected_slot
             if slot is not None and slot in self.pqueues:
                 self.pqueues.move_to_end(slot)
-
-
-class _SlotQueue:
-    """A slot's queue in memory: a ScrapyPriorityQueue from the second request on. Most hosts of a
-    broad crawl have one request, and Python's garbage collector looks at each object of each
-    host."""
-
-    __slots__ = ("_first", "_make", "_queue", "_slot")
-
-    def __init__(self, make: Callable[[str], ScrapyPriorityQueue], slot: str) -> None:
-        self._make = make
-        self._slot = slot
-        self._first: Request | None = None
-        self._queue: ScrapyPriorityQueue | None = None
-
-    def _all(self) -> ScrapyPriorityQueue:
-        if self._queue is None:
-            self._queue = self._make(self._slot)
-            if self._first is not None:
-                self._queue.push(self._first)
-                self._first = None
-        return self._queue
-
-    def push(self, request: Request) -> None:
-        if self._first is None and self._queue is None:
-            self._first = request
-        else:
-            self._all().push(request)
-
-    def pop(self) -> Request | None:
-        if self._first is None:
-            return self._all().pop()
-        first, self._first = self._first, None
-        return first
-
-    def peek(self) -> Request | None:
-        return self._all().peek() if self._first is None else self._first
-
-    def close(self) -> list[int]:
-        return self._all().close() if len(self) else []
-
-    def __len__(self) -> int:
-        return int(self._first is not None) if self._queue is None else len(self._queue)
 
 
 class _Turns(DownloaderInterface):

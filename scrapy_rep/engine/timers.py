@@ -41,7 +41,6 @@ class Alarm:
         self._times: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
         self._timer: CallLaterResult | None = None
-        self._timer_at = math.inf
         self._stopped = self._told = False
 
     def __contains__(self, key: str) -> bool:
@@ -57,7 +56,8 @@ class Alarm:
         if len(self._heap) > 2 * len(self._times) + _OUTDATED:
             self._heap = [(when, key) for key, when in self._times.items()]
             heapq.heapify(self._heap)
-        self._arm()
+        if self._heap[0] == (when, key):
+            self._arm(seconds)
 
     def forget(self, key: str) -> None:
         self._times.pop(key, None)
@@ -72,21 +72,17 @@ class Alarm:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _arm(self) -> None:
-        if self._stopped or not self._heap or self._heap[0][0] >= self._timer_at:
-            return
+    def _arm(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = self._heap[0][0]
-        self._timer = call_later(max(0.0, self._timer_at - time.monotonic()), self._ring)
+        if not self._stopped:
+            self._timer = call_later(max(0.0, seconds), self._ring)
 
     def _ring(self) -> None:
-        self._timer, self._timer_at = None, math.inf
-        now = time.monotonic()
         if self._paused():
-            self._timer_at = now + _PAUSE_SECONDS
-            self._timer = call_later(_PAUSE_SECONDS, self._ring)
+            self._arm(_PAUSE_SECONDS)
             return
+        now = time.monotonic()
         for _ in range(_AT_A_TURN):
             if self._stopped or not self._heap or self._heap[0][0] > now:
                 break
@@ -106,7 +102,8 @@ class Alarm:
                     )
                     logger.exception(message, {"key": key})
                 self.set(key, _RETRY_SECONDS)
-        self._arm()
+        if self._heap:
+            self._arm(self._heap[0][0] - time.monotonic())
 
 
 class PeriodicTask:
@@ -133,10 +130,7 @@ class PeriodicTask:
                 await self._task()
         finally:
             self._turn.release()
-
-    async def end(self) -> None:
-        await self.now(last=True)
-        if self._timer is not None:
+        if last and self._timer is not None:
             self._timer.cancel()
 
 

@@ -312,7 +312,6 @@ class Deferral(ResolutionListener):
         entry = known.entry if known else None
         if origin not in self._flights and self._last.is_due(entry, self._context.clock()):
             self._last.made(held_origin.key, entry)
-            self._cache.ask_early(origin)
             self._ask_again(held_origin)
         flight = self._flights.get(origin)
         if flight is not None:
@@ -419,6 +418,6 @@ class Deferral(ResolutionListener):
     async def _spider_closed(self) -> None:
         if self.held.disk is not None:
             self.held.disk.forget_left()
-        await self._upkeep.end()
+        await self._upkeep.now(last=True)
         if self.held.disk is not None:
             await run_in_thread(self.held.disk.close)

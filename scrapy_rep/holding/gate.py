@@ -194,10 +194,9 @@ class Gate:
         """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
         deferral, hold = self._deferral, self._held
         advice = self._origins.policy.at_the_gate(state, hold.room(origin))
-        http_cache, disk = self._origins.http_cache, hold.disk
-        if isinstance(advice, Leave) or (http_cache.enabled and http_cache.answers(request)):
+        if isinstance(advice, Leave):
             return False
-        if disk is not None and disk.is_held_already(str(origin), request):
+        if hold.disk is not None and hold.disk.is_held_already(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
         elif isinstance(advice, Wait):
             deferral.wait(origin, request, since)

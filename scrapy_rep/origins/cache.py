@@ -8,7 +8,6 @@ import math
 import random
 import time
 from collections.abc import Callable
-from copy import copy
 from dataclasses import replace
 
 from scrapy.exceptions import DownloadTimeoutError
@@ -27,11 +26,9 @@ from scrapy_rep.origins.faults import (
     is_dead_host,
     is_lost_connection,
     is_tls_failure,
-    without_frames,
 )
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight
-from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
@@ -48,6 +45,7 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import StorageClient
 from scrapy_rep.storages.entry import MAX_TIME
+from scrapy_rep.text import text_of
 
 # How often to look for another process's answer: at first, at last.
 _POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
@@ -55,9 +53,8 @@ _POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
 # Until a lost connection is tried again.
 _AT_ONCE_SECONDS = 0.5
 
-# The pause after a proxy's failure, and how often it doubles at first: the next proxy may work. If
-# this many have failed, probably none does.
-_PROXY_SECONDS, _PROXY_STEPS, _PROXIES = 1.0, 3, 8
+# The pause after a proxy's failure: the next proxy may work. It doubles up to this step.
+_PROXY_SECONDS, _PROXY_STEPS = 1.0, 3
 
 LARGE = 65_536
 """Bytes. A larger robots.txt would block the event loop, so it is parsed in a thread."""
@@ -74,9 +71,9 @@ class RobotsCache:
         self,
         settings: RepSettings,
         table: OriginTable,
-        fetcher: Fetcher | HttpCache,
+        fetcher: Fetcher,
         clock: Callable[[], float],
-        storage: StorageClient | HttpCache | None = None,
+        storage: StorageClient | None = None,
     ) -> None:
         """*storage* outlives the process."""
         self._settings = settings
@@ -90,18 +87,14 @@ class RobotsCache:
         self._reading = DeferredLock()
         self._read_seconds = 0.0
         """Time spent on parsing in the event loop since the last pause for it."""
-        self._broken: dict[Origin, tuple[float, Exception]] = {}
+        self._broken: dict[Origin, tuple[float, str]] = {}
         """Origins that the project prevents us from fetching: until when not to try, and why."""
-        self._early: dict[str, float] = {}
-        """Origins to be asked before their next attempt is due: the attempt before."""
 
     def sibling(self) -> RobotsCache:
         """Return a cache for another of the origins' files, with the same source and storage."""
         settings = self._settings
         table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes, self._clock)
-        # The HTTP cache stores other pages by itself.
-        storage = None if isinstance(self._storage, HttpCache) else self._storage
-        return RobotsCache(settings, table, self._fetcher, self._clock, storage)
+        return RobotsCache(settings, table, self._fetcher, self._clock, self._storage)
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin* and usable now; None if a fetch is due."""
@@ -114,9 +107,9 @@ class RobotsCache:
         return None if state.standing is Standing.ASK else state
 
     def failure(self, origin: Origin) -> Exception | None:
-        """Return what the last attempt for *origin* raised, if known, without a traceback."""
+        """Return what the last attempt for *origin* raised, if it did."""
         if origin in self._broken:
-            return self._broken[origin][1]
+            return ProjectError(self._broken[origin][1])
         state = self._table.get(origin)
         return None if state is None else state.failure
 
@@ -158,11 +151,6 @@ class RobotsCache:
             if in_turn:
                 self._reading.release()
 
-    def ask_early(self, origin: Origin) -> None:
-        """Make the next :meth:`ask` fetch, though the next attempt isn't due."""
-        if state := self._table.get(origin):
-            self._early[str(origin)] = state.entry.updated_at
-
     async def ask(self, flight: Flight) -> tuple[OriginState, Answer | None]:
         """Get the robots.txt of the flight's origin fetched, here or by another process. Return
         what is known now, and the answer; None if it came from the storage. Raises
@@ -170,13 +158,10 @@ class RobotsCache:
         origin, storage, choices = flight.origin, self._storage, self.choices
         if choices is not None and (answer := choices.own_answer(origin)) is not None:
             return self._learn(origin, answer), answer
-        broken_until, why = self._broken.get(origin, (-math.inf, None))
+        broken_until, why = self._broken.get(origin, (-math.inf, ""))
         if self._clock() < broken_until:
-            raise ProjectError(str(why))
-        try:
-            state = await self._recall(origin, storage) if storage else None
-        finally:
-            self._early.pop(str(origin), None)
+            raise ProjectError(why)
+        state = await self._recall(origin, storage) if storage else None
         if state is not None:
             return state, None
         try:
@@ -189,43 +174,33 @@ class RobotsCache:
             if storage:
                 storage.give_back(str(origin))
             if isinstance(error, CONFIGURATION_ERRORS):
-                self._note_broken(origin, error)
+                if len(self._broken) >= _MAX_BROKEN:
+                    self._broken.clear()
+                why = str(error) if isinstance(error, ProjectError) else text_of(error)
+                self._broken[origin] = self._clock() + self._settings.retry_max_delay, why
             raise
         if storage:
             storage.publish(state.entry)
         return state, answer
 
-    def _note_broken(self, origin: Origin, error: Exception) -> None:
-        if len(self._broken) >= _MAX_BROKEN:
-            self._broken.clear()
-        own = isinstance(error, ProjectError)
-        until = self._clock() + self._settings.retry_max_delay if own else -math.inf
-        # A copy has no traceback, whose frames would stay in memory.
-        listed = type(error) in CONFIGURATION_ERRORS
-        self._broken[origin] = until, copy(error) if listed else ProjectError(str(error))
-
-    async def _recall(
-        self, origin: Origin, storage: StorageClient | HttpCache
-    ) -> OriginState | None:
+    async def _recall(self, origin: Origin, storage: StorageClient) -> OriginState | None:
         """Return what *storage* has of *origin*, after another process's fetch if there is one;
         None if the fetch is ours to make."""
-        seconds = _POLL_SECONDS
+        state = self._table.get(origin)
+        known, seconds = state.entry.updated_at if state else -math.inf, _POLL_SECONDS
+
+        def is_enough(entry: Entry) -> bool:
+            return entry.updated_at > known and self._is_usable(entry)
+
         while True:
-            claim = await storage.claim(str(origin), self._is_usable)
-            state = self._table.get(origin)
-            # An older, unusable entry was stored before the storage became unreachable.
-            if claim.entry and (
-                state is None
-                or state.entry.updated_at < claim.entry.updated_at
-                or self._is_usable(claim.entry)
-            ):
+            claim = await storage.claim(str(origin), is_enough)
+            # An older entry was stored before the storage became unreachable.
+            if claim.entry and claim.entry.updated_at > known:
                 state = self._take(origin, claim.entry)
+                if is_enough(claim.entry) and not claim.granted:
+                    return state
             if claim.granted:
                 return None
-            if state is not None:
-                self._judge(state, self._clock())
-                if self._is_usable(state.entry):
-                    return state
             await pause(seconds)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
@@ -266,11 +241,7 @@ class RobotsCache:
         if answer.outcome is Outcome.UNREACHABLE:
             previous = self._table.get(origin)
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
-            state = self._take(origin, entry)
-            if answer.error is not None:
-                state.raised = without_frames(answer.error)
-                self._table.weigh(state)
-            return state
+            return self._take(origin, entry)
         lifetime = fresh_seconds(
             header_text(answer.headers, "Cache-Control"),
             header_text(answer.headers, "Age"),
@@ -288,8 +259,7 @@ class RobotsCache:
         attempts, proxy_attempts = entry.attempts + 1, entry.proxy_attempts + is_proxys
         step, base = attempts - proxy_attempts, settings.retry_delay
         if is_proxys:
-            step = max(min(proxy_attempts, _PROXY_STEPS), proxy_attempts - _PROXIES + _PROXY_STEPS)
-            base = min(_PROXY_SECONDS, base)
+            step, base = min(proxy_attempts, _PROXY_STEPS), min(_PROXY_SECONDS, base)
         wait = retry_after(header_text(answer.headers, "Retry-After"), now)
         delay = backoff(
             step,
@@ -335,9 +305,6 @@ class RobotsCache:
             self.choices.mark(state, now)
 
     def _is_usable(self, entry: Entry) -> bool:
-        early = entry.updated_at <= self._early.get(entry.origin, -math.inf)
-        if early and entry.unreachable_since is not None:
-            return False
         if self.choices is not None and self.choices.refusal(entry):
             return False
         return standing_of(entry, self._clock(), self._settings)[0] is not Standing.ASK

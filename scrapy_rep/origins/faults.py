@@ -4,13 +4,13 @@ says anything about the origin (REP.md section 3)."""
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
 from traceback import walk_tb
 
 from scrapy import exceptions
 from scrapy.exceptions import (
     CannotResolveHostError,
     DownloadConnectionRefusedError,
+    DownloadFailedError,
     IgnoreRequest,
     NotConfigured,
     NotSupported,
@@ -22,9 +22,6 @@ from twisted.internet.error import ConnectionClosed
 from twisted.python.failure import Failure
 
 from scrapy_rep.text import text_of
-
-# Characters.
-_MAX_TARGET = 120
 
 # Errors that led to an error: far more than there ever are.
 _MAX_CAUSES = 20
@@ -40,23 +37,6 @@ DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
 """Scrapy's exceptions for failed downloads, by which its stats count them."""
 
 
-def failure_in(reason: str | None) -> Exception | None:
-    """Return a new exception like the one that an :class:`~scrapy_rep.origins.answer.Answer` had
-    for *reason*, if it was Scrapy's."""
-    name, _, text = (reason or "").partition(": ")
-    return DOWNLOAD_ERRORS[name](text) if name in DOWNLOAD_ERRORS else None
-
-
-def without_frames(error: Exception) -> Exception:
-    """Return *error* without its tracebacks and those of its causes: their frames would keep
-    requests and responses in memory."""
-    for one in _causes(error):
-        one.__traceback__ = None
-        for failure in _reasons(one):
-            failure.cleanFailure()  # type: ignore[no-untyped-call]
-    return error
-
-
 class ProjectError(Exception):
     """The project's own code prevented the fetch: retrying can't help."""
 
@@ -68,15 +48,24 @@ class ProxyError(Exception):
 class RedirectRefused(Exception):
     """robots.txt redirects to where we, or the project, don't go: what it allows stays unknown."""
 
-    def __init__(self, target: str, why: str) -> None:
-        super().__init__(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
-
 
 NOT_ABOUT_SITE = (ProxyError, RedirectRefused)
 """Failures that don't show that the origin is down, however long they last."""
 
 CONFIGURATION_ERRORS = (ProjectError, NotSupported, NotConfigured, ImportError, NotImplementedError)
 """Misconfiguration: retrying can't help."""
+
+
+def failure_in(reason: str | None) -> Exception | None:
+    """Return a new exception like the one that an :class:`~scrapy_rep.origins.answer.Answer` had
+    for *reason*; None if there was an answer. The original's frames would keep requests and
+    responses in memory, and another process may have made the attempt."""
+    name, _, text = (reason or "").partition(": ")
+    if not name.isidentifier():
+        return None
+    kinds = {**DOWNLOAD_ERRORS, **{kind.__name__: kind for kind in NOT_ABOUT_SITE}}
+    return kinds[name](text) if name in kinds else DownloadFailedError(reason)
+
 
 _DEAD_HOST_ERRORS = (
     CannotResolveHostError,
@@ -96,8 +85,8 @@ _TUNNEL_NAMES = frozenset({"TunnelError", "ClientHttpProxyError"})
 # No ValueError: it may be about what a server sent.
 _BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 
-_MIDDLEWARE = frozenset({"process_request", "process_response", "process_exception"})
-_HANDLER = frozenset({"download_request"})
+_HANDLER = "download_request"
+_METHODS = (_HANDLER, "process_request", "process_response", "process_exception")
 
 _ADVICE = "make it ignore URLs that end in /robots.txt"
 STOPPED = (
@@ -106,25 +95,19 @@ STOPPED = (
 """What to tell the user if the project's signal handler stopped a download."""
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield *error* and what led to it: handlers wrap the errors of their libraries."""
-    queue, seen = [error], 0
-    while queue and seen < _MAX_CAUSES:
-        if (one := queue.pop()) is not None:
-            seen += 1
-            yield one
-            queue += [reason.value for reason in _reasons(one)]
-            queue.append(one.__cause__ or one.__context__)
-
-
-def _reasons(error: BaseException) -> list[Failure]:
-    reasons = getattr(error, "reasons", None)
-    found = reasons if isinstance(reasons, list) else ()
-    return [one for one in found if isinstance(one, Failure)]
-
-
 def _any(error: Exception | None, kinds: tuple[type, ...], names: frozenset[str]) -> bool:
-    return any(isinstance(one, kinds) or type(one).__name__ in names for one in _causes(error))
+    """Whether *error*, or what led to it, is of *kinds* or has one of *names*: handlers wrap the
+    errors of their libraries."""
+    found: list[BaseException | None] = [error]
+    for one in found:
+        if isinstance(one, kinds) or type(one).__name__ in names:
+            return True
+        if one is not None and len(found) < _MAX_CAUSES:
+            reasons = getattr(one, "reasons", None)
+            some = reasons[:_MAX_CAUSES] if isinstance(reasons, list) else ()
+            found += [reason.value for reason in some if isinstance(reason, Failure)]
+            found.append(one.__cause__ or one.__context__)
+    return False
 
 
 def is_tls_failure(error: Exception | None) -> bool:
@@ -156,35 +139,25 @@ def blamed_on_proxy(error: Exception) -> ProxyError | None:
 
 def refused_by_project(error: Exception) -> ProjectError | None:
     """Return what to tell the user if the project's code caused *error*, not origin or network."""
+    what, asked, who = text_of(error), "the request for robots.txt", _component(error)
+    if isinstance(error, StopDownload):
+        return ProjectError(STOPPED)
     if isinstance(error, IgnoreRequest):
-        who = _component(error, _MIDDLEWARE, own=False) or "a component of the project"
-        text = f"{who} refused the request for robots.txt ({text_of(error)}): {_ADVICE}"
-    elif isinstance(error, StopDownload):
-        text = STOPPED
-    elif name := _component(error, _MIDDLEWARE, own=True):
-        modules = {one.__module__.partition(".")[0] for one in type(error).__mro__}
-        if isinstance(error, _NETWORK_ERRORS) or modules & _NETWORK_MODULES:
-            return None
-        text = f"{name} failed on the request for robots.txt ({text_of(error)})"
-    elif isinstance(error, _BUGS) and (name := _component(error, _HANDLER, own=True)):
-        text = f"the download handler {name} failed ({text_of(error)})"
-    else:
-        return None
-    return ProjectError(text)
+        who = who or "a component of the project"
+        return ProjectError(f"{who} refused {asked} ({what}): {_ADVICE}")
+    modules = {one.__module__.partition(".")[0] for one in type(error).__mro__}
+    is_bug = not (isinstance(error, _NETWORK_ERRORS) or modules & _NETWORK_MODULES)
+    if who.endswith(_HANDLER):
+        is_bug = isinstance(error, _BUGS)
+    return ProjectError(f"{who} failed on {asked} ({what})") if who and is_bug else None
 
 
-def _component(error: Exception, names: frozenset[str], *, own: bool) -> str | None:
-    """Return the last class (else function) in the traceback with a method in *names*; with *own*,
-    not one of Scrapy's."""
-    found = None
-    ignored = {"scrapy_rep", "scrapy"} if own else {"scrapy_rep"}
+def _component(error: Exception) -> str:
+    """Return the last method in the traceback of the project's middlewares and download handlers;
+    empty if there is none."""
+    found = ""
     for frame, _ in walk_tb(error.__traceback__):
         name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
-        # Scrapy's middleware manager calls all the others.
-        manager = module == "scrapy.core.downloader.middleware"
-        if name in names and module.partition(".")[0] not in ignored and not manager:
-            component = frame.f_locals.get("self")
-            kind = type(component)
-            of_class = f"{kind.__module__}.{kind.__qualname__}"
-            found = f"{module}.{name}" if component is None else of_class
+        if name in _METHODS and module.partition(".")[0] not in ("scrapy", "scrapy_rep"):
+            found = f"{module}.{name}"
     return found

@@ -181,6 +181,10 @@ _PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
 
+# Characters.
+_MAX_TARGET = 120
+
+
 class InvalidStatus(ValueError):
     """Not HTTP: the status may have any number of digits."""
 
@@ -229,17 +233,16 @@ class Fetcher:
             if target is None or note:
                 return Answer(Outcome.MISSING, *given, note=note)
             seen.add(target)
-            why = await self.targets.refusal(Origin.from_url(target), Origin.from_url(url))
-            if why is not None:  # SECURITY.md
-                self._context.stats.inc_value("rep/redirects/refused")
-                refusal = RedirectRefused(target, f"{why.value}; see REP_PRIVATE_HOSTS")
-                return Answer(Outcome.UNREACHABLE, *given, error=refusal)
+            if await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
+                error = self._refused(target, "the address is private; see REP_PRIVATE_HOSTS")
+                return Answer(Outcome.UNREACHABLE, *given, error=error)
             url, hops = target, hops + 1
 
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
         self._running += 1
-        self._listener.begin()
-        transfer = Transfer(self._engine.add_slot())
+        self._listener.listen(True)
+        self._engine.add_slots(1)
+        transfer = Transfer(slots=1)
         try:
             response = await self._get(url, transfer, like)
         except CancelledError:
@@ -250,7 +253,7 @@ class Fetcher:
             self._remove_slot(transfer)
             self._running -= 1
             if self._running == 0:
-                self._listener.end()
+                self._listener.listen(False)
         if not STATUSES[0] <= response.status <= STATUSES[1]:
             error = InvalidStatus("the HTTP status is not a number from 100 to 999")
             return Answer(Outcome.UNREACHABLE, url, hops, error=error)
@@ -263,15 +266,16 @@ class Fetcher:
         """Return what a failed request says about the origin. If the fault is the project's, raise
         one of :data:`CONFIGURATION_ERRORS`."""
         if hops and isinstance(raised, PROJECT_REFUSES):
-            self._context.stats.inc_value("rep/redirects/refused")
-            refusal = RedirectRefused(url, f"the project refuses it: {text_of(raised)}")
-            refusal.__cause__ = raised
-            return refusal
+            return self._refused(url, f"the project refuses it: {text_of(raised)}")
         if isinstance(raised, CONFIGURATION_ERRORS):
             raise raised
         if project_error := refused_by_project(raised):
             raise project_error from raised
         return raised
+
+    def _refused(self, target: str, why: str) -> RedirectRefused:
+        self._context.stats.inc_value("rep/redirects/refused")
+        return RedirectRefused(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
 
     async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
@@ -326,7 +330,7 @@ class Fetcher:
 
     def _remove_slot(self, transfer: Transfer) -> None:
         """Remove it once: the response to a cancelled request may still come."""
-        self._engine.remove_slot(transfer.slots)
+        self._engine.add_slots(-transfer.slots)
         transfer.slots = 0
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:

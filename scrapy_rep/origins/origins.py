@@ -7,7 +7,7 @@ import asyncio
 from scrapy import Request
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.log import Isolation
+from scrapy_rep.engine.log import Isolation, get_logger
 from scrapy_rep.origins.agents import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices
@@ -15,14 +15,15 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight, Flights, Resolution, ResolutionListener
-from scrapy_rep.origins.http_cache import HttpCache
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
-from scrapy_rep.storages.client import StorageClient, open_storage
+from scrapy_rep.storages.client import open_storage
+
+logger = get_logger(__name__)
 
 
 class Origins:
@@ -37,13 +38,14 @@ class Origins:
         )
         fetcher = Fetcher(context)
         self.targets = fetcher.targets
-        self.http_cache = http_cache = HttpCache(context, fetcher)
-        storage: StorageClient | HttpCache | None = None
-        if not http_cache.offline:  # else others would take old answers for new ones
-            storage = open_storage(context.crawler, settings)
-            storage = storage or (http_cache if http_cache.enabled else None)
-        source = http_cache if http_cache.offline else fetcher
-        self.cache = RobotsCache(settings, self.table, source, context.clock, storage)
+        if context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
+            logger.info(
+                "Scrapy's HTTP cache doesn't keep robots.txt files: they are always fetched. To replay "
+                "a crawl without contacting any site, set ROBOTSTXT_OBEY = False.",
+                extra=context.extra,
+            )
+        storage = open_storage(context.crawler, settings)
+        self.cache = RobotsCache(settings, self.table, fetcher, context.clock, storage)
         self.cache.choices = Choices.of(settings)
         self.policy = Policy(settings)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)

@@ -29,7 +29,6 @@ _PREFIXES = 4
 
 # An origin's overhead, beside texts, the packed body and the parsed part.
 _BYTES = 900
-_FAILURE_BYTES = 1200
 
 
 @dataclass(slots=True, eq=False)
@@ -51,8 +50,6 @@ class OriginState:
     name: str = ""
     """The origin, as text."""
     robots: RobotsTxt | None = None
-    raised: Exception | None = None
-    """What the last attempt raised, if this process made it and it failed."""
     standing: Standing = Standing.ASK
     usable_until: float = 0.0
     """When the next fetch is due, in seconds since the epoch."""
@@ -80,7 +77,6 @@ class OriginState:
 
     def update(self, entry: Entry) -> None:
         self.entry = entry
-        self.raised = None
         self.robots = RobotsTxt(entry) if entry.has_copy else None
 
     @property
@@ -88,15 +84,12 @@ class OriginState:
         """About how many bytes it takes, with what was parsed so far."""
         entry = self.entry
         size = _BYTES + len(entry.packed) + len(entry.url) + len(entry.error or "")
-        if self.raised is not None:
-            size += _FAILURE_BYTES
         return size if self.robots is None else size + self.robots.size
 
     @property
     def failure(self) -> Exception | None:
-        """The same as :attr:`raised`; a new exception like it if another process made the attempt,
-        or if it was forgotten meanwhile."""
-        return self.raised or failure_in(self.entry.error)
+        """An exception like the one that the last attempt raised, if it did."""
+        return failure_in(self.entry.error)
 
     @property
     def unreachable(self) -> bool:

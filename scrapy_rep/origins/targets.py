@@ -1,30 +1,39 @@
 """Where a host may lead the crawler: a public host never to a private address (SECURITY.md).
 
 A host named by a public one is looked up, and refused if it has a private address. Its address may
-change before the connection: from then on nothing connects to a private address of it.
+change before the connection: from then on nothing in this process connects to a private address of
+it, whatever the download handler. Registrable domains, too, by the Public Suffix List that comes
+with tldextract.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from enum import Enum
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
+from types import SimpleNamespace
+from typing import Any, Protocol
+from urllib.request import getproxies, proxy_bypass
+from weakref import WeakSet
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.crawler import Crawler
-from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
-from scrapy.exceptions import CannotResolveHostError, NotConfigured
+from scrapy.exceptions import CannotResolveHostError
 from scrapy.http import Response
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
+from scrapy.utils.reactor import is_reactor_installed
+from tldextract import TLDExtract
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IHostnameResolver, IHostResolution
+from zope.interface import implementer
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
-from scrapy_rep.engine.resolution import look_up, unwatch, watch
-from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.protocol import Origin
 
 # Not public, beside what Python knows of IANA's special-purpose addresses (RFC 6890).
@@ -89,18 +98,6 @@ def is_private_host(host: str) -> bool | None:
 
 logger = get_logger(__name__)
 
-# Seconds that a refusal is remembered. DNS errs, too; but a sitemap may list 50,000 pages of a host.
-_REFUSED_SECONDS = 5.0
-# Hosts.
-_REMEMBERED = 10_000
-
-
-class Refusal(Enum):
-    """Why not to request what a host names."""
-
-    PRIVATE = "the address is private"
-    UNRESOLVED = "the name can't be resolved, so its address may be private"
-
 
 class Targets:
     """Says which hosts another host may name, and watches connections to them."""
@@ -109,14 +106,11 @@ class Targets:
         """*private_hosts*: whether the user lets public hosts name private ones."""
         self._all = private_hosts
         self._crawler = crawler
-        self._proxies: HttpProxyMiddleware | None = None
-        with suppress(NotConfigured):
-            self._proxies = HttpProxyMiddleware.from_crawler(crawler)
-        self._others_proxies = False
+        # What HttpProxyMiddleware goes by.
+        self._proxies = getproxies() if crawler.settings.getbool("HTTPPROXY_ENABLED") else {}
         self._watched = BoundedSet()  # hosts that public hosts named
         self._public, self._private = BoundedSet(), BoundedSet()  # hosts that resolved so
         self._log = Limiter(logger, "connections refused")
-        self._refused: dict[str, tuple[Refusal, float]] = {}
         if not private_hosts:
             crawler.signals.connect(self._opened, scrapy_signals.spider_opened)
             crawler.signals.connect(self._stopped, scrapy_signals.engine_stopped)
@@ -132,25 +126,24 @@ class Targets:
         if not self._all:
             watch(self)
 
-    async def refusal(self, target: Origin, by: Origin) -> Refusal | None:
-        """Return why not to request anything from *target*, which *by* named; None: no reason."""
+    async def refuses(self, target: Origin, by: Origin) -> bool:
+        """Whether to request nothing from *target*, which *by* named: it is private, and *by* isn't.
+        A name that can't be resolved now passes: connections to it are watched."""
         if self._all:
-            return None
+            return False
         self.begin()
-        host, private = _name(by), is_private_host(by.host)
-        if private is None and host not in self._public and not self._is_proxied(by):
-            if host not in self._private:
-                await self._look_up(host)
-            private = host in self._private and host not in self._public
-        if private:  # in the user's own network: it may name whatever it likes
-            return None
+        if await self._is_inside(by):  # in the user's own network: it may name whatever it likes
+            return False
         self.keep(by)
-        if target.host == by.host:
-            return None
-        why = await self._judge(target)
-        if why is not Refusal.PRIVATE:
-            self._watched.add(_name(target))
-        return why
+        host, private = _name(target), is_private_host(target.host)
+        if target.host == by.host or private is False:
+            return False
+        if private is None and host not in self._watched:
+            await self._look_up(target)
+        if private or host in self._private:
+            return True
+        self._watched.add(host)
+        return False
 
     def keep(self, origin: Origin) -> None:
         """Keep *origin* outside, if it is there: it may name whatever it likes of its own."""
@@ -158,46 +151,21 @@ class Targets:
         if host in self._public:
             self._watched.add(host)
 
-    async def _judge(self, target: Origin) -> Refusal | None:
-        """Return why not to request anything from *target*, for hosts outside."""
-        host, private = _name(target), is_private_host(target.host)
+    async def _is_inside(self, origin: Origin) -> bool:
+        """Whether all known addresses of *origin* are private."""
+        host, private = _name(origin), is_private_host(origin.host)
         if private is not None:
-            return Refusal.PRIVATE if private else None
-        known = host in self._watched and host in self._public and host not in self._private
-        if known or self._is_proxied(target):
-            return None
-        why, until = self._refused.get(host, (None, 0.0))
-        if time.monotonic() < until:
-            return why
-        addresses = await self._look_up(host)
-        if any(map(is_private_address, addresses)) or (not addresses and host in self._private):
-            why = Refusal.PRIVATE
-        elif addresses or self._others_proxies:  # some networks leave all look-ups to their proxies
-            return None
-        else:
-            why = Refusal.UNRESOLVED
-        if len(self._refused) >= _REMEMBERED:
-            self._refused.clear()
-        self._refused[host] = why, time.monotonic() + _REFUSED_SECONDS
-        return why
+            return private
+        if host not in self._public and host not in self._private:
+            await self._look_up(origin)
+        return host in self._private and host not in self._public
 
-    async def _look_up(self, host: str) -> Sequence[str]:
-        addresses = await look_up(host)
-        for one in addresses:
-            self.may_connect(host, one)  # if nothing asks: see watch()
-        return addresses
-
-    def _is_proxied(self, origin: Origin) -> bool:
-        """Whether the environment has a proxy for *origin*. It looks names up itself, and may get
-        other addresses than we would."""
-        if self._proxies is None:
-            return False
-        with suppress(RuntimeError):  # no engine yet
-            if not self._crawler.get_downloader_middleware(HttpProxyMiddleware):
-                return False
-        request = Request(origin.robots_url)
-        self._proxies.process_request(request)
-        return bool(request.meta.get("proxy"))
+    async def _look_up(self, origin: Origin) -> None:
+        """Record the addresses of *origin*; not if there is a proxy for it, which looks its name up
+        itself, and may get others than we would."""
+        if not self._proxies.get(origin.scheme) or proxy_bypass(origin.host):
+            for address in await look_up(_name(origin)):
+                self.may_connect(_name(origin), address)  # if nothing asks: see watch()
 
     def may_connect(self, host: str, address: str) -> bool:
         """Whether to connect to an *address* of *host*: asked whenever a name is resolved."""
@@ -218,10 +186,7 @@ class Targets:
     def check_answer(self, request: Request, response: Response) -> None:
         """Check the address that *response* came from, since a download handler may look names up
         in its own way; ``CannotResolveHostError`` if a public host has led us to a private one."""
-        if request.meta.get("proxy"):
-            # One that the environment doesn't know: what looks names up is the project's business.
-            self._others_proxies = self._others_proxies or not self._is_proxied(origin_of(request))
-        elif not self._all and response.ip_address is not None:
+        if not self._all and response.ip_address is not None and not request.meta.get("proxy"):
             host = urlparse_cached(request).hostname or ""
             if not self.may_connect(host, str(response.ip_address)):
                 raise CannotResolveHostError(f"{host} answered from a private address")
@@ -229,3 +194,138 @@ class Targets:
 
 def _name(origin: Origin) -> str:
     return origin.host.rstrip(".")
+
+
+# What resolves names. Twisted's reactor lets anyone install a resolver
+# (IReactorPluggableNameResolver), and whatever uses asyncio asks its loop's getaddrinfo(): httpx
+# (through anyio), aiohttp without aiodns. Both hooks are documented; that httpx and aiohttp use the
+# loop's is not: tests/origins/test_resolution.py fails if they stop.
+
+
+class Watcher(Protocol):
+    def may_connect(self, host: str, address: str) -> bool:
+        """Whether connections may be made to an *address* of *host*."""
+
+
+_watchers: WeakSet[Watcher] = WeakSet()  # a crawl may end without saying so
+
+
+def _may_connect(host: str, address: str) -> bool:
+    """Whether all watchers let connections be made. Each is asked: it may keep a record."""
+    may = True
+    for one in list(_watchers):
+        may = one.may_connect(host.lower(), address) and may
+    return may
+
+
+@implementer(IHostnameResolver)
+class _Resolver:
+    """Stands in for the reactor's resolver as long as anyone watches."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def resolveHostName(
+        self, resolutionReceiver: Any, hostName: str, *args: Any, **kwargs: Any
+    ) -> IHostResolution:
+        def resolved(address: IAddress) -> None:
+            if _may_connect(hostName, str(getattr(address, "host", ""))):
+                resolutionReceiver.addressResolved(address)
+
+        ours = SimpleNamespace(
+            resolutionBegan=resolutionReceiver.resolutionBegan,
+            addressResolved=resolved,
+            resolutionComplete=resolutionReceiver.resolutionComplete,
+        )
+        found: IHostResolution = self.inner.resolveHostName(ours, hostName, *args, **kwargs)
+        return found
+
+
+class _Getaddrinfo:
+    """The same for an event loop's method."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    async def __call__(self, host: Any, port: Any, **kwargs: Any) -> list[Any]:
+        found: list[Any] = await self.inner(host, port, **kwargs)
+        name = host.decode("latin-1") if isinstance(host, bytes) else str(host or "")
+        left = [place for place in found if _may_connect(name, str(place[4][0]))]
+        if found and not left:
+            raise socket.gaierror(
+                socket.EAI_NONAME, "another host leads to it, and its address is private"
+            )
+        return left
+
+
+def watch(watcher: Watcher) -> None:
+    """Ask *watcher* from now on, unless the event loop can't be changed. Call it again when
+    something may have replaced our resolver."""
+    _watchers.add(watcher)
+    if is_reactor_installed():
+        from twisted.internet import reactor
+
+        if not isinstance(reactor.nameResolver, _Resolver):
+            reactor.installNameResolver(_Resolver(reactor.nameResolver))
+    loop = _loop()
+    if loop is not None and not isinstance(loop.getaddrinfo, _Getaddrinfo):
+        with suppress(AttributeError):  # a loop that can't be changed
+            loop.getaddrinfo = _Getaddrinfo(loop.getaddrinfo)
+
+
+def unwatch(watcher: Watcher) -> None:
+    _watchers.discard(watcher)
+    if _watchers:
+        return
+    if is_reactor_installed():
+        from twisted.internet import reactor
+
+        if isinstance(reactor.nameResolver, _Resolver):
+            reactor.installNameResolver(reactor.nameResolver.inner)
+    loop = _loop()
+    if loop is not None and isinstance(loop.getaddrinfo, _Getaddrinfo):
+        loop.getaddrinfo = loop.getaddrinfo.inner
+
+
+def _loop() -> Any:
+    """Return asyncio's running event loop; None with another reactor."""
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop()
+    return None
+
+
+async def look_up(host: str) -> Sequence[str]:
+    """Return the addresses that a connection to *host* would use (with a reactor, from Scrapy's DNS
+    cache); none if they can't be found out now."""
+    found: list[str] = []
+    with suppress(OSError, ValueError):  # no valid name, say
+        if not is_reactor_installed():
+            places = await asyncio.get_running_loop().getaddrinfo(
+                host, None, type=socket.SOCK_STREAM
+            )
+            return [str(place[4][0]) for place in places]
+        from twisted.internet import reactor
+
+        done: Deferred[None] = Deferred()
+        receiver = SimpleNamespace(
+            resolutionBegan=lambda _: None,
+            addressResolved=lambda address: found.append(str(getattr(address, "host", ""))),
+            resolutionComplete=lambda: done.callback(None),
+        )
+        reactor.nameResolver.resolveHostName(receiver, host)
+        await maybe_deferred_to_future(done)
+    return found
+
+
+def registrable_domain(host: str) -> str | None:
+    """Return the registrable domain of *host* (``www.shop.example.co.uk``: ``example.co.uk``); None
+    for IP addresses and public suffixes. The first call takes 0.1 s."""
+    found = _extractor()(host)
+    return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else None
+
+
+@cache
+def _extractor() -> TLDExtract:
+    # No URLs: never the network. No folder: never another program's copy of the list. With private
+    # domains: two users of github.io are two sites.
+    return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)

@@ -48,7 +48,7 @@ from scrapy_rep.reporting.record import (
 from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
-from scrapy_rep.settings import changed_values
+from scrapy_rep.settings import chosen_values
 from scrapy_rep.text import clean, text_of
 
 logger = get_logger(__name__)
@@ -363,7 +363,7 @@ class Recorder(ResolutionListener):
             "agent": in_words(agents),
             "version": scrapy_rep.__version__,
             "scrapy": scrapy.__version__,
-            "changed": changed_values(context.crawler.settings),
+            "changed": chosen_values(context.crawler.settings),
         }
         self.tell(STARTED, None, None, dry_run=self.dry_run, settings=settings)
 
@@ -430,7 +430,7 @@ class StartRequests:
         self._passed = False
         told = (scrapy_signals.request_reached_downloader, scrapy_signals.response_received)
         self._listener = Listener(context.crawler, dict.fromkeys(told, self._got_through))
-        self._listener.begin()
+        self._listener.listen(True)
 
     def refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
         """Note that *request* was dropped, or that a dry run lets it pass."""
@@ -448,7 +448,7 @@ class StartRequests:
     def _got_through(self, request: Request, **_: Any) -> None:
         if request.meta.get(_START) and request not in self._dry:
             self._passed = True
-            self._listener.end()
+            self._listener.listen(False)
 
     def fields(self) -> dict[str, Any]:
         return {"refused": self._refused, "passed": self._passed, **(self._first or {})}

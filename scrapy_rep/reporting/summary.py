@@ -12,7 +12,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.reporting.record import Counts
-from scrapy_rep.settings import SPIDER_SITEMAPS, changed
+from scrapy_rep.settings import SPIDER_SITEMAPS, chosen
 from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
@@ -216,7 +216,7 @@ def log_switched_off(crawler: Crawler) -> None:
     """Log that ``ROBOTSTXT_OBEY`` is off, and what is set for nothing."""
     extra = {"spider": crawler.spider}
     logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
-    names = changed(crawler.settings)
+    names = chosen(crawler.settings)
     if getattr(crawler.spider, SPIDER_SITEMAPS, None):
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:

@@ -15,7 +15,7 @@ from scrapy.http import Response
 
 from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
-from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
+from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
@@ -103,18 +103,20 @@ class Discovery(ResolutionListener):
             return
         origin, context = resolution.state.origin, self._context
         values = dict.fromkeys(resolution.robots.sitemaps)
-        few, slices = Limiter(logger, first=_WARNINGS), Slices()
+        wrong, slices = 0, Slices()
         for value, found in listed_sitemaps(resolution.robots_url, values):
-            if (found is None or found.relative) and few.one_more():
-                wrong = "an invalid" if found is None else "a relative"
-                self._warn(origin, f"lists a sitemap with {wrong} URL: %(what)s", value[:200])
+            wrong += found is None or found.relative
+            if (found is None or found.relative) and wrong <= _WARNINGS:
+                kind = "an invalid" if found is None else "a relative"
+                self._warn(origin, f"lists a sitemap with {kind} URL: %(what)s", value[:200])
             if found is not None and self.count(found.url):
                 about = {"origin": origin, "url": found.url, **context.extra}
                 context.crawler.signals.send_catch_log(signals.sitemap_discovered, **about)
             if slices.over:
                 await pause()
-        if few.left_out:
-            self._warn(origin, "has %(what)s like these", counted(few.left_out, "more line"))
+        if wrong > _WARNINGS:
+            more = counted(wrong - _WARNINGS, "more line")
+            self._warn(origin, "has %(what)s like these", more)
         if len(values) > MAX_SITEMAPS:
             message = f"lists %(what)d sitemaps; those after the first {MAX_SITEMAPS} are ignored"
             self._warn(origin, message, len(values))

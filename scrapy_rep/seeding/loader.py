@@ -31,7 +31,6 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.targets import Refusal
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.reporting.record import SITEMAP as KIND
@@ -189,10 +188,10 @@ class Loader:
     def begin(self) -> None:
         self._shared = self._engine.scheduler_is_foreign
         if self._shared:  # and may hand us anything at any time
-            self._transfers.begin()
+            self._transfers.listen(True)
 
     def end(self) -> None:
-        self._transfers.end()
+        self._transfers.listen(False)
 
     # Requests
 
@@ -216,7 +215,7 @@ class Loader:
             if unlimited and slices.over:
                 return True
         if not (asked or self._shared):
-            self._transfers.end()
+            self._transfers.listen(False)
         return left and unlimited
 
     def _request(self, sitemap: SitemapRow) -> None:
@@ -231,7 +230,7 @@ class Loader:
                 # A sitemap may be on any host: allowed_domains is about pages.
                 meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
             )
-            self._transfers.begin()
+            self._transfers.listen(True)
             self._engine.crawl(self._context.options.prepared(request))
         except Exception:  # the feeder retries
             self._spool.sitemaps.mark(sitemap, WAITING)
@@ -274,7 +273,7 @@ class Loader:
         ``IgnoreRequest`` if it is no longer needed, or may lead to a private address."""
         if SITEMAP not in request.meta:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
-            if await self._is_private(request, by):
+            if await self.targets.refuses(origin_of(request), by):
                 self._crawl.stats.inc_value(Reason.PRIVATE.stat)
                 raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.value}")
             return
@@ -287,16 +286,11 @@ class Loader:
                 raise IgnoreRequest(f"sitemaps of {by} already name {MAX_HOSTS} other hosts")
         except sqlite3.Error:
             pass  # checked again once it is here
-        if await self._is_private(request, by):
+        if await self.targets.refuses(origin_of(request), by):
             raise IgnoreRequest(
                 f"its host has a private address, and {by} has a public one (see REP_PRIVATE_HOSTS)"
             )
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
-
-    async def _is_private(self, request: Request, by: Origin) -> bool:
-        """Whether the host of *request* is private and *by* isn't. A host that can't be resolved
-        now passes: its robots.txt can't be fetched from a private address either."""
-        return await self.targets.refusal(origin_of(request), by) is Refusal.PRIVATE
 
     def _of(self, request: Request) -> SitemapRow | None:
         """Return the sitemap of *request*; None if it is finished. May raise ``sqlite3.Error``."""

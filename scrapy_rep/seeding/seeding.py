@@ -21,13 +21,13 @@ from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
-from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.recorder import Recorder
@@ -484,5 +484,5 @@ class SitemapSeeding(ResolutionListener):
 
     async def _spider_closed(self) -> None:
         self._feeder.close()
-        await self._upkeep.end()
+        await self._upkeep.now(last=True)
         await run_in_thread(self._spool.close)

@@ -19,12 +19,11 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import DeferredSemaphore
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.resolution import registrable_domain
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.targets import Refusal
+from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry, Kind
 from scrapy_rep.protocol.freshness import latest
@@ -377,9 +376,7 @@ class Verifier:
         state, reason = self._origins.cache.get(origin), Reason.UNPROVEN
         left = deadline - time.monotonic()
         if state is None and left > 0:
-            # If its name can't be resolved, its robots.txt can't be fetched either, and the policy
-            # says how often to try.
-            if await self.targets.refusal(origin, by) is Refusal.PRIVATE:
+            if await self.targets.refuses(origin, by):
                 reason = Reason.PRIVATE
             elif origin in self._pending:
                 try:

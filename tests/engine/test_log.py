@@ -40,16 +40,16 @@ def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.INFO]
     assert told == [
         *(f"Site {number}" for number in range(10)),
-        "Further lines like the last 10 (sites so) are logged at DEBUG level",
-        "100 sites so so far",
-        "1,000 sites so so far",
+        "10 sites so so far; others are logged at DEBUG level",
+        "100 sites so so far; others are logged at DEBUG level",
+        "1,000 sites so so far; others are logged at DEBUG level",
     ]
     assert len(caplog.records) == 1200 + 3
 
 
 def test_what_was_told_is_told_again_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    limiter = Limiter(get_logger("scrapy_rep.test"))
+    limiter = Limiter(get_logger("scrapy_rep.test"), "sites so")
     for about in "aab":
         limiter.log("Site %(one)s", {"one": about}, None, about, "; more")
     told = [(one.levelname, one.getMessage()) for one in caplog.records]
@@ -90,7 +90,7 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
             with row(words):
                 assert len(lines(result, words)) == 10
                 assert len(lines(result, words, level=None)) >= count
-    assert len(lines(result, "Further lines like the last 10")) == 6
+    assert len(lines(result, "so far; others are logged")) == 6
     assert len(lines(result)) < 75
     assert "12 given up" in summary(result)[1]
 
@@ -189,7 +189,7 @@ def test_what_is_remembered_takes_little_memory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(log, "_REMEMBERED", log._REMEMBERED // 10)
     some = BoundedSet()
     assert all(some.add(f"http://{number}.example") for number in range(40_000))
-    assert len({*some._new, *some._old}) == len(some) <= 20_000
+    assert len({*some._new, *some._old}) == len(some._new) + len(some._old) <= 20_000
     assert sum(map(sys.getsizeof, [some._new, some._old])) < 250_000
     assert not any(some.add(f"http://{number}.example") for number in range(30_000, 40_000))
     assert some.add("http://0.example")

@@ -20,8 +20,8 @@ from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_instal
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import signals as rep_signals
-from scrapy_rep.engine.resolution import unwatch
 from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.origins.targets import unwatch
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import AGENT, ListSpider, new_runner
 from tests.helpers.held import DEFER, Gate, a_while, later

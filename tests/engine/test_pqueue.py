@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface, ScrapyPriorityQueue
-from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue, PickleLifoDiskQueue
+from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface
+from scrapy.squeues import FifoMemoryQueue, PickleLifoDiskQueue
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep import BroadPriorityQueue
@@ -32,7 +32,6 @@ class World:
         self,
         kind: type[DownloaderAwarePriorityQueue],
         key: str = "",
-        below: Any = FifoMemoryQueue,
         **options: Any,
     ) -> None:
         self.crawler = get_crawler()
@@ -40,7 +39,7 @@ class World:
         downloader = SimpleNamespace(slots=self.slots, get_slot_key=self._slot_of)
         self.crawler.engine = SimpleNamespace(downloader=downloader)  # type: ignore[assignment]
         self.crawler.spider = self.crawler._create_spider("queue")
-        below = PickleLifoDiskQueue if key else below
+        below = PickleLifoDiskQueue if key else FifoMemoryQueue
         self.queue = kind.from_crawler(self.crawler, below, key, **options)
 
     @staticmethod
@@ -133,45 +132,6 @@ def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
         if number % 2:
             world.end(slot)
     assert looks < 4 * 1500
-
-
-@pytest.mark.parametrize(
-    ("kind", "start_kind"), [(FifoMemoryQueue, FifoMemoryQueue), (LifoMemoryQueue, None)]
-)
-def test_requests_of_a_slot_come_in_the_order_of_scrapys_queue(kind: Any, start_kind: Any) -> None:
-    """Whether the slot has had one request at a time, or many."""
-    crawler, chance = get_crawler(), random.Random(4)
-    theirs = ScrapyPriorityQueue(crawler, kind, "", start_queue_cls=start_kind)
-    ours = World(BroadPriorityQueue, below=kind, start_queue_cls=start_kind).queue
-    for number in range(1000):
-        if chance.random() < 0.52:
-            meta = {"is_start_request": chance.random() < 0.5}
-            request = Request(f"http://a/{number}", priority=chance.randrange(3), meta=meta)
-            theirs.push(request)
-            ours.push(request)
-        else:
-            if start_kind is None:  # with such a queue, Scrapy's peek() may fail
-                assert ours.peek() is theirs.peek()
-            assert ours.pop() is theirs.pop()
-        assert len(ours) == len(theirs)
-    assert ours.close() == {"a": theirs.close()}
-
-
-class OwnQueue(LifoMemoryQueue):  # type: ignore[misc, valid-type]
-    """A project's, which is to get each request."""
-
-
-@pytest.mark.parametrize("below", [FifoMemoryQueue, OwnQueue])
-def test_a_slot_with_one_request_has_no_queue_of_its_own(below: Any) -> None:
-    world = World(BroadPriorityQueue, below=below)
-    world.push("a/1", "b/1", "b/2")
-    queues: Any = world.queue.pqueues
-    if below is OwnQueue:
-        assert isinstance(queues["a"], ScrapyPriorityQueue)
-    else:
-        assert queues["a"]._queue is None
-        assert isinstance(queues["b"]._queue, ScrapyPriorityQueue)
-    assert world.queue.close() == {"a": [0], "b": [0]}
 
 
 @pytest.mark.usefixtures("many")

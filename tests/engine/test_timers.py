@@ -25,7 +25,7 @@ class World:
         assert seconds >= 0
         timer = self.now + seconds, function
         self.timers.append(timer)
-        return SimpleNamespace(cancel=lambda: self.timers.remove(timer))
+        return SimpleNamespace(cancel=lambda: timer in self.timers and self.timers.remove(timer))
 
     def set(self, key: str, when: float) -> None:
         self.alarm.set(key, when - self.now)

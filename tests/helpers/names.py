@@ -36,7 +36,7 @@ def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def resolvers() -> list[Any]:
-    """What resolves names in this process: without `scrapy_rep.engine.resolution`, if nothing watches."""
+    """What resolves names in this process: without `scrapy_rep.origins.targets`, if nothing watches."""
     found: list[Any] = []
     if is_reactor_installed():
         from twisted.internet import reactor

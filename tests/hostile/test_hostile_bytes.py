@@ -44,19 +44,14 @@ def attributes(count: int, value: str = "''") -> str:
     return " ".join(f"a{number}={value}" for number in range(count))
 
 
-TOO_LONG = "a tag is longer than 65536 characters"
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_attributes_of_one_tag(encoding: str) -> None:
     with every_row() as row:
         for value in ("''", "'>'", "\t''"):
-            many = attributes(20_000, value)
-            for body in (f"<urlset {many}>{BEFORE}", f"<urlset>{BEFORE}<a {many}>"):
-                with row(body[:20]):
-                    reader, entries = read(f"{body}{BEFORE}</urlset>".encode(encoding))
-                    assert locs(entries)[-20:] == GOOD
-                    assert (reader.problem or "").endswith((TOO_LONG, "a tag is damaged"))
+            with row(value):
+                body = f"<urlset>{BEFORE}<a {attributes(20_000, value)}>{BEFORE}</urlset>"
+                _, entries = read(body.encode(encoding))
+                assert locs(entries) == [*GOOD, *GOOD]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
@@ -79,7 +74,7 @@ BODIES: dict[str, tuple[str, list[str], str]] = {
     "nothing but ampersands": (
         f"<url><loc>http://a.test/{MANY}</loc></url>{BEFORE}<x>{MANY}</x>",
         GOOD,
-        "a text is longer than 65536 characters",
+        "an entry is longer than 262144 characters",
     ),
 }
 
@@ -117,9 +112,9 @@ def test_children_of_one_entry() -> None:
     reader, [entry] = read(
         f"<urlset xmlns:x='x'><url><loc>http://a.test/</loc>{links}{children}</url></urlset>"
     )
-    assert (entry["loc"], reader.problem) == ("http://a.test/", None)
-    assert len(entry["alternate"]) == 1_000
-    assert len(entry) == 1_000
+    assert entry["loc"] == "http://a.test/"
+    assert len(entry["alternate"]) <= 10_000
+    assert "an entry is longer than 262144 characters" in str(reader.problem)
 
 
 class Spy:

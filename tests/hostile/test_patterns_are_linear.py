@@ -251,5 +251,5 @@ def test_slow_ones_are_caught(name: str) -> None:
 def test_all_are_found() -> None:
     compiled = len(re.findall(r"^ *\w+ = re\.compile\(", SOURCE, re.MULTILINE))
     assert len(PATTERNS) >= compiled - 2  # equal ones count once
-    assert "scrapy_rep.protocol.entries._USUAL" in PATTERNS
+    assert "scrapy_rep.protocol.entries._PART" in PATTERNS
     assert "scrapy_rep.protocol.freshness._MAX_AGE" in PATTERNS

@@ -27,6 +27,7 @@ from scrapy_rep.storages.client import Claim
 from tests.helpers.behaviours import RULES, RULES_BYTES, after, answer, in_turn, redirect
 from tests.helpers.crawling import DAY, DOWN, NO, OK, crawl
 from tests.helpers.held import NEVER, Record, assert_clean, later, origin_of
+from tests.helpers.log import lines
 from tests.helpers.recorded import Discovered
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
@@ -66,6 +67,18 @@ async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
                 entry, more = runs.kept(site), 25 if value == "10" else 0
                 until = entry.fresh_until if status in (200, 404) else entry.next_attempt_at
                 assert seconds <= until - runs.clock.now <= seconds + more
+
+
+async def test_scrapys_http_cache_keeps_no_robots_txt(sites: Sites, tmp_path: Path) -> None:
+    """Pages are replayed, by the rules of today."""
+    settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    site = sites.add(robots="")
+    for robots, answered in (("", {"/x", "/private"}), (RULES, {"/x"})):
+        site.set("/robots.txt", robots)
+        result = await crawl([site.url("/x"), site.url("/private")], settings)
+        assert {url.removeprefix(site.url("")) for url in result.responses} == answered
+        assert len(lines(result, "To replay", "ROBOTSTXT_OBEY = False", level="INFO")) == 1
+    assert (site.robots_fetches, site.count("/x")) == (2, 1)
 
 
 @pytest.mark.parametrize("status", [200, 404])

@@ -236,15 +236,8 @@ async def test_a_silent_server_delays_the_first_pages_alone(sites: Sites) -> Non
     assert site.count(PATH) == 1
 
 
-async def test_the_file_is_shared_through_the_storage_or_the_http_cache(
-    sites: Sites, tmp_path: Path
-) -> None:
-    """The HTTP cache keeps pages; what a replay has no copy of is as if there was none."""
+async def test_the_file_is_shared_through_the_storage(sites: Sites, tmp_path: Path) -> None:
     stored = {"REP_TDMREP": True, **in_a_file(tmp_path)}
-    cached = {"REP_TDMREP": True, "HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
-    replay = {**cached, "HTTPCACHE_IGNORE_MISSING": True}
-    for settings, expected in (((stored, stored), "n"), ((cached, replay), None)):
-        site = sites.add(robots="User-agent: *\nDisallow: /x", pages={PATH: FILE})
-        found = [(await asked(one, site.url("/")))[0]["tdm"] for one in settings]
-        assert (found, site.count(PATH)) == (["n", expected], 1)
-        assert site.robots_fetches == 1 or expected is None
+    site = sites.add(robots="User-agent: *\nDisallow: /x", pages={PATH: FILE})
+    found = [(await asked(stored, site.url("/")))[0]["tdm"] for _ in range(2)]
+    assert (found, site.count(PATH), site.robots_fetches) == (["n", "n"], 1, 1)

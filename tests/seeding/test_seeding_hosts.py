@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scrapy.core.engine import ExecutionEngine
 
-from scrapy_rep.engine.resolution import registrable_domain
+from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import host_of
 from tests.helpers.behaviours import in_turn, redirect, silence

@@ -119,7 +119,7 @@ class CrawlSum:
         self.name = self.agent = self.version = self.scrapy = self.finish_reason = ""
         """The spider, what it goes by, of which versions; why it ended."""
         self.settings: list[tuple[str, str]] = []
-        """Those that differ from the defaults."""
+        """Those that the project sets."""
         self.dry_run = False
         self.began = self.ended = 0.0
         self.counts: Counter[str] = Counter()

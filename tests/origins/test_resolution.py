@@ -1,4 +1,4 @@
-"""Guards: whatever resolves names in a crawl asks `scrapy_rep.engine.resolution`. When a test here fails
+"""Guards: whatever resolves names in a crawl asks `scrapy_rep.origins.targets`. When a test here fails
 with a new Scrapy or a new library, a site may be able to lead crawlers inside (SECURITY.md)."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 from scrapy.exceptions import CannotResolveHostError
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
-from scrapy_rep.engine.resolution import look_up, unwatch, watch
+from scrapy_rep.origins.targets import look_up, unwatch, watch
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.names import resolvers
