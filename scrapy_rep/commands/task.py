@@ -324,7 +324,6 @@ class Lookup(ResolutionListener):
         self.context = CrawlContext(crawler, settings, EngineAccess(crawler), time.time)
         self.origins = Origins(self.context)
         self.origins.listeners.append(self)
-        self.origins.targets.begin()
         self._files: dict[Origin, RobotsFile] = {}
 
     async def each(self, origins: Sequence[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:

@@ -50,7 +50,7 @@ def cache(folder: Path, *arguments: str, **more: Any) -> Done:
 
 
 def keep(folder: Path, *entries: Entry) -> None:
-    storage = open_({**in_a_file(folder), "REP_CACHE_EXPIRY": 1e9})
+    storage = open_(in_a_file(folder))
     for entry in entries:
         storage.save(entry)
     storage.close()
