@@ -9,6 +9,7 @@ everything has a limit, and both connections end with the fetch.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -62,8 +63,8 @@ _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")
 
 async def _retrieve(url: str) -> Response:
     """Fetch *url* by FTP; a missing file is a 404. Awaits only Deferreds of Twisted's."""
-    parts = urlsplit(url)
-    control, data = _Control(), _Data()
+    parts, body = urlsplit(url), bytearray()
+    control, data = _Connection(_MAX_REPLIES), _Connection(READ_BYTES)
     try:
         await control.open(parts.hostname, parts.port or 21)
         await control.ask("", b"2")
@@ -78,10 +79,11 @@ async def _retrieve(url: str) -> Response:
         reply = await control.ask(f"RETR {parts.path}", b"1", b"2", b"550")
         if reply.startswith(b"550"):
             return Response(url, status=404)
-        await data.ended
-        if reply.startswith(b"1") and len(data.body) < READ_BYTES:
+        while len(body) < READ_BYTES and (piece := await data.pieces.get()):
+            body += piece
+        if reply.startswith(b"1") and len(body) < READ_BYTES:
             await control.ask("", b"2")  # else the connection was lost
-        return Response(url, body=bytes(data.body[:READ_BYTES]))
+        return Response(url, body=bytes(body[:READ_BYTES]))
     finally:
         control.close()
         data.close()
@@ -89,6 +91,14 @@ async def _retrieve(url: str) -> Response:
 
 class _Connection(Protocol):
     transport: Any = None
+
+    def __init__(self, most: int) -> None:
+        """Closes itself after *most* bytes."""
+        self.pieces: DeferredQueue[bytes] = DeferredQueue()
+        """What arrived; an empty one at the end."""
+        self._left = most
+        self._lines = deque[bytes]()
+        self._rest = b""
 
     def open(self, host: str | None, port: int) -> Deferred[Any]:
         from twisted.internet import reactor  # importing it installs one
@@ -100,57 +110,32 @@ class _Connection(Protocol):
         if self.transport is not None:
             self.transport.abortConnection()
 
+    def dataReceived(self, data: bytes) -> None:
+        self.pieces.put(data)
+        self._left -= len(data)
+        if self._left <= 0:
+            self.close()
 
-class _Control(_Connection):
-    def __init__(self) -> None:
-        self._left = _MAX_REPLIES
-        self._line = b""
-        self._code = b""
-        """The lines of an unfinished reply."""
-        self._replies: DeferredQueue[bytes] = DeferredQueue()
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        self.pieces.put(b"")
 
     async def ask(self, command: str, *codes: bytes) -> bytes:
         """Send *command*, if any. Return the reply's last line, which begins with one of *codes*."""
         if command:
             self.transport.write(f"{command}\r\n".encode())
-        reply = await self._replies.get()
-        if not reply:
-            raise DownloadFailedError("the FTP server hung up")
-        if not reply.startswith(codes):
-            raise DownloadFailedError(f"the FTP server answered {reply[:3].decode()}")
-        return reply
-
-    def dataReceived(self, data: bytes) -> None:
-        self._left -= len(data)
-        if self._left < 0:
-            self.close()
-            return
-        *lines, self._line = (self._line + data).split(b"\n")
-        for line in lines:
-            code = line[:3]
-            if code.isdigit() and self._code in (b"", code):
-                self._code = code if line[3:4] == b"-" else b""
-                if not self._code:
-                    self._replies.put(line)
-
-    def connectionLost(self, reason: Failure | None = None) -> None:
-        self._replies.put(b"")
-
-
-class _Data(_Connection):
-    """The file, as much of it as counts."""
-
-    def __init__(self) -> None:
-        self.body = bytearray()
-        self.ended: Deferred[None] = Deferred()
-
-    def dataReceived(self, data: bytes) -> None:
-        self.body += data
-        if len(self.body) >= READ_BYTES:
-            self.close()
-
-    def connectionLost(self, reason: Failure | None = None) -> None:
-        self.ended.callback(None)
+        line, begun = b"", b""
+        while not (line[:3].isdigit() and begun in (b"", line[:3]) and line[3:4] != b"-"):
+            if line[:3].isdigit() and not begun:
+                begun = line[:3]  # a reply of several lines
+            while not self._lines:
+                if not (piece := await self.pieces.get()):
+                    raise DownloadFailedError("the FTP server hung up")
+                *lines, self._rest = (self._rest + piece).split(b"\n")
+                self._lines.extend(lines)
+            line = self._lines.popleft()
+        if not line.startswith(codes):
+            raise DownloadFailedError(f"the FTP server answered {line[:3].decode()}")
+        return line
 
 
 # As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.

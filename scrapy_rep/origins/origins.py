@@ -36,7 +36,7 @@ class Origins:
         self.table = OriginTable(
             settings.cache_max_origins, settings.cache_max_bytes, context.clock
         )
-        fetcher = Fetcher(context)
+        self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
         storage = open_storage(context.crawler, settings)
         if storage is None and context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
@@ -108,7 +108,7 @@ class Origins:
         if state is not None and now < state.usable_until:
             state.used_at = now
             return state, path
-        origin = origin_of(request)
+        origin = Origin.from_url(prefix)
         state = self.cache.get(origin)
         if state is not None:
             self.table.add_prefix(state, prefix)

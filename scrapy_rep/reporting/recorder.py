@@ -45,8 +45,6 @@ _PARSED = getattr(scrapy_signals, "robots_parsed", None)
 _MAX_LOGGED = 1000
 # Set by Scrapy's StartSpiderMiddleware.
 _START = "is_start_request"
-# Added to the first line about each origin.
-_MORE = "; more for this origin at DEBUG level"
 
 
 class Recorder(ResolutionListener):
@@ -219,7 +217,8 @@ class Recorder(ResolutionListener):
             else:
                 self._counts.forbids(error)
                 self._changes.forbidden(error.origin, request.url)
-        self._log_drop(request, error, direct=direct)
+        with self._isolated("log of refusals"):
+            self._log_drop(request, error, direct=direct)
         if isinstance(error, RobotsUnreachable):
             self.record(request, error.origin, "unreachable", state, reason=error.reason)
         else:
@@ -243,7 +242,7 @@ class Recorder(ResolutionListener):
         else:
             message = f"{'Dry run, not dropped: ' * self.dry_run}%(error)s: %(request)s"
             about = error.origin, unreachable
-            self._drops.log(message, values, self._context.spider, about, _MORE)
+            self._drops.log(message, values, self._context.spider, about)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """Report that *request* would be held if this weren't a dry run."""
