@@ -99,18 +99,21 @@ class Counts:
 
 def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
     """Return how many requests were allowed, held, only ``waited``, and so on."""
-    found = {name: int(stats.get_value(stat, 0)) for name, (stat, _) in _REQUESTS.items()}
+
+    def number(stat: str) -> int:
+        return int(stats.get_value(stat, 0))
+
+    found = {name: number(stat) for name, (stat, _) in _REQUESTS.items()}
     found["allowed"] = counts.allowed - found["passed"]
     found["dropped"] = counts.dropped
     found["waited"] -= found["held"]
-    usage = (stats.get_value(f"rep/usage/{name}", 0) for name in ("items", "requests"))
     return {
         **found,
-        "held_max": stats.get_value("rep/held/max", 0),
+        "held_max": number("rep/held/max"),
         "fetches": counts.fetches,
         "origins": counts.outcomes.total(),
-        "page_dropped": stats.get_value("rep/page/dropped", 0),
-        "usage_dropped": sum(usage),
+        "page_dropped": number("rep/page/dropped"),
+        "usage_dropped": number("rep/usage/items") + number("rep/usage/requests"),
     }
 
 
@@ -133,7 +136,7 @@ def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> 
     found = sorted((name.split("/", 2), value) for name, value in context.stats.get_stats().items())
     for first, words in _STATS.items():
         parts = [
-            f"{'/'.join(name[2:])} {value:,}".lstrip()
+            f"{'/'.join(name[2:])} {value}".lstrip()
             for name, value in found
             if name[:2] == ["rep", first] and value
         ]
