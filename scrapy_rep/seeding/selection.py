@@ -263,14 +263,14 @@ class SitemapLog:
         if rejected:
             why = ", ".join(f"{entries:,} {reason.value}" for reason, entries in rejected.items())
             message += f"; rejected: {why}"
-        values = {"url": sitemap.url, "entries": counted(reader.count, "entry", "entries")}
-        if nothing and not CHOSEN.issuperset(rejected):
+        if reader.problem:
+            message += "; problem: %(problem)s"
+        values = {"url": sitemap.url, "problem": reader.problem}
+        values["entries"] = counted(reader.count, "entry", "entries")
+        if reader.problem or (nothing and not CHOSEN.issuperset(rejected)):
             self.warn(sitemap.origin, message, **values)
         else:
             self._read.log(message, values, self._context.spider)
-        if reader.problem:
-            message = "Sitemap %(url)s: %(why)s"
-            self.warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
 
     def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
         """Note that *count* entries of *sitemap*, to which *origin* led, have waited in vain."""
