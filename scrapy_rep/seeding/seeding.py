@@ -94,16 +94,16 @@ class Outstanding:
 
     def left(self, request: Request, **_: object) -> None:
         """Note that a page is no longer in the scheduler, or no longer ends with the process."""
-        row = request.meta.get(FED, -1)
-        known = self._requests.get(row)
-        if known is not None and known() is request:  # not of another run, nor a copy
-            self._leave(row)
+        self._leave(self._row_of(request))
 
     def keep(self, request: Request, **_: object) -> None:
         """Keep the row of a page for the next run: its request fails for want of a robots.txt."""
+        self.take_back(self._row_of(request))
+
+    def _row_of(self, request: Request) -> int:
+        """Return a page's row; -1 if *request* is from another run, or a copy."""
         known = self._requests.get(row := request.meta.get(FED, -1))
-        if known is not None and known() is request:
-            self.take_back(row)
+        return row if known is not None and known() is request else -1
 
     def arrive(self, request: Request) -> None:
         """Note that a page has left the gate. From here on its request is like any other."""
@@ -197,7 +197,8 @@ class Feeder:
             values = {"error": text_of(error), "seconds": seconds}
             unusual = not isinstance(error, OSError)
             logger.error(message, values, extra=self._crawl.extra, exc_info=unusual)
-        self._spool.over = now - self._failing_since >= seconds
+        if now - self._failing_since >= seconds:
+            self._spool.over = True
         return _RETRY_SECONDS
 
     def step(self, *, everything: bool = False) -> float | None:

@@ -341,7 +341,7 @@ class Verifier:
                     settled = await self._try(site)
                 finally:
                     self._tried.discard(site.id)
-                await pause(0 if settled else _LOOK)
+                await pause(0 if settled or self._spool.ending else _LOOK)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
