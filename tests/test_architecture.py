@@ -93,7 +93,7 @@ def test_imports_go_one_way() -> None:
 def test_the_protocol_needs_neither_scrapy_nor_a_clock_nor_io() -> None:
     """Nor does what reads statements about use."""
     statements = "scrapy_rep.preferences.statements"
-    allowed = {*sys.stdlib_module_names, "scrapy_rep.protocol", statements, "http_sf"}
+    allowed = {*sys.stdlib_module_names, "scrapy_rep.protocol", statements, "http_sf", "w3lib"}
     allowed -= {"asyncio", "http", "io", "os", "random", "socket", "ssl", "time", "urllib.request"}
     alone = {statements: modules("scrapy_rep")[statements]}
     for name, path in {**alone, **modules("scrapy_rep/protocol")}.items():

@@ -9,10 +9,11 @@ outages, and must not become permission: so phrases are compared whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from enum import Enum
 from html import unescape
 from unicodedata import combining, normalize
+
+from w3lib.encoding import html_body_declared_encoding
 
 # Numbers, and words in letters of any script.
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
@@ -20,64 +21,41 @@ _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 _SEPARATOR = re.compile(
     r"\s[-~/\u2010-\u2015]\s|\s::\s|[|\u00b7\u2022\u00ab\u00bb\u2039\u203a\uff5c\u30fb]"
 )
-# Of the title that Google's servers send: "Error 404 (Not Found)!!1".
-_SHOUT = re.compile(r"!1{1,9}(?!\w)")
-
 # Of Turkish and Polish, which normalization leaves.
 _LETTERS = str.maketrans("\u0131\u0142", "il")
 
 # Limits of a site's name.
 _MAX_WORDS, _MAX_CHARACTERS = 6, 60
 
-# Charsets that browsers, or pages in another encoding than declared, read otherwise than Python.
-_LATIN = ("iso-8859-1", "latin1", "us-ascii", "ascii", "utf-8", "utf8", "utf-16", "")
-_CHARSETS = {
-    **dict.fromkeys((*_LATIN, "unicode_escape", "unicode-escape"), "cp1252"),
-    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
-    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "windows-31j", "x-sjis"), "cp932"),
-    "iso-8859-9": "cp1254",
-    "latin5": "cp1254",
-    "euc-kr": "cp949",
-    "ks_c_5601-1987": "cp949",
-    "x-euc-jp": "euc_jp",
-    "big5": "big5hkscs",
-}
-
 # What wasn't found: in English, German, French, Spanish, Italian and Portuguese; Dutch, Polish, Russian,
 # Chinese, Japanese, Korean, Turkish.
 _WHAT = (
-    "page|webpage|web page|file|document|url|object|file or directory|the page|this page|that page|"
-    "the file|the document|the requested page|the requested file|the requested url|requested page|"
-    "the page you requested|the page you are looking for|the page you were looking for|"
-    "seite|die seite|diese seite|webseite|datei|die datei|objekt|dokument|die gesuchte seite|"
-    "die angeforderte seite|die angeforderte datei|"
-    "la page|cette page|page web|fichier|le fichier|objet|la page demandee|"
-    "la page que vous recherchez|pagina|la pagina|esta pagina|pagina web|archivo|el archivo|documento|"
-    "objeto|la pagina solicitada|questa pagina|oggetto|la pagina richiesta|a pagina|arquivo|ficheiro|"
-    "a pagina solicitada|"
+    "page|web page|file|document|url|object|file or directory|the page|this page|that page|the file|"
+    "the requested page|the requested file|the requested url|the page you are looking for|"
+    "seite|die seite|diese seite|webseite|datei|die datei|objekt|dokument|die angeforderte seite|"
+    "la page|cette page|page web|fichier|le fichier|la page demandee|"
+    "pagina|la pagina|esta pagina|pagina web|archivo|el archivo|documento|objeto|oggetto|"
+    "la pagina solicitada|questa pagina|la pagina richiesta|a pagina|arquivo|ficheiro|"
     "de pagina|deze pagina|webpagina|bestand|de opgevraagde pagina|"
-    "strona|ta strona|plik|obiekt|podana strona|strony|pliku|dokumentu|obiektu|takiej strony|podanej strony|"
-    "страница|страница сайта|такая страница|эта страница|запрашиваемая страница|запрошенная страница|"
-    "файл|документ|объект|"
-    "页面|网页|该页面|此页面|您访问的页面|您要访问的页面|您要找的页面|文件|頁面|網頁|該頁面|此頁面|您要找的頁面|檔案|"
-    "ページ|お探しのページ|指定されたページ|このページ|ファイル|ご指定のページ|"
-    "페이지|페이지를|페이지가|요청하신 페이지를|파일을|해당 페이지를|요청하신 페이지가|해당 페이지가|존재하지 않는|"
-    "sayfa|aradiginiz sayfa|bu sayfa|dosya|istenen sayfa|belge"
+    "strona|ta strona|plik|obiekt|podana strona|strony|pliku|takiej strony|podanej strony|"
+    "страница|страница сайта|такая страница|эта страница|запрашиваемая страница|файл|документ|объект|"
+    "页面|网页|该页面|此页面|您访问的页面|您要找的页面|文件|頁面|網頁|該頁面|此頁面|檔案|"
+    "ページ|お探しのページ|指定されたページ|このページ|ファイル|"
+    "페이지|페이지를|페이지가|요청하신 페이지를|파일을|해당 페이지를|존재하지 않는|"
+    "sayfa|aradiginiz sayfa|bu sayfa|dosya"
 )
 # In the same order. Some of these words stand in front of what is missing.
 _MISSING = (
     "is not found|cannot be found|can not be found|could not be found|doesn t exist|no longer exists|"
     "was not found on this server|couldn t be found|can t be found|"
     "wurde nicht gefunden|nicht vorhanden|konnte nicht gefunden werden|existiert nicht|"
-    "wurde leider nicht gefunden|"
     "pas trouvee|est introuvable|inexistante|n existe pas|n a pas ete trouvee|n existe plus|"
     "no existe|no se encuentra|no se encontro|no se ha encontrado|no fue encontrada|inexistente|"
     "non e stata trovata|non esiste|inesistente|nao existe|nao foi encontrada|nao foi encontrado|"
     "kon niet worden gevonden|bestaat niet|is niet gevonden|werd niet gevonden|"
-    "nie znaleziona|nie zostala znaleziona|nie istnieje|nie znaleziony|nie odnaleziono|не существует|"
-    "没有找到|不存在|找不到该|無法找到|无法找到|不存在了|找不到了|"
-    "が見つかりません|は見つかりません|が見つかりませんでした|は見つかりませんでした|は存在しません|が存在しません|未検出|"
-    "찾지 못했습니다|존재하지 않습니다|없습니다|페이지입니다|mevcut degil|yok"
+    "nie zostala znaleziona|nie istnieje|nie odnaleziono|не существует|"
+    "没有找到|不存在|無法找到|无法找到|が見つかりません|は見つかりません|が見つかりませんでした|は見つかりませんでした|"
+    "は存在しません|が存在しません|찾지 못했습니다|존재하지 않습니다|없습니다|페이지입니다|mevcut degil|yok"
 )
 
 # These need no word beside them.
@@ -126,7 +104,7 @@ _TELLTALE = tuple(map(_squashed, _OUTAGE.split()))
 
 
 def _says_so(text: str) -> bool:
-    text = _SHOUT.sub(" ", _plain(text))
+    text = _plain(text).strip().removesuffix("!!1")  # "Error 404 (Not Found)!!1" is Google's
     if _is_phrase(text):
         return True
     parts = [part for part in _SEPARATOR.split(text) if _TOKEN.search(part)]
@@ -172,10 +150,8 @@ STATUSES = (100, 999)
 FORBIDDEN = frozenset({401, 403})
 """The statuses that ``REP_FORBIDDEN`` is about."""
 
-# How many bytes are searched: of a page; for a phrase; for a charset, as browsers do.
-_SEARCHED, _WITHIN, _CHARSET_WITHIN = 65536, 500, 1024
-
-_CHARSET = re.compile(rb"""charset\s{0,9}=\s{0,9}["']?([a-z0-9_-]{1,20})""", re.IGNORECASE)
+# How many bytes of a page are searched.
+_SEARCHED = 65536
 
 # A web page, such as an error page sent with status 200.
 _HTML = re.compile(
@@ -188,9 +164,12 @@ _RULE = re.compile(
     re.IGNORECASE,
 )
 
-_TITLE = re.compile(rb"<title\b", re.IGNORECASE)
-_HEADING = re.compile(rb"<h[1-6]\b", re.IGNORECASE)
-_HEADING_END = re.compile(rb"</h[1-6]\s*>", re.IGNORECASE)
+# The first one, and its text if it ends soon.
+_TITLE = re.compile(rb"<title\b(?:[^<>]{0,500}>([^<]{0,500}))?", re.IGNORECASE)
+_HEADING = re.compile(
+    rb"<h[1-6]\b(?:[^<>]{0,500}>(.{0,500}?)</h[1-6]\s*>)?", re.IGNORECASE | re.DOTALL
+)
+_TAG = re.compile(rb"<[^<>]*>")
 
 
 class Outcome(Enum):
@@ -234,49 +213,17 @@ def is_challenge(status: int | None, body: bytes) -> bool:
 def is_soft_404(body: bytes) -> bool:
     """Return whether an HTML page's title or first heading is "404", "Page not found" or the like."""
     head = body[:_SEARCHED]
-    titles = (head[start : start + _WITHIN].partition(b"<")[0] for start in _after(_TITLE, head))
-    found = _CHARSET.search(head[:_CHARSET_WITHIN])
-    charset = found[1].decode("ascii").lower() if found else ""
-    for text in (next(titles, b""), _heading(head)):
-        raw = _without_tags(text)
+    found = (pattern.search(head) for pattern in (_TITLE, _HEADING))
+    texts = [_TAG.sub(b" ", match[1]) for match in found if match and match[1]]
+    return any(_says_so(_decoded(text, head)) for text in texts)
+
+
+def _decoded(text: bytes, head: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:  # whatever the page declares, many are UTF-8, or else Latin
+        charset = html_body_declared_encoding(head)
         try:
-            readings = [raw.decode()]
-        except UnicodeDecodeError:  # pages often declare a wrong encoding
-            try:
-                declared = raw.decode(_CHARSETS.get(charset, charset), "replace")
-            except (LookupError, ValueError):  # no charset, or none of text
-                declared = raw.decode("cp1252", "replace")
-            readings = [declared, raw.decode("utf-8", "replace")]
-        if any(map(_says_so, readings)):
-            return True
-    return False
-
-
-def _heading(head: bytes) -> bytes:
-    """Return the first heading with an end nearby; empty without one."""
-    # Linear: one search for an end serves all headings before it.
-    end = None
-    for start in _after(_HEADING, head):
-        if end is None or end.start() < start:
-            end = _HEADING_END.search(head, start)
-            if end is None:
-                break
-        if end.start() - start <= _WITHIN:
-            return head[start : end.start()]
-    return b""
-
-
-def _after(tag: re.Pattern[bytes], head: bytes) -> Iterator[int]:
-    for match in tag.finditer(head):
-        end = head.find(b">", match.end(), match.end() + _WITHIN + 1)
-        if end >= 0:
-            yield end + 1
-
-
-def _without_tags(text: bytes) -> bytes:
-    """Return *text* with a blank for each tag. A pattern would not be linear."""
-    out = []
-    while (start := text.find(b"<")) >= 0 and (end := text.find(b">", start)) >= 0:
-        out.append(text[:start])
-        text = text[end + 1 :]
-    return b" ".join([*out, text])
+            return text.decode("cp1252" if charset in (None, "utf-8") else charset, "replace")
+        except (LookupError, ValueError):  # no charset of text
+            return ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from html import unescape
-from itertools import islice
 from typing import NamedTuple
 
 MAX_STEPS = 6_000
@@ -18,9 +17,6 @@ MAX_STEPS = 6_000
 
 # Bytes at the start of a page whose plain tags are skipped, and don't count as steps.
 _SKIPPED = 300_000
-
-# Nested templates and foreign elements. Deeper ones are ignored.
-_MAX_DEPTH = 100
 
 # The rest of a tag in the usual form: each "=" follows a name, and each quote an "=". The attributes of
 # other tags are read one by one. No "<", so that a search from within something else ends there.
@@ -33,33 +29,25 @@ _TOKEN = re.compile(
 )
 # It matches anywhere: searching on after a failure would not be linear.
 _ATTRIBUTE = re.compile(
-    rb"([ \t\n\f\r/]*)(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
+    rb"[ \t\n\f\r/]*(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb"(?:[ \t\n\f\r]*=[ \t\n\f\r]*(?:\"([^\"]*)\"|'([^']*)'|([\"'])|([^ \t\n\f\r>]*)))?|)"
 )
 _END, _COMMENT_END, _CDATA_END = (re.compile(end) for end in (rb">", rb"--!?>", rb"]]>"))
-_SCRIPT_PART = re.compile(rb"<!(?=--)|-->|<(/?)script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 
 # Elements that contain text alone.
 _RAW = {
     name: re.compile(rb"</%s(?=[ \t\n\f\r/>])" % name, re.IGNORECASE)
-    for name in b"iframe noembed noframes noscript style textarea title xmp".split()
+    for name in b"iframe noembed noframes noscript plaintext script style textarea title xmp".split()
 }
-
-# HTML elements that end foreign content.
+_FOREIGN = frozenset({b"svg", b"math"})
+# Elements that end foreign content, or contain HTML; a font element does with one of these attributes.
 _BREAKOUT = frozenset(
-    b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
+    b"foreignobject b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
 )
-# A font element does so only with one of these attributes; of end tags, only these two.
 _FONT = frozenset({b"color", b"face", b"size"})
-_BREAKOUT_ENDS = frozenset({b"br", b"p"})
-# Foreign content, and the elements in it that contain HTML.
-_FOREIGN = {
-    b"svg": frozenset(b"foreignobject desc title".split()),
-    b"math": frozenset(b"mi mo mn ms mtext".split()),
-}
 # Names of tags that change what follows.
-_MATTERS = frozenset({*_RAW, *_FOREIGN, b"plaintext", b"script", b"template"})
+_MATTERS = frozenset({*_RAW, *_FOREIGN, b"template"})
 
 MAX_BYTES = 2_000_000
 """Bytes of a page that are read."""
@@ -72,8 +60,7 @@ _MAX_METAS = 5_000
 # Bytes that are read of a page in broken UTF-16: each error takes a call.
 _MAX_BROKEN = 250_000
 
-_META = re.compile(rb"<meta(?=[ \t\n\f\r/])(%s)?" % PLAIN, re.IGNORECASE)
-_NAME_WITH_REFERENCE = re.compile(rb"name=[\"']?[^\"'>]{,200}&")
+_META = re.compile(rb"<meta[ \t\n\f\r/][^<]*", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,]+")
 
 # Values of `rel` for links that should not be followed.
@@ -87,10 +74,7 @@ _MAX_REFERENCES = 100_000
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
 
 # Encodings whose markup is not ASCII, by name: looking a codec up would import it.
-_WIDE = re.compile(
-    r"(?:iso[-_]?2022[-_]jp|utf[-_]?(?P<bits>16|32)[-_]?(?P<order>[lb]e)?)",
-    re.IGNORECASE | re.ASCII,
-)
+_WIDE = re.compile(r"utf[-_]?16[-_]?([lb]e)?|(iso[-_]?2022[-_]jp)", re.IGNORECASE | re.ASCII)
 
 # What people take for blanks: no-break spaces, byte order marks, zero-width spaces. Also in UTF-8
 # read as Latin-1, the encoding of headers.
@@ -123,7 +107,7 @@ def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
         codec = "utf-16"
     elif wide := _WIDE.fullmatch(encoding):
         # Browsers default to little-endian.
-        codec = f"utf-{wide['bits']}-{wide['order'] or 'le'}" if wide["bits"] else "iso2022-jp"
+        codec = "iso2022-jp" if wide[2] else f"utf-16-{wide[1] or 'le'}"
     else:
         return body, encoding
     try:
@@ -155,8 +139,8 @@ def _end_of_metas(body: bytes, names: list[bytes]) -> int:
     for count, match in enumerate(_META.finditer(body)):
         if count == _MAX_METAS:
             return len(body)
-        tag = match[1].lower() if match[1] else b""
-        if not tag or any(name in tag for name in names) or _NAME_WITH_REFERENCE.search(tag):
+        tag = match[0].lower()
+        if any(name in tag for name in names):
             end = match.start()
     return end
 
@@ -220,14 +204,13 @@ def start_tags(
     """Yield name, offset and attributes of each start tag in *wanted* that makes an HTML element
     and begins at *end* at the latest. *unscripted* includes ``noscript``, ``template`` and foreign
     content."""
-    scopes: list[bytes] = []  # open templates, foreign elements, and HTML elements in these
     matters = _MATTERS | wanted
     not_plain = _NOT_PLAIN_NOR_LINK if wanted - {b"meta"} else _NOT_PLAIN
     skipped = min(_SKIPPED, end)
-    at = steps = 0
+    at = steps = templates = foreign = 0  # the latter two: those that are open
     while steps < MAX_STEPS:
         steps += 1
-        if at < skipped and not scopes:
+        if at < skipped and not (templates or foreign):
             found = not_plain.search(body, at, skipped)
             at = found.start() if found else skipped
         token = _TOKEN.search(body, at)
@@ -235,89 +218,65 @@ def start_tags(
             return
         closing, tag, rest, comment = token.groups()
         at = token.end()
-        if tag is None:  # a comment, or what counts as one
-            ends = _END
-            if comment and not body.startswith((b">", b"->"), at):
-                ends = _COMMENT_END
-            elif scopes and scopes[-1] in _FOREIGN and body.startswith(b"<![CDATA[", at - 2):
-                ends = _CDATA_END
-            if (ended := ends.search(body, at)) is None:
+        if tag is None:
+            at = _end_of_comment(body, at, comment, foreign)
+            if not at:
                 return
-            at = ended.end()
             continue
         name = tag.lower()
-        if rest is not None and not scopes and name not in matters:
+        if rest is not None and not foreign and name not in matters:
             continue  # nearly all
         attributes: dict[bytes, bytes] = {}
-        is_font = name == b"font" and bool(scopes) and not closing
-        if rest is not None and name not in wanted and not is_font:
-            empty = rest.endswith(b"/>")
-        elif read := _attributes(body, token.end(2), MAX_STEPS - steps):
-            attributes, at, empty, took = read
-            steps += took + 1
-        else:
-            return
-        breaks_out = name in _BREAKOUT or (is_font and not _FONT.isdisjoint(attributes))
-        if breaks_out and (not closing or name in _BREAKOUT_ENDS):
-            while scopes and scopes[-1] in _FOREIGN:
-                scopes.pop()
-        if closing:
-            if name in scopes:
-                while scopes.pop() != name:
-                    pass
-            continue
-        within = _FOREIGN.get(scopes[-1]) if scopes else None
-        if within is not None:
-            opens = name in within or name in _FOREIGN
-        else:
-            opens = name in _FOREIGN or name == b"template"
-            empty = empty and name != b"template"
-        if opens:
-            if not empty and len(scopes) < _MAX_DEPTH:
-                scopes.append(name)
-        elif name in wanted:
-            if unscripted or (within is None and b"template" not in scopes):
+        if rest is None or name in wanted or name == b"font":
+            if (read := _attributes(body, token.end(2), MAX_STEPS - steps)) is None:
+                return
+            attributes, at, took = read
+            steps += took
+        # In HTML an element isn't empty by "/>". But where it contains text alone, that is what was meant.
+        empty = body.startswith(b"/>", at - 2)
+        if name in _FOREIGN:
+            foreign = max(foreign + (-1 if closing else not empty), 0)
+        elif foreign and _breaks_out(name, closing, attributes):
+            foreign = 0
+        if name in wanted and not closing:
+            if unscripted or not templates:
                 yield name, token.start(), attributes
-        elif within is None:
-            if name == b"script":
-                at = _end_of_script(body, at)
-            elif name == b"plaintext":
+        elif name == b"template" and (closing or not foreign):
+            templates = max(templates + (-1 if closing else 1), 0)
+        elif name in _RAW and not (
+            closing or empty or foreign or (unscripted and name == b"noscript")
+        ):
+            if (raw := _RAW[name].search(body, at)) is None:
                 return
-            elif name in _RAW and not (unscripted and name == b"noscript"):
-                raw = _RAW[name].search(body, at)
-                at = raw.start() if raw else 0
-            if at == 0:
-                return
+            at = raw.start()
 
 
-def _end_of_script(body: bytes, at: int) -> int:
-    """Return where a script's end tag begins; 0 for none. Scripts may nest within a comment."""
-    escaped = nested = False
-    for match in islice(_SCRIPT_PART.finditer(body, at), MAX_STEPS):
-        if match[0] == b"<!":
-            escaped = True
-        elif match[0] == b"-->":
-            escaped = nested = False
-        elif not match[1]:
-            nested = escaped
-        elif nested:
-            nested = False
-        else:
-            return match.start()
-    return 0
+def _end_of_comment(body: bytes, at: int, comment: bytes | None, foreign: int) -> int:
+    """Return where a comment, or what counts as one, ends; 0 if it doesn't."""
+    ends = _END
+    if comment and not body.startswith((b">", b"->"), at):
+        ends = _COMMENT_END
+    elif foreign and body.startswith(b"<![CDATA[", at - 2):
+        ends = _CDATA_END
+    ended = ends.search(body, at)
+    return ended.end() if ended else 0
 
 
-def _attributes(
-    body: bytes, at: int, limit: int
-) -> tuple[dict[bytes, bytes], int, bool, int] | None:
+def _breaks_out(name: bytes, closing: bytes, attributes: dict[bytes, bytes]) -> bool:
+    """Return whether a tag ends foreign content."""
+    if closing:
+        return name in (b"br", b"p")
+    return name in _BREAKOUT or (name == b"font" and not _FONT.isdisjoint(attributes))
+
+
+def _attributes(body: bytes, at: int, limit: int) -> tuple[dict[bytes, bytes], int, int] | None:
     """Return a tag's attributes from *at* (by name in lower case; the first of a name counts), the
-    offset after it, whether it ends with ``/>``, and the steps taken; None without an end, or
-    beyond *limit* steps."""
+    offset after it, and the steps taken; None without an end, or beyond *limit* steps."""
     values: dict[bytes, bytes] = {}
-    for steps, match in enumerate(_ATTRIBUTE.finditer(body, at)):
-        blank, end, name, double, single, unclosed, unquoted = match.groups()
+    for steps, match in enumerate(_ATTRIBUTE.finditer(body, at), 1):
+        end, name, double, single, unclosed, unquoted = match.groups()
         if end:
-            return values, match.end(), blank.endswith(b"/"), steps
+            return values, match.end(), steps
         if not name or unclosed or steps > limit:
             return None
         values.setdefault(name.lower(), double or single or unquoted or b"")

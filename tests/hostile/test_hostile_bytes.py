@@ -219,17 +219,15 @@ def test_members_of_a_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
 X500 = b"x" * 500
 BLANKS = b" " * 500
 HEADINGS = {
-    b"<h1>" + BLANKS + b"<h2 class='a'>not\nfound</H3 >": True,
+    b"<h2 class='a'>not\nfound</H3 >": True,
     b"<h1>" + X500[4:] + b" 404</h1>": False,
     b"<h1>" + BLANKS[3:] + b"404</h1>": True,
     b"<h1>" + BLANKS[2:] + b"404</h1>": False,
     b"<h1 " + X500[1:] + b">404</h1>": True,
     b"<h1 " + X500 + b">404</h1>": False,
-    b"<h1 " + X500 + b"<h1>404</h1>": True,
     b"<h10>404</h1>": False,
     b"<h1><a href='404'>here</a></h1>": False,
     b"<h1>4<b>04</h1>": False,
-    b"<title " + X500 + b"><title>not found": True,
     b"<title></title><title>404</title>": False,
     b"<title>" + BLANKS[3:] + b"404</title>": True,
     b"<title>" + BLANKS + b" 404</title>": False,

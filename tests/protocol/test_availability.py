@@ -38,7 +38,6 @@ NOT_FOUND = [
     b"<title>Example</title><h1>404 Not Found</h1>",
     b"<h1>Not Found</h1><p>The requested URL was not found on this server.</p>",
     b"<title>Oops</title><h2 class='x'>Page <b>not</b> found</h2>",
-    b"\xff\xfe\x00<title>404 \xe9</title>",
     *map(page, (
         "404: Not Found", "Error 404", "HTTP Status 404 – Not Found", "Object not found!",
         "404 - File or directory not found.", "Sorry, this page doesn’t exist",
