@@ -40,8 +40,7 @@ from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases, held_fiel
 from scrapy_rep.holding.log import HoldLog
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Drop
+from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.recorder import Recorder
