@@ -237,5 +237,4 @@ class PageMiddleware(BaseSpiderMiddleware):
         what = "item from" if verdict in ("noindex", "expired") else "request to"
         message = f"{'Dropping' if obeyed else 'Would drop'} {what} %(url)s: %(reason)s"
         values = {"url": request.url, "reason": reason}
-        more = "; more for this origin at DEBUG level"
-        self._tell.log(message, values, self.crawler.spider, (origin, verdict), more)
+        self._tell.log(message, values, self.crawler.spider, (origin, verdict))

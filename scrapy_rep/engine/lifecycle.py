@@ -34,15 +34,11 @@ _START_SECONDS = 0.01
 _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
-def in_shell(crawler: Crawler) -> bool:
-    """Whether this is ``scrapy shell``. To be asked only while middlewares are made."""
-    return crawler.spider is None
-
-
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether this is one of these commands, which put their own start() into the spider's class."""
+    """Whether this is one of these commands: the shell makes middlewares before the spider; others
+    put their own start() into the spider's class."""
     start = getattr(crawler.spidercls, "start", None)
-    return in_shell(crawler) or getattr(start, "__module__", "").startswith(_COMMANDS)
+    return crawler.spider is None or getattr(start, "__module__", "").startswith(_COMMANDS)
 
 
 class StopAtStart:

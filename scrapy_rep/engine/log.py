@@ -96,17 +96,18 @@ class Limiter:
         values: Mapping[str, Any],
         spider: Spider | None,
         about: Hashable = None,
-        more: str = "",
     ) -> None:
-        """Log one more. *about* counts once, and is logged at DEBUG level after that. *more* is
-        added to its first message."""
+        """Log one more. *about*, something of an origin, counts once, and is logged at DEBUG level
+        after that."""
         extra = {"spider": spider}
-        if about is not None and not self._seen.add(about):
-            self._logger.debug(message, values, extra=extra)
-            return
+        if about is not None:
+            if not self._seen.add(about):
+                self._logger.debug(message, values, extra=extra)
+                return
+            message += "; more for this origin at DEBUG level"
         self._count += 1
         level = logging.INFO if self._count <= _FIRST else logging.DEBUG
-        self._logger.log(level, message + more, values, extra=extra)
+        self._logger.log(level, message, values, extra=extra)
         if self._count == self._tell_at:
             self._tell_at *= 10
             message = "%(count)s %(what)s so far; others are logged at DEBUG level"

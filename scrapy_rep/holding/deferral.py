@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Coroutine
-from heapq import heappush
+from collections.abc import Callable, Collection, Coroutine
+from heapq import heappush, nlargest
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from scrapy import Request, Spider
@@ -33,18 +34,21 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases, held_fields
-from scrapy_rep.holding.log import HoldLog
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
-from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin
+from scrapy_rep.reporting.record import kind_of
 from scrapy_rep.reporting.recorder import Recorder
-from scrapy_rep.text import text_of
+from scrapy_rep.text import counted, duration, text_of
+
+logger = get_logger(__name__)
 
 # Seconds from the start of the fetch after which a first answer takes long, or very long. Then only
 # so many of the requests that wait for it keep others from coming, and in the end none.
@@ -60,6 +64,15 @@ _MOST_SHARED = 1000
 _SOME = 20
 # Seconds between log lines about held requests.
 _TELL_SECONDS = 60.0
+# Kinds of lines about an origin, see Limiter.
+_KINDS = {
+    "slow": "origins that are slow to answer",
+    "unreachable": "origins with an unreachable robots.txt",
+    "given up": "origins whose requests were given up",
+    "released": "origins whose requests were released",
+}
+# Origins that are named.
+_NAMED = 3
 
 
 class Deferral(ResolutionListener):
@@ -86,7 +99,7 @@ class Deferral(ResolutionListener):
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
-        self._reports = Alarm(lambda _: self.tell(), lambda: context.engine.paused)
+        self._reports = Alarm(context.crawler, lambda _: self.tell())
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None  # None without a JOBDIR
         self.closing = False
@@ -102,7 +115,7 @@ class Deferral(ResolutionListener):
             if (held_origin := self.held.origins.get(key)) is not None:
                 act(held_origin)
 
-        return Alarm(on_due, lambda: self._context.engine.paused)
+        return Alarm(self._context.crawler, on_due)
 
     @property
     def holding(self) -> bool:
@@ -140,8 +153,6 @@ class Deferral(ResolutionListener):
         if state is None:
             asked_before = self._table.get(origin) is not None
             self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
-            if not held_origin.ready:
-                held_origin.answered = False
             self._wait_for_answer(held_origin, request)
             return
         # Others of its origin may wait for the same answer, of which the deferral hasn't heard so
@@ -155,6 +166,8 @@ class Deferral(ResolutionListener):
             self._give_up(held_origin)
 
     def _wait_for_answer(self, held_origin: HeldOrigin, request: Request | None) -> None:
+        if not held_origin.ready:
+            held_origin.answered = False
         flight = self._flights.to(held_origin.origin, request)
         if flight.result is not None:
             return  # without asyncio, the answer may be there at once
@@ -218,8 +231,10 @@ class Deferral(ResolutionListener):
             self.releases.add(held_origin)
             return
         held_origin.recall()
+        if held_origin.unanswered:  # they no longer wait for a first answer, but for a better one
+            self._context.stats.inc_value("rep/deferred/unreachable", held_origin.unanswered)
+            held_origin.unanswered = 0
         if not self._policy.is_worth_waiting(state):
-            self._is_unreachable(held_origin)
             down = f"{state.entry.error}; the host is down", state.entry.attempts
             self.releases.add(held_origin, down if self._policy.unreachable == "defer" else None)
             return
@@ -242,7 +257,6 @@ class Deferral(ResolutionListener):
     def _hold_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
         """Hold those that waited for an answer, as far as there is room."""
         self._settle(held_origin)
-        self._is_unreachable(held_origin)
         if held_origin.count:
             self._table.pin(state.origin)
             self.log.held(held_origin, "unreachable")
@@ -254,12 +268,6 @@ class Deferral(ResolutionListener):
             if not self.handing_back.one(held.request, held.since):
                 self.log.full(held_origin.origin)
                 self.releases.let_out(held.request, drop._replace(for_room=True))
-
-    def _is_unreachable(self, held_origin: HeldOrigin) -> None:
-        """Count requests that no longer wait for a first answer but for a better one."""
-        if held_origin.unanswered:
-            self._context.stats.inc_value("rep/deferred/unreachable", held_origin.unanswered)
-            held_origin.unanswered = 0
 
     def is_due(self, held_origin: HeldOrigin) -> bool:
         """Whether robots.txt has to be fetched again before requests leave. Then it is."""
@@ -403,3 +411,87 @@ class Deferral(ResolutionListener):
         await self._upkeep.now(last=True)
         if self.held.disk is not None:
             await run_in_thread(self.held.disk.close)
+
+
+class HoldLog:
+    """What the log says of held requests."""
+
+    def __init__(self, context: CrawlContext, table: OriginTable) -> None:
+        self._context = context
+        self._table = table
+        self._limiters = {kind: Limiter(logger, what) for kind, what in _KINDS.items()}
+        self._told_full = False
+
+    def held(self, one: HeldOrigin, why: str) -> None:
+        """Log once that robots.txt is "slow" and requests held, once that it is "unreachable"."""
+        if one.told not in (why, "unreachable"):
+            one.told = why
+            what = ": its robots.txt has not answered yet"
+            if why == "unreachable":
+                what = " until its robots.txt can be fetched"
+            self._tell(why, one, f"Holding requests to %(origin)s{what}")
+
+    def end(self, one: HeldOrigin, *, kept: bool) -> None:
+        """Log what became of the requests. *kept*: those given up are on disk for the next run."""
+        if one.given_up:
+            reason, attempts = one.why
+            self._tell(
+                "given up",
+                one,
+                "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
+                "(%(times)s at robots.txt)%(kept)s",
+                requests=counted(one.given_up, "request"),
+                reason=reason,
+                times=counted(attempts, "attempt"),
+                kept="; kept for the next run with this JOBDIR" if kept else "",
+            )
+        if one.released and one.told:
+            message = "Released %(requests)s to %(origin)s after %(seconds).1f s"
+            self._tell("released", one, message, requests=counted(one.released, "request"))
+
+    def _tell(self, kind: str, one: HeldOrigin, message: str, **values: object) -> None:
+        values |= {"origin": one.origin, "seconds": one.longest}
+        self._limiters[kind].log(message, values, self._context.spider)
+
+    def full(self, origin: Origin) -> None:
+        """Warn once that requests are dropped because too many are held."""
+        if not self._told_full:
+            self._told_full = True
+            message = (
+                "Too many requests are held (REP_DEFER_MAX_REQUESTS; one origin may have about 91 %% of "
+                "them): dropping further ones, such as to %(origin)s. This is reported once."
+            )
+            logger.warning(message, {"origin": origin}, extra=self._context.extra)
+
+    def state(
+        self, origins: Collection[HeldOrigin], attempt: float, given_up: float, *, idle: bool
+    ) -> None:
+        """Log what is held of which *origins*, and why. *attempt*, *given_up*: seconds until a
+        robots.txt is fetched again, and until the first requests are given up. *idle*: the crawl can
+        only wait."""
+        total = sum(one.count for one in origins)
+        most = nlargest(_NAMED, origins, key=attrgetter("count"))
+        parts = [f"{one.count:,} to {one.origin}: {self._why(one.origin)}" for one in most]
+        if others := len(origins) - len(most):
+            rest = total - sum(one.count for one in most)
+            parts.append(f"{rest:,} to {counted(others, 'other origin')}")
+        values = {
+            "begin": "Nothing left to do but wait: " if idle else "",
+            "requests": counted(total, "request"),
+            "which": "; ".join(parts),
+            "next": duration(attempt),
+            "given_up": duration(given_up),
+        }
+        logger.info(
+            "%(begin)s%(requests)s held (%(which)s); next robots.txt attempt in %(next)s, giving "
+            "up in %(given_up)s (REP_DEFER_MAX_WAIT)",
+            values,
+            extra=self._context.extra,
+        )
+
+    def _why(self, origin: Origin) -> str:
+        known = self._table.get(origin)
+        if known is None:
+            return "no answer yet"
+        error = known.entry.error
+        return kind_of(error, short=True) if error else "answered, about to leave"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections import Counter
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,7 +85,7 @@ class DiskHold:
 
     def __init__(self, directory: str, spider: Spider) -> None:
         self._spider = spider
-        self._journal = Journal(
+        self.journal = Journal(
             Path(directory, FILE_NAME),
             SCHEMA,
             spider,
@@ -107,7 +107,7 @@ class DiskHold:
 
     def open(self) -> bool:
         """Open the file, and take over an earlier run's requests. Return whether it works. Blocks."""
-        return self._journal.open(self._recover) is not None
+        return self.journal.open(self._recover) is not None
 
     def _recover(self, db: sqlite3.Connection) -> bool:
         """Take over what an earlier run left, without the requests themselves."""
@@ -131,10 +131,6 @@ class DiskHold:
 
     # Requests come and go
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context for several calls of :meth:`hold`, which are written at once."""
-        return self._journal.together()
-
     def hold(self, origin: str, held: Held, state: int = HELD) -> Held:
         """Write *held*. Return what stays in memory: all of it if it can't be serialised."""
         try:
@@ -149,16 +145,16 @@ class DiskHold:
                     extra={"spider": self._spider},
                 )
             return held
-        row = held.row or self._journal.new_id("held")
+        row = held.row or self.journal.new_id("held")
         since = max(0.0, self.ran + held.since)
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         fingerprint = self._fingerprint(held.request)
-        self._journal.put("held", (row, origin, row, since, state, data, priority, fingerprint))
+        self.journal.put("held", (row, origin, row, since, state, data, priority, fingerprint))
         return Held(*held[:3], row=row, counts=True)
 
     def has(self, row: int) -> bool:
         """Whether the file has *row*: it can't always be written."""
-        return self._journal.unwritten("held", row) is None
+        return self.journal.unwritten("held", row) is None
 
     def read(self, held: Held) -> Held | None:
         """Return *held* with its request; None if it is unreadable. May raise ``sqlite3.Error``."""
@@ -178,9 +174,9 @@ class DiskHold:
         return None
 
     def _load(self, held: Held) -> Request:
-        unwritten = self._journal.unwritten("held", held.row)
+        unwritten = self.journal.unwritten("held", held.row)
         query = "SELECT request FROM held WHERE id = ?"
-        found = [unwritten[_REQUEST:]] if unwritten else self._journal.read(query, held.row)
+        found = [unwritten[_REQUEST:]] if unwritten else self.journal.read(query, held.row)
         self._failed_reads = 0
         if not found:
             raise ValueError("damaged")
@@ -197,12 +193,12 @@ class DiskHold:
             self._left.add(held.row)
             finalize(held.request, self._gone.append, held.row).atexit = False
             if len(self._gone) >= _ROWS:
-                self._forget(self._gone.copy())
-                self._gone.clear()
+                self._forget(self._gone[:_ROWS])
+                del self._gone[:_ROWS]
 
     def _forget(self, rows: list[int]) -> None:
         self._left.difference_update(rows)
-        self._journal.delete("held", *rows)
+        self.journal.delete("held", *rows)
 
     def is_held_already(self, origin: str, request: Request) -> bool:
         """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded
@@ -232,8 +228,8 @@ class DiskHold:
     async def upkeep(self, ran: float | None) -> None:
         """Maintain the file, every second. *ran*: seconds that this run has run, if to be recorded."""
         if ran is not None:
-            self._journal.put("clock", (1, self.ran + ran))
-        await self._journal.flush()
+            self.journal.put("clock", (1, self.ran + ran))
+        await self.journal.flush()
 
     def close(self) -> None:
         """Close the file at the end of a run: what has left is done, the rest is for the next run.
@@ -242,14 +238,14 @@ class DiskHold:
         if self._unreadable:
             values = {
                 "count": counted(self._unreadable, "held request"),
-                "path": self._journal.path,
+                "path": self.journal.path,
                 "error": self._why_unreadable,
             }
             message = (
                 "%(count)s could not be read from %(path)s (%(error)s); left there for the next run"
             )
             logger.warning(message, values, extra={"spider": self._spider})
-        self._journal.close()
+        self.journal.close()
 
 
 def dumps(request: Request, spider: Spider) -> bytes:

@@ -18,7 +18,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.timers import Slices
+from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.handing_back import HANDED_BACK
 from scrapy_rep.origins.agents import FOREIGN, SCHEME
@@ -88,7 +88,7 @@ class Gate:
 
     def _next_scheduled(self) -> Request | None:
         self._nothing_else = False
-        slices = Slices()
+        began = 0.0
         # An answer wakes the engine, and so does the end of the wait for it.
         while self._held.may_wait and not self._nothing_else:
             request = self._next()
@@ -100,7 +100,9 @@ class Gate:
                 deferred_from_coro(self._stays_or_leaves(request, check))
             elif not self._is_kept(request):
                 return request
-            if slices.over and not self._nothing_else:
+            now = time.perf_counter()
+            began = began or now
+            if now >= began + SLICE_SECONDS and not self._nothing_else:
                 self._context.engine.wake()
                 break
         return None

@@ -20,9 +20,8 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
-from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import Held, dumps
-from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, tell_given_up
+from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
 
@@ -122,14 +121,9 @@ class HandingBack:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
-        why, attempts = "the crawl ended", 0
-        if held_origin is not None:
-            error_before, attempts = self._held.why(held_origin)
-            why = f"{error_before}; {why}"
-        error = RobotsUnreachable(origin, why, attempts, self._held.failure(origin))
-        if held.counts:
-            error.held_for = self._held.now() - held.since
-            tell_given_up(self._context, request, error)
+        why, attempts = self._held.why(held_origin) if held_origin else ("about to leave", 0)
+        why += "; the crawl ended"
+        error = self._held.give_up(held, origin, why, attempts)
         return self._context.engine.fail(request, error)
 
     def _outlives(self, request: Request) -> bool:

@@ -48,6 +48,8 @@ _LOOKS = 50
 _RETRY_SECONDS = 1.0
 
 Verdict: TypeAlias = "Drop | Exception"
+Why: TypeAlias = "tuple[str, int]"
+"""Why requests are given up, and after how many attempts at robots.txt."""
 
 
 @dataclass(eq=False, slots=True)
@@ -73,14 +75,14 @@ class HeldOrigin:
     released: int = 0
     longest: float = 0.0  # seconds for which one that left was held, in earlier runs too
     given_up: int = 0
-    why: tuple[str, int] = ("", 0)  # some are given up, and after how many robots.txt attempts
+    why: Why = ("", 0)  # some are given up
     told: str = ""  # what the log says of it: that it is "slow", or "unreachable"
 
     def oldest(self) -> float | None:
         """Return the earliest ``since`` of those that stay."""
         return min((held.since for held in (*self.waiting, *self.heap)), default=None)
 
-    def let_leave(self, why: tuple[str, int] | None, before: float) -> None:
+    def let_leave(self, why: Why | None, before: float) -> None:
         """Let those that came *before* then leave; if there is a reason *why*, to fail."""
         if self.fails != (why is not None):
             self.recall()
@@ -113,14 +115,14 @@ class HeldOrigins:
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
         self._table = origins.table
-        self.failure = origins.cache.failure
-        """What the last attempt for an origin raised, see :meth:`RobotsCache.failure`."""
+        self._failure = origins.cache.failure
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self.origins: dict[str, HeldOrigin] = {}
         self._total = self._unheld = self._weight = 0
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency_of(context.crawler)
-        # The spool keeps a page until its request object is freed: the hold must not have a copy.
+        # With each request object it has seen, Scrapy keeps a kilobyte (the parsed URL, the
+        # fingerprint). But the spool keeps a page until its request object is freed.
         self._copies = not job_dir(context.crawler.settings)
         self._started = time.monotonic()
         self._number = 0  # of the request that came last
@@ -175,15 +177,21 @@ class HeldOrigins:
         with *everything*, all. Return these."""
         room = len(held_origin.waiting) if everything else self.room_for(held_origin)
         found, held_origin.waiting = held_origin.waiting[:room], held_origin.waiting[room:]
-        with self.disk.together() if self.disk is not None and found else nullcontext():
+        if not found:
+            return []
+        with self.disk.journal.together() if self.disk is not None else nullcontext():
             for held in found:
                 kept = held._replace(counts=True)
                 if self.disk is not None:
                     kept = self.disk.hold(held_origin.key, kept)
                 elif self._copies:
-                    kept = kept._replace(request=lean(held.request))
+                    with suppress(Exception):  # of a user's class
+                        kept = kept._replace(request=copy(held.request))
                 heappush(held_origin.heap, kept)
-        held_origin.unanswered += len(found)
+        if held_origin.answered and not everything:
+            self._context.stats.inc_value("rep/deferred/unreachable", len(found))
+        else:
+            held_origin.unanswered += len(found)
         self.changed(held_origin, unheld=-len(found), held=len(found))
         for held in found:
             self._context.stats.inc_value("rep/deferred")
@@ -236,9 +244,8 @@ class HeldOrigins:
         held_origin.recall()
         if disk is not None:
             self.hold_waiting(held_origin, everything=True)
-        yield from self.take_waiting(held_origin)
-        heap = held_origin.heap
-        mortal = [one for one in heap if disk is None or not one.row or not disk.has(one.row)]
+        some = held_origin.waiting + held_origin.heap
+        mortal = [one for one in some if disk is None or not one.row or not disk.has(one.row)]
         for one in sorted(mortal):
             held = one if one.request is not None or disk is None else disk.read(one)
             if held is not None:
@@ -256,7 +263,18 @@ class HeldOrigins:
             return self.disk.peek(held)
         return held.request
 
-    def why(self, held_origin: HeldOrigin) -> tuple[str, int]:
+    def give_up(self, held: Held, origin: Origin, reason: str, attempts: int) -> RobotsUnreachable:
+        """Return the error with which *held*, which has left, is to fail. Count and announce it, if
+        it was held."""
+        error = RobotsUnreachable(origin, reason, attempts, self._failure(origin))
+        if held.counts:
+            error.held_for = self.now() - held.since
+            self._context.stats.inc_value("rep/given_up")
+            told = {"reason": error.reason, "attempts": attempts, "held_for": error.held_for}
+            announce(self._context, signals.request_given_up, held.request, origin, **told)
+        return error
+
+    def why(self, held_origin: HeldOrigin) -> Why:
         """Return why there is no robots.txt, and the number of attempts."""
         known = self._table.get(held_origin.origin)
         error, attempts = (known.entry.error, known.entry.attempts) if known else (None, 0)
@@ -315,16 +333,13 @@ class Releases:
         return bool(self._turns or self.loose)
 
     def add(
-        self,
-        held_origin: HeldOrigin,
-        given_up: tuple[str, int] | None = None,
-        before: float = math.inf,
+        self, held_origin: HeldOrigin, why: Why | None = None, before: float = math.inf
     ) -> None:
-        """Let requests of an origin leave: all, or those that came *before* then. *given_up*: why,
-        and after how many attempts, they are to fail; None to release them."""
+        """Let requests of an origin leave: all, or those that came *before* then. *why* they are
+        given up; None to release them."""
         if self._ended:
             return
-        held_origin.let_leave(given_up, before)
+        held_origin.let_leave(why, before)
         if not held_origin.in_turn:
             self._queue(held_origin)
             self._context.engine.wake()
@@ -408,39 +423,19 @@ class Releases:
         announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
 
     def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
-        origin, cause = held_origin.origin, self._held.failure(held_origin.origin)
-        if not held.counts:
-            self.verdicts[held.request] = Drop(*held_origin.why, cause=cause)
-            return
-        held_origin.given_up += 1
+        origin, why = held_origin.origin, held_origin.why
+        held_origin.given_up += held.counts
+        error = self._held.give_up(held, origin, *why)
         # The origin may be forgotten before it arrives.
-        error = RobotsUnreachable(origin, *held_origin.why, cause)
-        error.held_for = self._held.now() - held.since
-        self.verdicts[held.request] = error
+        self.verdicts[held.request] = error if held.counts else Drop(*why, cause=error.__cause__)
 
     def verdict(self, request: Request) -> Drop | None:
         """Return what was decided at the gate about *request*, which the middleware has now;
         ``RobotsUnreachable`` if it was given up, and what a failed check raised."""
         verdict = self.verdicts.pop(request, None) if self.verdicts else None
-        if not isinstance(verdict, Exception):
-            return verdict
-        if isinstance(verdict, RobotsUnreachable):
-            tell_given_up(self._context, request, verdict)
-        raise verdict from verdict.__cause__
-
-
-def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
-    context.stats.inc_value("rep/given_up")
-    told = {"reason": error.reason, "attempts": error.attempts, "held_for": error.held_for}
-    announce(context, signals.request_given_up, request, error.origin, **told)
-
-
-def lean(request: Request) -> Request:
-    """Return a copy of *request*: with each request object it has seen, Scrapy keeps a kilobyte
-    (the parsed URL, the fingerprint) in memory."""
-    with suppress(Exception):  # of a user's class
-        return copy(request)
-    return request
+        if isinstance(verdict, Exception):
+            raise verdict from verdict.__cause__
+        return verdict
 
 
 def announce(

@@ -261,7 +261,7 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
 
 def _pattern(line: RuleLine) -> Iterator[Finding]:
     """Yield why a rule matches nothing, if that is so."""
-    number, pattern, _ = line.rule
+    number, pattern = line.rule.line, line.rule.pattern
     if url := _URL.match(pattern):
         path = quoted("/" + url[1])
         why = f"can never match: rules are paths, not URLs; did you mean {path}?"

@@ -65,7 +65,7 @@ class Drop(NamedTuple):
     """Consecutive failed fetches of robots.txt."""
     for_room: bool = False
     """Whether the only reason is that too many are held."""
-    cause: Exception | None = None
+    cause: BaseException | None = None
     """What the last fetch raised."""
 
     @classmethod

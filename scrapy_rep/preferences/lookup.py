@@ -3,11 +3,10 @@ headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
@@ -26,7 +25,6 @@ from scrapy_rep.preferences.statements import (
     POLICY,
     RESERVATION,
     Reservation,
-    RobotsUsage,
     TdmFile,
     Usage,
     from_headers,
@@ -41,10 +39,9 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import comparable
 
 Chain = tuple[str, ...]
-FileT = TypeVar("FileT", RobotsUsage, TdmFile)
-
-# What was read last is kept: some 300 KB of a file at worst, 2 MB of a tdmrep.json.
-_MAX_FILES = 100
+# What was read last is kept: at worst 800 KB for a robots.txt, 2.5 MB for a tdmrep.json.
+_read_robots = lru_cache(32)(read_robots)
+_read_tdm = lru_cache(32)(TdmFile)
 
 _known: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
 
@@ -101,16 +98,6 @@ def usage_of(
     return found
 
 
-class _Files(dict[Any, FileT]):
-    def of(self, key: Any, read: Callable[[], FileT]) -> FileT:
-        """Return what is known for *key*, or else what *read* returns, which is kept."""
-        if key not in self:
-            if len(self) >= _MAX_FILES:
-                self.clear()
-            self[key] = read()
-        return self[key]
-
-
 class TdmOrigin(Origin):
     """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is the file's
     URL, which keeps the two apart in storages."""
@@ -134,8 +121,6 @@ class UsageLookup:
         self._cache = cache
         self._tokens = settings.usage_tokens or {}
         self._clock = context.clock
-        self._robots: _Files[RobotsUsage] = _Files()  # by SHA-256 and group
-        self._tdm: _Files[TdmFile] = _Files()
         # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
         self._tdm_cache = cache.sibling() if settings.tdmrep else None
         self._flights = Flights(context.crawler, self._ask)
@@ -154,7 +139,7 @@ class UsageLookup:
             return Usage(time=time)
         entry, path = state.entry, comparable(path_in(request))
         token, rules = state.robots.rules(chain, self._settings.obey_global_group)
-        said = self._robots.of((entry.sha256, token), lambda: read_robots(entry.body, token))
+        said = _read_robots(entry.body, token)
         statements = said.about(path, allowed=rules.allows(path))
         for name, purposes in self._tokens.items():
             decision = state.robots.decide(comparable(request.url), name)
@@ -175,9 +160,8 @@ class UsageLookup:
             return None, None
         if (state := self._tdm_cache.get(TdmOrigin(*origin))) is None:
             return None, None
-        entry = state.entry
-        file = self._tdm.of(entry.sha256, lambda: TdmFile(entry.body))
-        return file.about(comparable(path_in(request))), entry.sha256
+        file = _read_tdm(state.entry.body)
+        return file.about(comparable(path_in(request))), state.entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:
         """Read the rules of a large robots.txt in a thread, so that :meth:`robots` need not do it."""

@@ -184,8 +184,7 @@ class UsageMiddleware:
             "permitted (%(statement)s)"
         )
         values = {"url": request.url, "purpose": purpose, "statement": statement}
-        more = "; more for this origin at DEBUG level"
-        self._limiter.log(message, values, self._crawler.spider, (origin, kind), more)
+        self._limiter.log(message, values, self._crawler.spider, (origin, kind))
 
 
 class UsageItemMiddleware(BaseSpiderMiddleware):

@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -65,13 +66,9 @@ class Statement:
     says: dict[str, str] = field(default_factory=dict)
     """``"y"`` or ``"n"`` by purpose. Empty if it says nothing that is understood."""
 
-    @property
-    def where(self) -> str:
-        """The source, with the line."""
-        return self.source if self.line is None else f"{self.source}, line {self.line}"
-
     def __str__(self) -> str:
-        return f"{self.where}: {self.text}"
+        where = self.source if self.line is None else f"{self.source}, line {self.line}"
+        return f"{where}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,22 +411,18 @@ class TdmFile:
     """The rules of a ``tdmrep.json``: any bytes at all; never raises."""
 
     def __init__(self, body: bytes) -> None:
-        try:
+        self._rules: list[tuple[Rules, Reservation | None]] = []
+        with suppress(ValueError, RecursionError):
             entries = json.loads(body.decode("utf-8-sig"))
-        except (ValueError, RecursionError):
-            entries = None
-        self._rules = [
-            self._rule(entry)
-            for entry in (entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ())
-            if isinstance(entry, dict) and isinstance(entry.get("location"), str)
-        ]
+            for entry in entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ():
+                if isinstance(entry, dict) and isinstance(entry.get("location"), str):
+                    self._add(entry)
 
-    def _rule(self, entry: dict[str, Any]) -> tuple[Rules, Reservation | None]:
+    def _add(self, entry: dict[str, Any]) -> None:
         location = entry["location"].encode("utf-8", "replace").decode("latin-1")
         text, value, policy = json.dumps(entry), entry.get(RESERVATION), entry.get(POLICY)
-        return Rules([location], [ALLOW - 1]), _reservation(
-            "tdmrep.json", None, text, value, policy
-        )
+        found = _reservation("tdmrep.json", None, text, value, policy)
+        self._rules.append((Rules([location], [ALLOW - 1]), found))
 
     def about(self, path: str) -> Reservation | None:
         """Return what the first location that matches says.

@@ -16,6 +16,7 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import NamedTuple
 
@@ -81,19 +82,17 @@ def _matches(path: str, pattern: str) -> bool:
 _BLANKS = str.maketrans(SPACE, " " * len(SPACE))
 
 
-class _Rule(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The line of a robots.txt that decided."""
+
     line: int
     """Counted from 1."""
     pattern: str
     """As written in the file."""
     allow: bool
-
-
-class Rule(_Rule):
-    """The line of a robots.txt that decided."""
-
-    text: str = ""
-    """The whole line, without its comment; empty for a rule from no file. Not compared."""
+    text: str = field(default="", compare=False, repr=False)
+    """The whole line, without its comment; empty for a rule from no file."""
 
     def __str__(self) -> str:
         return self.text or f"{'Allow' if self.allow else 'Disallow'}: {self.pattern}"
@@ -101,9 +100,8 @@ class Rule(_Rule):
     @classmethod
     def of(cls, row: str, line: int, value: str, allow: bool) -> Rule:
         """Return the rule in *row*, with its *value*: both as the parser reads them."""
-        rule = cls(line, readable(value), allow)
-        rule.text = readable(row.partition("#")[0].translate(_BLANKS).strip())
-        return rule
+        text = row.partition("#")[0].translate(_BLANKS).strip()
+        return cls(line, readable(value), allow, readable(text))
 
 
 class Decision(NamedTuple):

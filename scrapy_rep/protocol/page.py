@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import moment, read_date
 from scrapy_rep.protocol.html import MAX_TEXT, Links, links_of, metas_of, with_blanks
-from scrapy_rep.protocol.syntax import GLOBAL, checked_chain, leading_token
+from scrapy_rep.protocol.syntax import GLOBAL, leading_token, obeyed
 
 __all__ = ["Links", "PageRule", "PageRules", "links_of"]
 
@@ -48,13 +48,13 @@ _NAMES = FLAGS | {*_NUMBERS, _PREVIEW, _DATE}
 _DATE_PARTS = 4
 
 _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
-# In a date no word is followed by a colon.
-_AGENT = re.compile(r"\s*([A-Za-z*_-][^\s,:]*)\s*:", re.ASCII)
 # Blanks or semicolons instead of commas are wrong, but clear.
-_WORD_OF_PART = re.compile(r"[\s;:]*([^\s;:]+)", re.ASCII)
-_VALUE = re.compile(r"\s*(:?)\s*([^\s;]*)", re.ASCII)
+_WORD = re.compile(r"[\s;:]*(?:(,)|([^\s,;:]+))", re.ASCII)
+# In a date no word is followed by a colon.
+_AGENT = re.compile(r"[\s,;]*([a-z*_-][^\s,:]*)\s*:", re.ASCII)
+_VALUE = re.compile(r"\s*(:?)\s*([^\s,;]*)", re.ASCII)
 # Where a date ends at the latest.
-_NEXT = re.compile(rf";|(?<=\s)(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)
+_NEXT = re.compile(rf";|(?<=[\s,])(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)
 
 # Bytes that a meta counts beside its content: even an empty one takes time.
 _META_TEXT = 32
@@ -211,63 +211,52 @@ class PageRules:
 def _tokens(agents: str | Sequence[str]) -> set[str]:
     """Return *agents* in lower case, with and without their digits, so that no restriction is lost.
     ``*`` names no crawler."""
-    names = {token.lower() for token in checked_chain(agents)}
-    return (names | set(map(leading_token, names))) - {"", GLOBAL}
+    chain = (agents,) if isinstance(agents, str) else tuple(agents)
+    return {token.lower() for token in (*obeyed(chain, False), *chain)} - {"", GLOBAL}
 
 
 def _read(text: str, *, header: bool) -> Iterator[tuple[str, str, Value]]:
     """Yield agent (in lower case, or ``*``), name and value of each rule in a header line, or in a
     meta's content, which names no agents."""
-    agent = GLOBAL
-    parts = with_blanks(text).split(",")
-    for at, part in enumerate(parts):
-        start = 0
-        while header and (named := _AGENT.match(part, start)) and named[1].lower() not in _NAMES:
+    text = with_blanks(text).lower()
+    agent, at, begins = GLOBAL, 0, True  # whether an agent may stand here
+    while word := _WORD.match(text, at):
+        if header and begins and (named := _AGENT.match(text, at)) and named[1] not in _NAMES:
             # In a meta, "robots" means all agents.
-            name = named[1].lower()
-            agent = GLOBAL if name in (GLOBAL, "robots") else leading_token(name)
-            start = named.end()
-        for rule, value in _read_part(part[start:], parts[at + 1 : at + _DATE_PARTS]):
-            yield agent, rule, value
-
-
-def _read_part(part: str, following: list[str]) -> Iterator[tuple[str, Value]]:
-    """Yield the rules of one part. A date may continue in the parts after it."""
-    text, at = part.lower(), 0
-    if text.lstrip().startswith(":"):  # an agent without a name
-        return
-    while word := _WORD_OF_PART.match(text, at):
-        name, at = word[1], word.end()
+            agent = GLOBAL if named[1] in (GLOBAL, "robots") else leading_token(named[1])
+            at = named.end()
+            continue
+        comma, name = word.groups()
+        at, begins = word.end(), bool(comma)
         value: Value = None
         if name == _DATE:
-            ends = _NEXT.search(text, at)
-            if ends is not None:
-                value, at = read_date(text[at : ends.start()].strip(_AROUND)), ends.start()
-            else:
-                value, text = _date(text[at:], following)
-                at, following = 0, []
+            value, at = _date(text, at)
         elif name in _NUMBERS or name == _PREVIEW:
-            given = _VALUE.match(text, at)
-            assert given is not None  # it matches anything
-            if name == _PREVIEW:
-                value = given[2] if given[2] in PREVIEWS else None
-            elif _NUMBER.fullmatch(given[2]):
-                value = int(given[2])
-            if value is not None or given[1]:
-                at = given.end()
-        elif name not in FLAGS:
-            return
+            value, at = _limit(text, at, is_number=name != _PREVIEW)
+        elif name not in FLAGS and not comma:  # the rest is ignored
+            at = end if (end := text.find(",", at)) >= 0 else len(text)
         if value is not None or name in FLAGS:
-            yield name, value
+            yield agent, name, value
 
 
-def _date(text: str, following: list[str]) -> tuple[datetime | None, str]:
-    """Return a date made of as many *following* parts as possible, and the rest of the last."""
-    for count in range(len(following), -1, -1):
-        last = following[count - 1].lower() if count else ""
-        ends = _NEXT.search(last)
-        end = len(last) if ends is None else ends.start()
-        parts = [text, *following[: count - 1], last[:end]] if count else [text]
-        if (date := read_date(",".join(parts).strip(_AROUND))) is not None:
-            return date, last[end:]
-    return None, ""
+def _limit(text: str, at: int, *, is_number: bool) -> tuple[Value, int]:
+    """Return a value that is a number or a word, and where it ends."""
+    given = _VALUE.match(text, at)
+    assert given is not None  # it matches anything
+    value: Value = None
+    if is_number and _NUMBER.fullmatch(given[2]):
+        value = int(given[2])
+    elif not is_number and given[2] in PREVIEWS:
+        value = given[2]
+    return value, given.end() if value is not None or given[1] else at
+
+
+def _date(text: str, at: int) -> tuple[Value, int]:
+    """Return a date, with as many commas as possible, and where it ends."""
+    ends = _NEXT.search(text, at)
+    parts = text[at : ends.start() if ends else len(text)].split(",", _DATE_PARTS)[:_DATE_PARTS]
+    for count in range(len(parts), 0, -1):
+        date = ",".join(parts[:count])
+        if (value := read_date(date.strip(_AROUND))) is not None:
+            return value, at + len(date)
+    return None, at + len(parts[0])

@@ -70,7 +70,7 @@ class RobotsTxt:
     sequence and ``*`` the ``*`` group applies; *obey_global* = False ignores that. A full User-Agent
     header raises ``ValueError``; :func:`~scrapy_rep.protocol.product_token` finds its token.
 
-    Threads may share an instance. Copies and pickles hold the body, and read it again.
+    Threads may share an instance.
     """
 
     __slots__ = ("_answer", "_known", "_paces", "_rules", "_site", "_sitemaps", "_source", "size")
@@ -93,13 +93,7 @@ class RobotsTxt:
 
         :raises TypeError: if *body* is not bytes-like
         """
-        if not isinstance(body, bytes | bytearray | memoryview):
-            kind = type(body).__name__
-            raise TypeError(f"the body of a robots.txt is bytes-like, not {kind}")
         return cls(bytes(body[: MAX_BYTES + 1]))
-
-    def __reduce__(self) -> tuple[type[RobotsTxt], tuple[bytes | Callable[[], bytes]]]:
-        return type(self), (self._source,)
 
     def preload(
         self,
@@ -113,7 +107,7 @@ class RobotsTxt:
         groups = Groups(text)
         self._sitemaps = sitemaps = _sitemaps_of(text)
         self.size += _SITEMAP * len(sitemaps) + len("".join(sitemaps))
-        self._choose_group(agent, obey_global, groups)
+        self.rules(agent, obey_global, groups)
         if with_delay:
             self.pace(agent, obey_global, groups)
 
@@ -124,8 +118,10 @@ class RobotsTxt:
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
         answer = self._answer
-        if agent != answer[0] or obey_global is not answer[1]:
-            answer = self._choose_group(agent, obey_global)
+        if agent == answer[0] and obey_global is answer[1]:
+            rules = answer[3]
+        else:
+            _, rules = self.rules(agent, obey_global)
         path = url.removeprefix(self._site)
         if path[:1] != "/" or path == url or "#" in path:
             usual = _USUAL.match(url)
@@ -133,7 +129,7 @@ class RobotsTxt:
                 path = path_of(url)
             else:
                 self._site, path = usual.groups()
-        found = answer[3].find(path)
+        found = rules.find(path)
         return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH  # Rules.allows()
 
     def decide(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> Decision:
@@ -153,13 +149,35 @@ class RobotsTxt:
         return Decision(True, None, token) if always else decision
 
     def rules(
-        self, agent: str | Sequence[str], obey_global: bool = True
+        self, agent: str | Sequence[str], obey_global: bool = True, groups: Groups | None = None
     ) -> tuple[str | None, Rules]:
-        """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules."""
+        """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules, and remember
+        them. *groups* spares reading the file."""
         answer = self._answer
-        if agent != answer[0] or obey_global is not answer[1]:
-            answer = self._choose_group(agent, obey_global)
-        return answer[2:]
+        if agent == answer[0] and obey_global is answer[1]:
+            return answer[2:]
+        key = agent if isinstance(agent, str) else tuple(agent), obey_global
+        known = self._known
+        if known is None and answer is not _NOT_ASKED:
+            known = self._known = {answer[:2]: answer}
+        found = None if known is None else known.get(key)
+        if found is None:
+            groups = groups or Groups(self._text())
+            answer = *key, None, NO_RULES
+            for token in obeyed(*key):
+                if token.lower() in groups.tokens:
+                    answer = *key, token, self._rules_of(token.lower(), groups)
+                    break
+            if known is not None:
+                if len(known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
+                    known.clear()
+                    self._rules = self._sitemaps = None
+                    self.size = answer[3].size
+                self.size += _ANSWER
+                known[key] = answer
+            found = answer
+        self._answer = found
+        return found[2:]
 
     def decision(self, token: str | None, found: int) -> Decision:
         """Return the decision for the group of *token*, given what :meth:`Rules.find` has *found*."""
@@ -209,33 +227,6 @@ class RobotsTxt:
         source = self._source
         return normalise(source if isinstance(source, bytes) else source())
 
-    def _choose_group(
-        self, agents: str | Sequence[str], obey_global: bool, groups: Groups | None = None
-    ) -> _Answer:
-        """Return the answer for *agents*, and remember it and the one before."""
-        agent = agents if isinstance(agents, str) else tuple(agents)
-        latest, answers = self._answer, self._known
-        if answers is None and latest is not _NOT_ASKED:
-            answers = self._known = {latest[:2]: latest}
-        answer = None if answers is None else answers.get((agent, obey_global))
-        if answer is None:
-            tokens = obeyed(agent, obey_global)
-            groups = groups or Groups(self._text())
-            answer = agent, obey_global, None, NO_RULES
-            for token in tokens:
-                if token.lower() in groups.tokens:
-                    answer = agent, obey_global, token, self._rules_of(token.lower(), groups)
-                    break
-            if answers is not None:
-                if len(answers) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
-                    answers.clear()
-                    self._rules = self._sitemaps = None
-                    self.size = answer[3].size
-                self.size += _ANSWER
-                answers[agent, obey_global] = answer
-        self._answer = answer
-        return answer
-
     def _rules_of(self, name: str, groups: Groups) -> Rules:
         for _, _, token, rules in list(self._known.values()) if self._known else ():
             if token is not None and token.lower() == name:
@@ -264,11 +255,6 @@ _COMMENT = re.compile(r"#[^\n]*")
 # Up to this many pieces, reading each line is faster than looking for runs of rules.
 _FEW_PIECES = 3
 _LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
-
-
-def _agent_token(line: str) -> str | None:
-    """Return the :func:`agent_token` of a ``user-agent`` line; None for other lines."""
-    return next((agent_token(value) for _, _, value in read((line,))), None)
 
 
 def delay_seconds(value: str) -> float | None:
@@ -317,8 +303,12 @@ class Groups:
         self._stretches = pieces[::3]
         tokens: list[str | None] = [None]
         for at in range(1, len(pieces), 3):
-            token = pieces[at]
-            tokens.append(token.lower() if token else _agent_token("user" + pieces[at + 1]))
+            token = pieces[at] and pieces[at].lower()
+            if not token:  # an unusual spelling, or another field
+                token = None
+                for _, _, value in read(["user" + pieces[at + 1]]):
+                    token = agent_token(value)
+            tokens.append(token)
         self.tokens = tokens
         """The token before each stretch of lines. None: the file's start, or another field."""
 
@@ -393,5 +383,8 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
-    found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
-    return tuple([readable_url(value) for _, _, value in found if value])
+    values = []
+    for _, _, value in read(_LINES_OF_SITEMAPS.findall("\n" + text)):
+        if value:
+            values.append(readable_url(value))
+    return tuple(values)

@@ -5,7 +5,7 @@ the one that a User-Agent header names (section 7)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 MAX_BYTES = 512_000
@@ -181,14 +181,16 @@ def is_name(value: str) -> bool:
     return _NAME.fullmatch(value) is not None
 
 
-def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
-    """Return the tokens of *agent*. They may include ``*`` and an empty one, which name no crawler.
+@lru_cache(maxsize=100)  # a crawl asks each file about the same agents
+def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
+    """Return the tokens whose groups *agent* obeys; the first one with a group counts. ``*`` and an
+    empty one name no crawler.
 
     :raises ValueError: if one is not a product token; the message suggests one
     :raises TypeError: if one is not a string
     """
-    chain = (agent,) if isinstance(agent, str) else agent
-    for token in chain:
+    names = []
+    for token in (agent,) if isinstance(agent, str) else agent:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
         if token not in ("", GLOBAL) and not _NAME.fullmatch(token):
@@ -196,15 +198,9 @@ def checked_chain(agent: str | Sequence[str]) -> Sequence[str]:
             meant = product_token(shown)
             hint = f"; product_token() finds {meant!r} in it" if meant else ""
             raise ValueError(f"{shown!r} is not a product token (letters, '-' and '_' only){hint}")
-    return chain
-
-
-@lru_cache(maxsize=100)  # a crawl asks each file about the same agents
-def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
-    """Return the tokens whose groups *agent* obeys; the first one with a group counts. Raises what
-    :func:`checked_chain` does."""
-    named = filter(None, map(leading_token, checked_chain(agent)))
-    return (*named, GLOBAL) if obey_global else tuple(named)
+        if name := _TOKEN.match(token)[0]:  # type: ignore[index]  # it matches anything
+            names.append(name)
+    return (*names, GLOBAL) if obey_global else tuple(names)
 
 
 def product_token(user_agent: str) -> str | None:

@@ -20,6 +20,7 @@ from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
@@ -86,6 +87,24 @@ def listed_sitemaps(
             yield value, resolve_sitemap(value, robots_url)
         except ValueError:
             yield value, None
+
+
+async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
+    """Return the URLs of sitemaps, with the origin that each is fetched from. Resolving hostile ones
+    takes a second."""
+    found, slices = {}, Slices()
+    for _, one in listed_sitemaps(robots_url, values):
+        if one is not None:
+            found[one.url.partition("#")[0]] = str(one.origin)
+        if slices.over:
+            await pause()
+    return found
+
+
+async def listed_by(state: OriginState) -> dict[str, str]:
+    """Return the sitemaps that a robots.txt lists, see :func:`resolve_all`."""
+    url = state.entry.url or state.origin.robots_url
+    return await resolve_all(url, state.robots.sitemaps if state.robots else ())
 
 
 class Discovery:

@@ -30,7 +30,7 @@ from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
-from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog, host_of
+from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog
 from scrapy_rep.seeding.spool import (
     ASKED,
     DONE,
@@ -94,20 +94,19 @@ class Loader:
         if self._spool.waiting >= _PAGES_ENOUGH:
             return False
         # Another process may read it, so this one doesn't wait for it: only time ends the step.
-        most, asked = _AT_ONCE if self._shared else _OF_HOST, self._spool.sitemaps.asked
+        most, asked = _AT_ONCE if self._shared else _OF_HOST, self._spool.asked
         requested = Counter(asked.values())
-        slices, left = Slices(), False
-        for host in self._spool.sitemaps.hosts(self._host):
+        slices = Slices()
+        for host in self._spool.hosts(self._host):
             if len(asked) >= _ALL:
                 break
             self._host = host
-            while requested[host] < most and (sitemap := self._spool.sitemaps.next(host)):
+            while requested[host] < most and (sitemap := self._spool.next_sitemap(host)):
                 requested[host] += 1
                 self._request(sitemap)
-            left = left or requested[host] >= most
             if self._shared and slices.over:
-                return True
-        return left and self._shared
+                break
+        return self._shared and bool(requested)
 
     def _request(self, sitemap: SitemapRow) -> None:
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
@@ -123,10 +122,10 @@ class Loader:
             )
             self._engine.crawl(self._context.options.prepared(request))
         except Exception:  # the feeder retries
-            self._spool.sitemaps.mark(sitemap, WAITING)
+            self._spool.mark(sitemap, WAITING)
             raise
         if not self._shared:  # else it may go to another process
-            self._spool.sitemaps.asked[sitemap.url] = sitemap.host
+            self._spool.asked[sitemap.url] = sitemap.host
 
     def _headers(self, url: str) -> dict[str, str]:
         """Ask Scrapy's own download handlers for gzip, which the reader unpacks. Others may take a
@@ -169,7 +168,7 @@ class Loader:
         try:
             if self._of(request) is None:
                 raise IgnoreRequest("this sitemap was already read")
-            if other and not self._spool.sitemaps.may_name(str(by), host_of(origin)):
+            if other and self._spool.site(str(origin), str(by)) is None:
                 raise IgnoreRequest(f"sitemaps of {by} already name {MAX_HOSTS} other hosts")
         except sqlite3.Error:
             pass  # checked again once it is here
@@ -181,27 +180,26 @@ class Loader:
 
     def _of(self, request: Request) -> SitemapRow | None:
         """Return the sitemap of *request*; None if it is finished. May raise ``sqlite3.Error``."""
-        about = request.meta[SITEMAP]
-        url, sitemaps = about["url"], self._spool.sitemaps
-        found = sitemaps.get(url)
+        about, by, spool = request.meta[SITEMAP], request.meta[SITEMAP_KEY], self._spool
+        url, chain = about["url"], tuple(about["chain"])
+        found = spool.sitemap(url)
         if found is None:
             # Another process found it, or our file lost it. If it is done, it is not new.
-            where, by = {url: str(Origin.from_url(url))}, request.meta[SITEMAP_KEY]
-            if sitemaps.add(by, where, tuple(about["chain"]), guessed=about["guessed"])[0]:
-                found = sitemaps.get(url)
+            where = {url: str(Origin.from_url(url))}
+            if spool.add_sitemaps(by, where, chain, guessed=about["guessed"])[0]:
+                found = spool.sitemap(url)
                 assert found is not None
-                sitemaps.mark(found, ASKED)
+                spool.mark(found, ASKED)
         return found
 
     def failed(self, request: Request, exception: Exception) -> None:
         """Note that a sitemap can't be fetched; ``IgnoreRequest`` if Scrapy would log an error."""
-        sitemap = None
+        sitemap, ignored = None, isinstance(exception, IgnoreRequest)
         with suppress(sqlite3.Error):  # the next run asks for it again
             sitemap = self._of(request)
         if sitemap is not None:
-            name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
-            self._end(sitemap, f"{name}{exception}", exception)
-        if not isinstance(exception, IgnoreRequest):
+            self._end(sitemap, str(exception) if ignored else text_of(exception), exception)
+        if not ignored:
             raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
 
     def _end(
@@ -214,7 +212,7 @@ class Loader:
             if sitemap.guessed and (error is None or forbidden) and not down:
                 with suppress(sqlite3.Error, ValueError):  # another version guesses other places
                     self.guess(sitemap.origin, sitemap.url.removeprefix(sitemap.host))
-            self._spool.sitemaps.mark(sitemap, DONE)
+            self._spool.mark(sitemap, DONE)
         self._log.failed(sitemap, why, expected=sitemap.guessed or forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
@@ -222,14 +220,14 @@ class Loader:
         at = 0 if after is None else GUESSES.index(after) + 1
         for place in GUESSES[at : at + 1]:
             url = origin + place
-            if self._spool.sitemaps.add(origin, {url: origin}, guessed=True)[0]:
+            if self._spool.add_sitemaps(origin, {url: origin}, guessed=True)[0]:
                 self._context.discovery.count(url)
 
     def add_listed(self, origin: str, sitemaps: dict[str, str]) -> None:
         """Add *sitemaps* that the robots.txt of *origin* lists, counted already: the origin that
         each is fetched from, by URL; ``sqlite3.Error`` if the spool can't be read."""
         most = self._crawl.settings.sitemap_max_files
-        _, beyond = self._spool.sitemaps.add(origin, sitemaps, most=most)
+        _, beyond = self._spool.add_sitemaps(origin, sitemaps, most=most)
         for url in beyond:
             self._crawl.stats.inc_value(Reason.LIMIT.stat)
             message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
@@ -239,8 +237,8 @@ class Loader:
         """Give up *urls*: the crawl is idle, so another component must have dropped the requests."""
         for url in urls:
             with suppress(sqlite3.Error):  # there will be another look
-                sitemap = self._spool.sitemaps.get(url)
-                self._spool.sitemaps.finished(url)
+                sitemap = self._spool.sitemap(url)
+                self._spool.finished(url)
                 if sitemap is not None:
                     self._end(sitemap, "another component dropped its request")
 
@@ -260,7 +258,7 @@ class Loader:
                 values = {"url": request.url, "error": text_of(error)}
                 logger.error(message, values, extra=self._crawl.extra)
             self._crawl.stats.inc_value("rep/sitemaps/failed")
-            self._spool.sitemaps.finished(request.meta[SITEMAP]["url"])
+            self._spool.finished(request.meta[SITEMAP]["url"])
         finally:
             self._engine.drop_body(response)
             self._reading.release()
@@ -292,5 +290,5 @@ class Loader:
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return
-        spool.sitemaps.mark(sitemap, DONE)
+        spool.mark(sitemap, DONE)
         self._log.read(sitemap, reader, selection)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -38,8 +38,9 @@ from scrapy_rep.seeding.discovery import (
     SITEMAP,
     Discovery,
     SpiderOptions,
-    listed_sitemaps,
+    listed_by,
     own_sitemaps,
+    resolve_all,
     seeding_mode,
 )
 from scrapy_rep.seeding.loader import Loader
@@ -145,7 +146,7 @@ class Feeder:
         self._loader = loader
         self._verifier = verifier
         self.outstanding = Outstanding(context.spool)
-        self._taken: deque[tuple[Page, int]] = deque()
+        self._taken: deque[tuple[Page, Site]] = deque()
         """Pages on their way from the spool to the scheduler, with their sites."""
         self._again = False
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
@@ -154,8 +155,8 @@ class Feeder:
         self._failing_since: float | None = None
 
     def __bool__(self) -> bool:
-        busy = self._running or self._spool.waiting or self._spool.sitemaps.asked
-        return not self._spool.over and bool(busy or self._verifier)
+        busy = self._running or self._spool.waiting or self._spool.asked
+        return not self._spool.over and bool(busy)
 
     @property
     def left(self) -> int:
@@ -189,16 +190,14 @@ class Feeder:
             call_later(pause, self._run)
 
     def _failed(self, error: Exception) -> float:
-        now, extra = time.monotonic(), self._crawl.extra
+        now, seconds = time.monotonic(), self._crawl.settings.defer_max_wait
         if self._failing_since is None:
             self._failing_since = now
-            message = "Can't schedule pages from sitemaps, retrying: %(error)s"
+            message = "Can't schedule pages from sitemaps, retrying for %(seconds)g s: %(error)s"
+            values = {"error": text_of(error), "seconds": seconds}
             unusual = not isinstance(error, OSError)
-            logger.error(message, {"error": text_of(error)}, extra=extra, exc_info=unusual)
-        if now - self._failing_since >= self._crawl.settings.defer_max_wait:
-            self._spool.over = True
-            message = "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above"
-            logger.error(message, {"pages": counted(self.left, "page")}, extra=extra)
+            logger.error(message, values, extra=self._crawl.extra, exc_info=unusual)
+        self._spool.over = now - self._failing_since >= seconds
         return _RETRY_SECONDS
 
     def step(self, *, everything: bool = False) -> float | None:
@@ -219,7 +218,7 @@ class Feeder:
             blocked += 1
             if room:
                 blocked = 0
-                self._taken += [(page, site.id) for page in self._spool.take(site, room)]
+                self._taken += [(page, site) for page in self._spool.take(site, room)]
                 self._send_taken()
             if slices.over:
                 return 0
@@ -241,12 +240,12 @@ class Feeder:
         """Schedule the pages that were taken. If that fails, they stay for the next attempt."""
         while self._taken:
             page, site = self._taken[0]
-            self._again = page.again
+            self._again = page.id <= site.sent
             try:
-                self._send(page, site)
+                self._send(page, site.id)
             except Exception:
                 # It may have reached the dupe filter, which would drop it the next time.
-                self._taken[0] = page._replace(again=True), site
+                site.sent = max(site.sent, page.id)
                 raise
             finally:
                 self._again = False
@@ -260,10 +259,9 @@ class Feeder:
 
     def _send(self, page: Page, site: int) -> None:
         wanted, callback = self._options.callback_for(page.url)
-        meta = {PAGE_KEY: {**page.entry, "sitemap": page.sitemap}}
         priority = self._crawl.settings.sitemap_page_priority
         try:
-            request = Request(page.url, callback, priority=priority, meta=meta)
+            request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: page.about})
         except (TypeError, ValueError):
             wanted = False
         if not wanted:  # the spider's rules, or Scrapy's, have changed since the last run
@@ -323,11 +321,8 @@ class SitemapSeeding(ResolutionListener):
         self.loader = Loader(parts, origins.targets, log)
         self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, origins, log))
         self._idle_with: list[str] = []
-        self._connect()
-
-    def _connect(self) -> None:
         self._spool.wake = self._feeder.wake
-        connect = self._context.crawler.signals.connect
+        connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
@@ -354,13 +349,6 @@ class SitemapSeeding(ResolutionListener):
             self._feeder.outstanding.arrive(request)
         return check
 
-    async def visit_after(self, request: Request, decided: Coroutine[Any, Any, None]) -> None:
-        """Await the decision on *request*, then note it: its origin may be forgotten meanwhile."""
-        try:
-            await decided
-        finally:
-            self._visit(request)
-
     def _visit(self, request: Request) -> None:
         """Let the origin of a page that the crawl requests seed."""
         if SITEMAP in request.meta:
@@ -378,35 +366,26 @@ class SitemapSeeding(ResolutionListener):
             self.visited_prefixes.clear()
         self.visited_prefixes.add(prefix)
         state = self._cache.get(origin)
-        if state is not None and not state.unreachable:
-            robots_url = state.entry.url or origin.robots_url
-            self._seed(origin, robots_url, state.robots.sitemaps if state.robots else ())
+        if state is not None and not state.unreachable and self._mode != LISTED:
+            self._seed(origin, listed_by(state))
 
     async def resolved(self, resolution: Resolution) -> None:
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
         origin, robots = resolution.state.origin, resolution.robots
         there = robots is not None or resolution.outcome is Outcome.MISSING
-        if there and f"{origin}/" in self.visited_prefixes:
-            self._seed(origin, resolution.robots_url, robots.sitemaps if robots else ())
+        if there and self._mode != LISTED and f"{origin}/" in self.visited_prefixes:
+            self._seed(
+                origin, resolve_all(resolution.robots_url, robots.sitemaps if robots else ())
+            )
 
-    def _seed(
-        self, origin: Origin, robots_url: str, sitemaps: Iterable[str], *, named: bool = False
-    ) -> None:
-        """Read *sitemaps*, which the robots.txt of *origin* lists, or the spider as if it did (*named*)."""
-        if named or self._mode != LISTED:
-            self._adding += 1
-            deferred_from_coro(self._add(str(origin), robots_url, sitemaps))
+    def _seed(self, origin: Origin, listing: Coroutine[Any, Any, dict[str, str]]) -> None:
+        self._adding += 1
+        deferred_from_coro(self._add(str(origin), listing))
 
-    async def _add(self, origin: str, robots_url: str, values: Iterable[str]) -> None:
-        """Write sitemaps into the spool. Resolving hostile ones takes long."""
-        found, slices = {}, Slices()
+    async def _add(self, origin: str, listing: Coroutine[Any, Any, dict[str, str]]) -> None:
+        """Write sitemaps into the spool."""
         try:
-            for _, one in listed_sitemaps(robots_url, values):
-                if one is not None:
-                    found[one.url] = str(one.origin)
-                if slices.over:
-                    await pause()
-            if found:
+            if found := await listing:
                 await self._spool.retry(self.loader.add_listed, origin, found)
             elif self._context.settings.sitemap_guess:
                 await self._spool.retry(self.loader.guess, origin)
@@ -418,9 +397,6 @@ class SitemapSeeding(ResolutionListener):
     def _request_dropped(self, request: Request, **_: Any) -> None:
         if FED in request.meta:
             self._feeder.outstanding.left(request)
-        elif SITEMAP in request.meta and self._context.engine.scheduler_is_foreign:
-            # Another process has asked for this sitemap. It may still come here.
-            self._context.stats.inc_value(Reason.KNOWN.stat)
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
@@ -437,7 +413,8 @@ class SitemapSeeding(ResolutionListener):
             self._discovery.count(url)
             by_origin.setdefault(Origin.from_url(url), []).append(url)
         for origin, listed in by_origin.items():
-            self._seed(origin, origin.robots_url, listed, named=True)
+            # As if its robots.txt listed them.
+            self._seed(origin, resolve_all(origin.robots_url, listed))
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""
@@ -451,7 +428,7 @@ class SitemapSeeding(ResolutionListener):
     def _spider_idle(self) -> None:
         if self._spool.over:
             return
-        asked = list(self._spool.sitemaps.asked)
+        asked = list(self._spool.asked)
         if asked == self._idle_with and not self._deferral.holding:
             self.loader.lost(asked)
         self._idle_with = asked

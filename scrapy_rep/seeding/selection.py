@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from enum import Enum
 from typing import Any
@@ -21,14 +21,13 @@ from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry, Kind
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.reporting.record import SITEMAP
-from scrapy_rep.seeding.discovery import listed_sitemaps
+from scrapy_rep.seeding.discovery import listed_by
 from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, strings
 from scrapy_rep.text import PageURLs, counted, resolve_sitemap
 
@@ -109,7 +108,7 @@ class Selection:
         self._host = host_of(led_here)
         near = self._settings.sitemap_cross_host == "site"
         self._domain = registrable_domain(led_here.host) if near else None
-        _, self._urls = context.spool.sitemaps.counts(sitemap.origin)
+        _, self._urls = context.spool.counts(sitemap.origin)
         self._pending: deque[tuple[Any, str | None]] = deque()
         """URLs; those of pages with the JSON of their entries."""
         self._accepted: list[Any] = []
@@ -180,7 +179,7 @@ class Selection:
 
     def _add_sitemaps(self, accepted: list[tuple[str, str]]) -> None:
         most = self._settings.sitemap_max_files
-        add = self._spool.sitemaps.add
+        add = self._spool.add_sitemaps
         new, beyond = add(self._sitemap.origin, dict(accepted), self._sitemap.line, most=most)
         self.rejected[Reason.LIMIT] += len(beyond)
         self.rejected[Reason.KNOWN] += len(accepted) - len(new) - len(beyond)
@@ -213,13 +212,11 @@ class Selection:
         """Return the site of URLs with this prefix, and whether its host has to list the sitemap;
         or why they are rejected."""
         origin, mode = Origin.from_url(prefix), self._settings.sitemap_cross_host
-        by, host = self._sitemap.origin, host_of(origin)
-        near = mode == "any" or host == self._host
+        near = mode == "any" or host_of(origin) == self._host
         if mode == "site" and registrable_domain(origin.host) == self._domain is not None:
             near = True
-        found: tuple[int, bool] | Reason = Reason.HOSTS
-        if near or self._spool.sitemaps.may_name(by, host):
-            found = self._spool.site(str(origin), "" if near else by), not near
+        site = self._spool.site(str(origin), "" if near else self._sitemap.origin)
+        found = Reason.HOSTS if site is None else (site, not near)
         if len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = found
         return found
@@ -330,9 +327,6 @@ class Verifier:
         self._tried: set[int] = set()
         """Sites that are being looked at."""
 
-    def __bool__(self) -> bool:
-        return bool(self._running or (self._spool.unproven and not self._spool.over))
-
     def begin(self) -> None:
         """Go on, if pages wait."""
         while self._running < min(_ORIGINS, len(self._spool.unproven)):
@@ -382,9 +376,10 @@ class Verifier:
                     pass
                 except Exception:  # noqa: BLE001 (the crawl ends; or a misconfiguration, logged elsewhere)
                     return False
-        listed: set[int] = set()
+        listed: Collection[str] = ()
         if state is not None and not state.unreachable:
-            reason, listed = Reason.CROSS_HOST, await self._listed(state)
+            listed = await listed_by(state)
+            reason = Reason.CROSS_HOST
             self._origins.targets.keep(origin)
         elif state is not None and self._origins.policy.is_worth_waiting(state) and left > 0:
             return False
@@ -395,25 +390,14 @@ class Verifier:
             self._origins.flights.abandon(origin)  # no waiters left: don't keep the crawl open
         return True
 
-    async def _listed(self, state: OriginState) -> set[int]:
-        """Return hashes of the sitemaps that a robots.txt lists, which can be long. Hostile ones
-        take a second to resolve."""
-        url, slices, hashes = state.entry.url or state.origin.robots_url, Slices(), set[int]()
-        for _, found in listed_sitemaps(url, state.robots.sitemaps if state.robots else ()):
-            if found is not None:
-                hashes.add(hash(found.url.partition("#")[0]))
-            if slices.over:
-                await pause()
-        return hashes
-
-    def _settle(self, site: Site, listed: set[int], reason: Reason) -> None:
+    def _settle(self, site: Site, listed: Collection[str], reason: Reason) -> None:
         """Accept or reject some pages of *site*."""
-        rows = self._spool.unproven_of(site, _AT_A_TIME)
-        accepted = [one for one in rows if not listed.isdisjoint(map(hash, one.line))]
-        self._spool.settle(site, rows, accepted)
-        taken = {one.line[-1] for one in accepted}
+        pages = self._spool.first_of(site, _AT_A_TIME)
+        accepted = [page for page in pages if any(url in listed for url in page.line)]
+        self._spool.settle(site, pages, accepted)
+        taken = {page.sitemap_url for page in accepted}
         for url in taken:
             self._log.taken.add(url)
-        rejected = Counter(one.line[-1] for one in rows if one.line[-1] not in taken)
-        for url, count in rejected.items():
-            self._log.refused(site.named_by, url, reason, count)
+        for url, count in Counter(page.sitemap_url for page in pages).items():
+            if url not in taken:
+                self._log.refused(site.named_by, url, reason, count)

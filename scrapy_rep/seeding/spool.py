@@ -21,13 +21,10 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from scrapy import Spider
 from scrapy.utils.asyncio import run_in_thread
 
-from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.seeding.discovery import Discovery, SpiderOptions
 from scrapy_rep.storages.journal import Journal
-
-logger = get_logger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,12 +46,9 @@ CREATE INDEX IF NOT EXISTS sitemaps_waiting ON sitemaps (host, id) WHERE state =
 CREATE TABLE IF NOT EXISTS origins (
     origin TEXT PRIMARY KEY, files INTEGER NOT NULL, urls INTEGER NOT NULL
 );
-CREATE TABLE IF NOT EXISTS named (
-    origin TEXT NOT NULL, host TEXT NOT NULL, PRIMARY KEY (origin, host)
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sites (
     id INTEGER PRIMARY KEY, origin TEXT NOT NULL, named_by TEXT NOT NULL, cursor INTEGER NOT NULL,
-    UNIQUE (origin, named_by)
+    UNIQUE (named_by, origin)
 );
 CREATE TABLE IF NOT EXISTS pages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, site INTEGER NOT NULL, sitemap INTEGER NOT NULL,
@@ -72,18 +66,23 @@ Row = tuple[int, int, str, "str | None"]
 
 class Page(NamedTuple):
     id: int
+    sitemap: int
     url: str
-    entry: dict[str, Any]
-    sitemap: str
-    again: bool  # whether an earlier run handed it to the scheduler, and ended too soon
+    entry: str | None  # JSON
+    sitemap_url: str
+    chain: str  # see SitemapRow, as JSON
 
+    @property
+    def line(self) -> tuple[str, ...]:
+        """See :attr:`SitemapRow.line`."""
+        return (*strings(_loaded(self.chain)), self.sitemap_url)
 
-class Unproven(NamedTuple):
-    """A page whose origin may list its sitemap or not."""
-
-    id: int
-    row: Row
-    line: tuple[str, ...]
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its sitemap says about it."""
+        found = _loaded(self.entry)
+        about = {"alternate": [], **found} if isinstance(found, dict) else {"alternate": []}
+        return {**about, "lastmod": about.get("lastmod") or None, "sitemap": self.sitemap_url}
 
 
 class SitemapRow(NamedTuple):
@@ -109,7 +108,7 @@ class Site:
     named_by: str
     """The origin whose sitemaps they are from; empty if they need no proof that *origin* lists these."""
     position: int  # the last row taken in this run
-    sent: int  # the last row that went to the scheduler in an earlier run
+    sent: int  # the last row that went to the scheduler before, and may do so again
     waiting: int = 0
     deadline: float = 0.0
     """Until when proof is looked for, in seconds of the monotonic clock; 0: not yet."""
@@ -125,95 +124,6 @@ def _recover(db: sqlite3.Connection) -> list[Site]:
     return [Site(*row) for row in sites]
 
 
-class SitemapTable:
-    """Sitemaps, and what each origin has brought."""
-
-    def __init__(self, journal: Journal, wake: Callable[[], None]) -> None:
-        self._journal = journal
-        self._read = journal.read_latest
-        self._wake = wake
-        self.asked: dict[str, str] = {}
-        """URLs of sitemaps that this process has requested and not read yet, with their hosts."""
-
-    def add(
-        self,
-        origin: str,
-        found: Mapping[str, str],
-        chain: tuple[str, ...] = (),
-        *,
-        guessed: bool = False,
-        most: int | None = None,
-    ) -> tuple[list[str], list[str]]:
-        """Add the sitemaps that *origin* has led to. Return the URLs that are new, and those that
-        would be, but are beyond the limit. *found*: the origin that each is fetched from, by its
-        URL. *most*: how many *origin* may bring in all."""
-        query = f"SELECT url FROM sitemaps WHERE url IN ({', '.join('?' * len(found))})"  # noqa: S608
-        known = {url for (url,) in self._read(query, *found)}
-        unknown = [url for url in found if url not in known]
-        files, urls = self.counts(origin)
-        new = unknown if most is None else unknown[: max(0, most - files)]
-        with self._journal.together():
-            for url in new:
-                number = self._journal.new_id("sitemaps")
-                self.mark(SitemapRow(number, url, found[url], origin, chain, guessed), WAITING)
-            if new:
-                self._journal.put("origins", (origin, files + len(new), urls))
-        return new, unknown[len(new) :]
-
-    def next(self, host: str) -> SitemapRow | None:
-        """Return the next sitemap to fetch from *host*, and mark it as asked for."""
-        sitemap = self._first("host = ? AND state = 0 ORDER BY id", host)
-        if sitemap is not None:
-            self.mark(sitemap, ASKED)
-        return sitemap
-
-    def get(self, url: str) -> SitemapRow | None:
-        """Return a sitemap; None if it is unknown or done."""
-        return self._first(f"url = ? AND state != {DONE}", url)
-
-    def mark(self, sitemap: SitemapRow, state: int) -> None:
-        """Note that *sitemap* waits, was asked for, or is done, whatever came of it."""
-        number, url, host, origin, chain, guessed = sitemap
-        if state != ASKED:
-            self.finished(url)
-        row = number, url, host, origin, json.dumps(chain), int(guessed), state
-        self._journal.put("sitemaps", row)
-
-    def finished(self, url: str) -> None:
-        """Note that the request for a sitemap came to its end, whatever came of it."""
-        self.asked.pop(url, None)
-        self._wake()
-
-    def _first(self, condition: str, value: str) -> SitemapRow | None:
-        columns = ", ".join(SitemapRow._fields)
-        query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
-        for number, url, host, origin, chain, guessed in self._read(query, value):
-            indexes = tuple(strings(_loaded(chain)))
-            return SitemapRow(number, url, host, origin, indexes, bool(guessed))
-        return None
-
-    def hosts(self, after: str) -> Iterator[str]:
-        """Yield hosts with waiting sitemaps after *after*, one by one: there may be a million."""
-        query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND host > ? AND host <= ?"
-        for low, high in ((after, "~"), ("", after)):
-            while (host := self._read(query, low, high)[0][0]) is not None:
-                low = host
-                yield host
-
-    def counts(self, origin: str) -> tuple[int, int]:
-        found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
-        return (found[0][0], found[0][1]) if found else (0, 0)
-
-    def may_name(self, origin: str, host: str) -> bool:
-        """Whether *origin*'s sitemaps may make us ask *host*. If so, it counts from now on."""
-        if self._read("SELECT 1 FROM named WHERE origin = ? AND host = ?", origin, host):
-            return True
-        [[count]] = self._read("SELECT count(*) FROM named WHERE origin = ?", origin)
-        if count < MAX_HOSTS:
-            self._journal.put("named", (origin, host))
-        return bool(count < MAX_HOSTS)
-
-
 def strings(value: object) -> list[str]:
     """Return the strings in a list; none if *value* is something else."""
     return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
@@ -223,14 +133,6 @@ def _loaded(text: str | None) -> Any:
     with suppress(TypeError, ValueError, RecursionError):  # somebody may have tampered with it
         return json.loads(text) if text else None
     return None
-
-
-def _entry(text: str | None) -> dict[str, Any]:
-    """Return what a sitemap says about a page, from the row's JSON."""
-    found = _loaded(text)
-    entry = {"alternate": [], **found} if isinstance(found, dict) else {"alternate": []}
-    entry["lastmod"] = entry.get("lastmod") or None
-    return entry
 
 
 class Spool:
@@ -244,13 +146,12 @@ class Spool:
             path,
             _SCHEMA,
             spider,
-            f"seeding waits up to {seconds:g} seconds for it",
+            f"seeding waits up to {seconds:g} seconds for it, then ends for this run",
             "seeding from sitemaps ends for this run. The next one with this JOBDIR sets the file aside "
             "and reads the sitemaps again",
         )
         self._read = self._journal.read_latest
         self._seconds = seconds
-        self._spider = spider
         self.durable = directory is not None
         self.opened = False
         self.over = False
@@ -260,7 +161,8 @@ class Spool:
         """Whether the crawl is closing: nobody waits for the file any more."""
         self.wake: Callable[[], None] = lambda: None
         """Called when there may be something new to schedule."""
-        self.sitemaps = SitemapTable(self._journal, lambda: self.wake())
+        self.asked: dict[str, str] = {}
+        """URLs of sitemaps that this process has requested and not read yet, with their hosts."""
         self.sites: dict[int, Site] = {}
         """Those whose pages wait for room in the scheduler."""
         self.unproven: dict[int, Site] = {}
@@ -286,17 +188,8 @@ class Spool:
 
     def _end_if_hopeless(self) -> None:
         since = self._journal.failing_since
-        if self._journal.damaged:
-            self.over = True
-        elif since is not None and time.monotonic() - since >= self._seconds and not self.over:
-            self.over = True
-            message = (
-                "Seeding from sitemaps ends for this run: %(path)s has failed for %(seconds)g seconds. "
-                "With a JOBDIR, the next run goes on with it"
-            )
-            path = self._journal.path or "its temporary file"
-            values = {"path": path, "seconds": self._seconds}
-            logger.error(message, values, extra={"spider": self._spider})
+        hopeless = since is not None and time.monotonic() - since >= self._seconds
+        self.over = self.over or self._journal.damaged or hopeless
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do *step* once the file can be used; ``sqlite3.Error`` if seeding ends first."""
@@ -313,13 +206,91 @@ class Spool:
         """Close the file. With a JOBDIR its contents are for the next run."""
         self._journal.close()
 
+    # Sitemaps, and what each origin has brought
+
+    def add_sitemaps(
+        self,
+        origin: str,
+        found: Mapping[str, str],
+        chain: tuple[str, ...] = (),
+        *,
+        guessed: bool = False,
+        most: int | None = None,
+    ) -> tuple[list[str], list[str]]:
+        """Add the sitemaps that *origin* has led to. Return the URLs that are new, and those that
+        would be, but are beyond the limit. *found*: the origin that each is fetched from, by its
+        URL. *most*: how many *origin* may bring in all."""
+        query = f"SELECT url FROM sitemaps WHERE url IN ({', '.join('?' * len(found))})"  # noqa: S608
+        known = {url for (url,) in self._read(query, *found)}
+        unknown = [url for url in found if url not in known]
+        files, urls = self.counts(origin)
+        new = unknown if most is None else unknown[: max(0, most - files)]
+        with self._journal.together():
+            for url in new:
+                number = self._journal.new_id("sitemaps")
+                self.mark(SitemapRow(number, url, found[url], origin, chain, guessed), WAITING)
+            if new:
+                self._journal.put("origins", (origin, files + len(new), urls))
+        return new, unknown[len(new) :]
+
+    def next_sitemap(self, host: str) -> SitemapRow | None:
+        """Return the next sitemap to fetch from *host*, and mark it as asked for."""
+        sitemap = self._first("host = ? AND state = 0 ORDER BY id", host)
+        if sitemap is not None:
+            self.mark(sitemap, ASKED)
+        return sitemap
+
+    def sitemap(self, url: str) -> SitemapRow | None:
+        """Return a sitemap; None if it is unknown or done."""
+        return self._first(f"url = ? AND state != {DONE}", url)
+
+    def mark(self, sitemap: SitemapRow, state: int) -> None:
+        """Note that *sitemap* waits, was asked for, or is done, whatever came of it."""
+        number, url, host, origin, chain, guessed = sitemap
+        if state != ASKED:
+            self.finished(url)
+        row = number, url, host, origin, json.dumps(chain), int(guessed), state
+        self._journal.put("sitemaps", row)
+
+    def finished(self, url: str) -> None:
+        """Note that the request for a sitemap came to its end, whatever came of it."""
+        self.asked.pop(url, None)
+        self.wake()
+
+    def _first(self, condition: str, value: str) -> SitemapRow | None:
+        columns = ", ".join(SitemapRow._fields)
+        query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
+        for number, url, host, origin, chain, guessed in self._read(query, value):
+            indexes = tuple(strings(_loaded(chain)))
+            return SitemapRow(number, url, host, origin, indexes, bool(guessed))
+        return None
+
+    def hosts(self, after: str) -> Iterator[str]:
+        """Yield hosts with waiting sitemaps after *after*, one by one: there may be a million."""
+        query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND host > ? AND host <= ?"
+        for low, high in ((after, "~"), ("", after)):
+            while (host := self._read(query, low, high)[0][0]) is not None:
+                low = host
+                yield host
+
+    def counts(self, origin: str) -> tuple[int, int]:
+        found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
+        return (found[0][0], found[0][1]) if found else (0, 0)
+
+    # Pages
+
     def _of(self, site: Site) -> dict[int, Site]:
         return self.unproven if site.named_by else self.sites
 
-    def site(self, origin: str, named_by: str = "") -> int:
-        query = "SELECT id FROM sites WHERE origin = ? AND named_by = ?"
-        if found := self._read(query, origin, named_by):
+    def site(self, origin: str, named_by: str = "") -> int | None:
+        """Return the number of a site; None if *named_by* has named too many others already."""
+        query = "SELECT id FROM sites WHERE named_by = ? AND origin = ?"
+        if found := self._read(query, named_by, origin):
             return int(found[0][0])
+        if named_by:
+            [[named]] = self._read("SELECT count(*) FROM sites WHERE named_by = ?", named_by)
+            if named >= MAX_HOSTS:
+                return None
         number = self._journal.new_id("sites")
         self._journal.put("sites", (number, origin, named_by, 0))
         return number
@@ -332,7 +303,7 @@ class Spool:
 
     def add_pages(self, origin: str, rows: list[Row]) -> None:
         """Add pages from sitemaps of *origin*."""
-        files, urls = self.sitemaps.counts(origin)
+        files, urls = self.counts(origin)
         with self._journal.together():
             self._add(rows)
             if files:
@@ -361,49 +332,40 @@ class Spool:
             return site
         return None
 
-    def take(self, site: Site, limit: int) -> list[Page]:
-        """Return the next pages of a site, which count as in the scheduler from now on."""
-        rows = self._read(
-            "SELECT pages.id, pages.url, entry, sitemaps.url "
+    def first_of(self, site: Site, limit: int) -> list[Page]:
+        """Return the next pages of a site."""
+        pages = self._read(
+            "SELECT pages.id, sitemap, pages.url, entry, sitemaps.url, chain "
             "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
             "WHERE site = ? AND pages.id > ? ORDER BY pages.id LIMIT ?",
             site.id,
             site.position,
             limit,
         )
-        site.position = rows[-1][0] if rows else site.position
-        if site.position > site.sent:
-            self._journal.put("sites", (site.id, site.origin, site.named_by, site.position))
-        self._count(site, -(len(rows) or site.waiting))  # no rows: somebody has tampered with it
-        return [
-            Page(row, url, _entry(text), sitemap, row <= site.sent)
-            for row, url, text, sitemap in rows
-        ]
+        if not pages:  # somebody has tampered with the file
+            self._count(site, -site.waiting)
+        return [Page(*page) for page in pages]
+
+    def take(self, site: Site, limit: int) -> list[Page]:
+        """Return the next pages of a site, which count as in the scheduler from now on."""
+        pages = self.first_of(site, limit)
+        if pages:
+            site.position = pages[-1].id
+            if site.position > site.sent:
+                self._journal.put("sites", (site.id, site.origin, site.named_by, site.position))
+            self._count(site, -len(pages))
+        return pages
 
     def forget(self, pages: Iterable[int]) -> None:
         self._journal.delete("pages", *pages)
 
-    def unproven_of(self, site: Site, limit: int) -> list[Unproven]:
-        rows = self._read(
-            "SELECT pages.id, sitemap, pages.url, entry, sitemaps.url, chain "
-            "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
-            "WHERE site = ? ORDER BY pages.id LIMIT ?",
-            site.id,
-            limit,
-        )
-        if not rows:
-            self._count(site, -site.waiting)
-        number = self.site(site.origin) if rows else 0
-        return [
-            Unproven(row, (number, sitemap, url, entry), (*strings(_loaded(chain)), by))
-            for row, sitemap, url, entry, by, chain in rows
-        ]
-
-    def settle(self, site: Site, rows: list[Unproven], accepted: list[Unproven]) -> None:
+    def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
+        """Let *accepted* go to the scheduler, of these *pages* of *site*; the others are rejected."""
+        near = self.site(site.origin) or 0
         with self._journal.together():
-            self._add([one.row for one in accepted])
-            self._journal.delete("pages", *(one.id for one in rows))
-        self._count(site, -len(rows))
+            self._add([(near, page.sitemap, page.url, page.entry) for page in accepted])
+            self._journal.delete("pages", *(page.id for page in pages))
+        self._count(site, -len(pages))
 
 
 @dataclass(frozen=True, slots=True)

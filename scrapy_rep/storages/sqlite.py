@@ -74,19 +74,21 @@ ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.unti
 WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
 # Some at a time: others wait for the lock.
-_EXPIRE = """
-DELETE FROM entries WHERE origin IN (SELECT origin FROM entries WHERE updated_at < ? LIMIT 1000)
-"""
-_EXPIRE_BODIES = """
-DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? LIMIT 1000)
-"""
+_EXPIRING = 1000
+_EXPIRE = f"""
+DELETE FROM entries WHERE origin IN
+(SELECT origin FROM entries WHERE updated_at < ? LIMIT {_EXPIRING})
+"""  # noqa: S608 (all ours)
+_EXPIRE_BODIES = f"""
+DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? LIMIT {_EXPIRING})
+"""  # noqa: S608 (all ours)
 
 
 class SqliteStorage(BatchStorage):
     """Entries in a file. If that is broken, or not ours, it is set aside and a new one created."""
 
     def __init__(self, path: Path, expiry: float = math.inf) -> None:
-        """:param expiry: seconds after its last change that an entry is deleted, when others are saved"""
+        """:param expiry: how many seconds older than one being saved an entry may be: else it is deleted"""
         self._path = path
         self._expiry = expiry
         self._db: sqlite3.Connection | None = None
@@ -117,14 +119,14 @@ class SqliteStorage(BatchStorage):
         bodies = [(one.sha256, one.updated_at, one.packed) for one in entries if one.sha256]
 
         def save(db: sqlite3.Connection) -> None:
-            now = time.time()
+            before = max((one.updated_at for one in entries), default=0.0) - self._expiry
             with transaction(db):
                 db.executemany(_SAVE_BODY, bodies)
                 db.executemany(_SAVE, rows)
                 # Bodies expire after all entries that use them: saving one updates used_at.
-                if not db.execute(_EXPIRE, (now - self._expiry,)).rowcount:
-                    db.execute(_EXPIRE_BODIES, (now - self._expiry,))
-                    db.execute("DELETE FROM leases WHERE until < ?", (now,))
+                if db.execute(_EXPIRE, (before,)).rowcount < _EXPIRING:
+                    db.execute(_EXPIRE_BODIES, (before,))
+                    db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
 
         self._do(save)
 

@@ -14,7 +14,6 @@ from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.holding import deferral
 from scrapy_rep.holding.hold import HeldOrigins
-from scrapy_rep.holding.log import HoldLog
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
@@ -49,9 +48,10 @@ def test_what_was_told_is_told_again_for_debugging(caplog: pytest.LogCaptureFixt
     caplog.set_level("DEBUG")
     limiter = Limiter(get_logger("scrapy_rep.test"), "sites so")
     for about in "aab":
-        limiter.log("Site %(one)s", {"one": about}, None, about, "; more")
+        limiter.log("Site %(one)s", {"one": about}, None, about)
     told = [(one.levelname, one.getMessage()) for one in caplog.records]
-    assert told == [("INFO", "Site a; more"), ("DEBUG", "Site a"), ("INFO", "Site b; more")]
+    more = "; more for this origin at DEBUG level"
+    assert told == [("INFO", f"Site a{more}"), ("DEBUG", "Site a"), ("INFO", f"Site b{more}")]
 
 
 def test_words_for_numbers_and_times() -> None:
@@ -111,7 +111,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    HoldLog(context, origins.table).state(table.origins.values(), 1, 2, idle=False)
+    deferral.HoldLog(context, origins.table).state(table.origins.values(), 1, 2, idle=False)
     odd = errors["b"][:60]
     assert caplog.messages[0].startswith(
         "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "

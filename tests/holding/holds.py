@@ -66,9 +66,9 @@ def run(path: Path) -> tuple[DiskHold, dict[str, list[Held]]]:
 
 def file_of(hold: DiskHold) -> sqlite3.Connection:
     """What *hold* reads and writes in the event loop."""
-    assert hold._journal._db is not None
-    return hold._journal._db
+    assert hold.journal._db is not None
+    return hold.journal._db
 
 
 def ran(hold: DiskHold, seconds: float) -> None:
-    hold._journal.put("clock", (1, seconds))
+    hold.journal.put("clock", (1, seconds))

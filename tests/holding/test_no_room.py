@@ -120,7 +120,7 @@ async def test_the_event_loop_has_its_turn_between_those_that_go_back(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler's server may be far: a slice of time is over after each."""
-    monkeypatch.setattr("scrapy_rep.engine.timers.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("scrapy_rep.holding.gate.SLICE_SECONDS", 0.0)
     down, site, on_page = one_is_down(sites)
     taken = []
 

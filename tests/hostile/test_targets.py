@@ -395,7 +395,7 @@ async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
     for site in (shop, moved):
         site.set("/robots.txt", listing(shop.url("/map.xml")))
     shop.set("/map.xml", move)
-    result = await crawl(SeededSpider, ON, requests=[moved.url("/start"), shop.url("/start")])
+    result = await crawl(SeededSpider, ON, requests=[shop.url("/start"), moved.url("/start")])
     assert pages(result) == [shop.url("/a")]
 
 

