@@ -206,7 +206,8 @@ class DownloadSlots:
         """Make the slot *key* send one request at a time, and wait at least *seconds* after each:
         the longest delay of its origins, each of which says its own for each request. 0: *origin*
         has none. Return whether *seconds* exceed the project's own delay."""
-        slot = self._crawler.engine.downloader.slots.get(key)
+        slots = self._crawler.engine.downloader.slots
+        slot = slots.get(key)
         if slot is None:
             return False
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
@@ -214,8 +215,9 @@ class DownloadSlots:
         if seconds > delay or (origin == by and seconds < delay):
             if not self._slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
-            # Scrapy removes slots a minute after their last request.
-            self._slowed = {key: one for key, one in self._slowed.items() if self._known(key)}
+            elif len(self._slowed) > 2 * len(slots):
+                # Scrapy removes slots a minute after their last request.
+                self._slowed = {key: one for key, one in self._slowed.items() if self._known(key)}
             self._slowed[key] = _Slowed(slot, own, seconds, origin)
             slot.concurrency, slot.delay, jitter = own
             setattr(slot, _JITTER, jitter)
