@@ -27,8 +27,7 @@ from scrapy_rep.origins.agents import FOREIGN, SCHEME, origin_of
 from scrapy_rep.origins.choices import ChoiceListener
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Decide, Drop, Pass, Wait
+from scrapy_rep.origins.origins import Decide, Drop, Origins, Pass, Wait
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.freshness import Standing
