@@ -27,8 +27,7 @@ from scrapy_rep.origins.agents import FOREIGN, SCHEME, origin_of
 from scrapy_rep.origins.choices import ChoiceListener
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Decide, Drop, Pass, Wait
+from scrapy_rep.origins.origins import Decide, Drop, Origins, Pass, Wait
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.freshness import Standing
@@ -77,7 +76,7 @@ class RepMiddleware:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
-            self._gate.look = self._seeding.look
+            self._gate.look = self._seeding.check
         # Each new robots.txt is announced in this order: to the hold last, since requests that it
         # releases need all the others' results.
         delays = [origins.crawl_delay] if settings.crawl_delay else []

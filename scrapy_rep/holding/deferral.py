@@ -41,8 +41,7 @@ from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases, held_fields
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Drop
+from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import kind_of

@@ -28,8 +28,7 @@ from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import DiskHold, Held
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Drop
+from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.text import iso
 
