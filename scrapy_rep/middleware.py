@@ -76,7 +76,7 @@ class RepMiddleware:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
-            self._gate.look = self._seeding.look
+            self._gate.look = self._seeding.check
         # Each new robots.txt is announced in this order: to the hold last, since requests that it
         # releases need all the others' results.
         delays = [origins.crawl_delay] if settings.crawl_delay else []

@@ -273,7 +273,8 @@ class Fetcher:
             return await _within(self._timeout, Deferred.fromCoroutine(_retrieve(url)))
         headers: dict[str, Any] = dict(self._accepts)
         meta = {**_META, META_KEY: transfer, "download_timeout": self._timeout}
-        meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
+        if self._engine.slots.slowed:
+            meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
         if like is not None:
             for key in {"proxy", "bindaddress"} & like.meta.keys():
                 meta[key] = like.meta[key]

@@ -331,20 +331,18 @@ class SitemapSeeding(ResolutionListener):
         connect(self._feeder.outstanding.keep, request_given_up)
         self._deferral.handing_back.on_handed_back = self._feeder.outstanding.left
 
-    def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:
-        """Note a request that leaves the scheduler. Return a check to await before anything is
-        fetched for it: whether its sitemap may lead there. None if there is nothing to check, or it
-        was *checked*."""
+    def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        """Return a check to await before anything is fetched for *request*: whether its sitemap may
+        lead there. None if there is nothing to check."""
+        far = self._context.settings.sitemap_cross_host != "strict" and FED in request.meta
+        return self.loader.check(request) if far or SITEMAP in request.meta else None
+
+    def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
+        """Note a request that is about to be sent. Return the check, unless it was *checked*."""
         usual = USUAL.match(request.url)
         if usual is None or usual[1] + "/" not in self.visited_prefixes:
             self._visit(request)
-        far = self._context.settings.sitemap_cross_host != "strict" and FED in request.meta
-        to_check = not checked and (far or SITEMAP in request.meta)
-        return self.loader.check(request) if to_check else None
-
-    def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
-        """Do the same for a request that is about to be sent."""
-        check = self.look(request, checked=checked)
+        check = None if checked else self.check(request)
         if FED in request.meta:
             self._feeder.outstanding.arrive(request)
         return check
@@ -404,17 +402,14 @@ class SitemapSeeding(ResolutionListener):
         connect = self._context.crawler.signals.connect
         connect(self._feeder.let_pass, scrapy_signals.request_scheduled)
         await self._upkeep.begin()
-        if urls := own_sitemaps(self._context.crawler):
-            values = {"sitemaps": counted(len(urls), "sitemap")}
-            message = "Seeding from %(sitemaps)s that the spider names"
-            logger.info(message, values, extra=self._context.extra)
-        by_origin: dict[Origin, list[str]] = {}
-        for url in urls:
+        slices = Slices()
+        for url in own_sitemaps(self._context.crawler):
             self._discovery.count(url)
-            by_origin.setdefault(Origin.from_url(url), []).append(url)
-        for origin, listed in by_origin.items():
-            # As if its robots.txt listed them.
-            self._seed(origin, resolve_all(origin.robots_url, listed))
+            origin = Origin.from_url(url)
+            # As if its robots.txt listed it.
+            self._seed(origin, resolve_all(origin.robots_url, [url]))
+            if slices.over:
+                await pause()
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""

@@ -293,7 +293,7 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
             slots.slow(f"host{number}", "origin", 5.0)
             if number % 10:
                 del scrapys_own[f"host{number}"]
-        assert len(slots._slowed) < 150
+        assert len(slots.slowed) < 150
         shared = scrapys_own["shared"] = scrapys.Slot(8, 0.0, 0)
         for number in range(5000):
             slots.slow("shared", f"origin{number}", 1000.0 - number % 1000)
