@@ -130,7 +130,7 @@ class RepMiddleware:
                 state.allowed += 1
                 self._count("rep/cache/hit")
                 return None
-        return self._look_closer(request)
+        return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
     def overrules(self, request: Request, decision: Decision) -> bool:
         """Whether *request* passes though *decision* forbids it. For subclasses."""
@@ -143,8 +143,6 @@ class RepMiddleware:
     async def _look_closer(self, request: Request) -> None:
         """Find out what *request* is, what the gate says of it, and what its robots.txt does.
         Suspends only if there is something to wait for."""
-        if request.meta.get("dont_obey_robotstxt"):
-            return
         drop = self._deferral.releases.verdict(request)
         if drop is not None:
             origin = origin_of(request)
