@@ -15,9 +15,10 @@ from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, in_words
 from scrapy_rep.inspection.lint import ERROR, NOTE, SEVERITIES, WARNING, Finding
 from scrapy_rep.inspection.lint import lint as findings_in
+from scrapy_rep.origins.answer import READ_BYTES
 from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.syntax import MAX_BYTES, cut
+from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.text import clean, counted
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     Change = tuple[dict[str, Any], Cell]
     """As JSON, and for people."""
 
-# Bytes of a file: far more than count, to tell how many don't.
-_MAX_READ = 16 * MAX_BYTES
 # Characters of a line that are shown below a finding.
 _SHOWN = 100
 
@@ -53,7 +52,7 @@ def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -
             if "://" in name:
                 origins[request_for(name)[1]] = None
             else:
-                use(RobotsFile(Outcome.RULES, read_file(name, _MAX_READ), Facts(file=name)))
+                use(RobotsFile(Outcome.RULES, read_file(name, READ_BYTES), Facts(file=name)))
     if origins:
         task.crawl(job)
 
@@ -73,8 +72,7 @@ def lint(task: Task) -> None:
         if robots.outcome is Outcome.MISSING:
             found = [Finding(None, "no-file", f"no robots.txt ({robots.answer}): no restrictions")]
         else:
-            whole = len(robots.body) < (MAX_BYTES + 1 if url else _MAX_READ)
-            found = findings_in(robots.body, robots_url=url, complete=whole, also=[usage_findings])
+            found = findings_in(robots.body, robots_url=url, also=[usage_findings])
         for one in found:
             if one.severity in failing:
                 task.statuses.add(Status.FOUND)

@@ -126,7 +126,7 @@ async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: 
         "  group applied      line 4: ShopBot (3 rules)",
         "  group applied      line 9: shopbot (1 rule)",
         "  other groups       1, for other agents",
-        "  rule               line 5: Disallow: /private/ (9 octets; decides: the longest match)",
+        "  rule               line 5: Disallow: /private/ (9 octets; decides)",
         "  rule               line 6: Allow: /private (8 octets; lost: shorter)",
         "  rule               line 10: Disallow: /private (8 octets; lost: shorter)",
     ]
