@@ -16,13 +16,14 @@ import tracemalloc
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from cachework import pack_body
 from corpus import sites
 from tables import Row, table
 
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.storages.entry import Entry, pack_body
+from scrapy_rep.storages.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -37,33 +37,25 @@ class Addon:
         add = settings.setdefault_in_component_priority_dict
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")
-        listed = {load_object(name): at for name, at in settings.getdict(MIDDLEWARES).items()}
-        ours = [
-            at
-            for kind, at in listed.items()
-            if at is not None and isinstance(kind, type) and issubclass(kind, RepMiddleware)
-        ]
-        places = [*ours, listed.get(RobotsTxtMiddleware), POSITION]
-        position = next(at for at in places if at is not None)
+        named = settings.getdict(MIDDLEWARES).items()
+        listed = {load_object(name): at for name, at in named if at is not None}
+        kinds = [kind for kind in listed if isinstance(kind, type)]
+        ours = [listed[kind] for kind in kinds if issubclass(kind, RepMiddleware)]
+        position = [*ours, listed.get(RobotsTxtMiddleware, POSITION)][0]
         if not ours:
             add(MIDDLEWARES, RepMiddleware, position)
         # Removing it is not enough: Scrapy's default list has it too.
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
         add("SPIDER_MIDDLEWARES", PageMiddleware, PAGES_POSITION)
-        if settings.getbool("ROBOTSTXT_OBEY"):
-            _choose_queue(settings)
+        # Waiting for robots.txt makes more hosts wait at once than Scrapy's default queue is made
+        # for. What somebody has chosen stays, and so would a future default of Scrapy's.
+        is_default = settings.getpriority(QUEUE) == SETTINGS_PRIORITIES["default"]
+        is_scrapys = is_default and load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue
+        if is_scrapys and settings.getbool("ROBOTSTXT_OBEY"):
+            settings.set(QUEUE, "scrapy_rep.BroadPriorityQueue", "addon")
         if any(settings.get(setting_name(name)) for name in USAGE_FIELDS):
             from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
 
             # Right after ours, when the origin's robots.txt is known.
             add(MIDDLEWARES, UsageMiddleware, position + 1)
             add("SPIDER_MIDDLEWARES", UsageItemMiddleware, PAGES_POSITION)
-
-
-def _choose_queue(settings: BaseSettings) -> None:
-    """Waiting for robots.txt makes more hosts wait at once than Scrapy's default queue is made for.
-    What the project or another add-on has chosen stays, and so would a future default of
-    Scrapy's."""
-    is_default = settings.getpriority(QUEUE) == SETTINGS_PRIORITIES["default"]
-    if is_default and load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue:
-        settings.set(QUEUE, "scrapy_rep.BroadPriorityQueue", "addon")

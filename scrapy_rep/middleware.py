@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -18,7 +19,7 @@ from scrapy.exceptions import IgnoreRequest, NotConfigured
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.lifecycle import StopAtStart, in_shell, is_interactive
+from scrapy_rep.engine.lifecycle import StopAtStart, is_interactive
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
@@ -70,7 +71,7 @@ class RepMiddleware:
         self._verdicts = deferral.releases.verdicts
         self._gate = Gate(context, origins, deferral)
         self._count = context.stats.inc_value
-        self._in_shell = in_shell(crawler)
+        self._in_shell = crawler.spider is None
         discovery = Discovery(context)
         if seeding_mode(crawler, settings):
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
@@ -83,7 +84,8 @@ class RepMiddleware:
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
-        listeners = [self.decisions, *beyond, *delays, discovery, *seeding, Signals(context)]
+        announcing = Signals(context, discovery.announce)
+        listeners = [self.decisions, *beyond, *delays, *seeding, announcing]
         origins.listeners += [*listeners, deferral]
 
     @classmethod
@@ -172,7 +174,7 @@ class RepMiddleware:
             check = self._seeding.look_at(request, checked=request in self._gate)
             if check is not None:
                 await check
-            await self._seeding.visit_after(request, self._judge(request))
+            await self._judge(request)
         elif SITEMAP in request.meta:
             raise IgnoreRequest(
                 "another process requested this sitemap; this crawl reads no sitemaps"
@@ -180,8 +182,8 @@ class RepMiddleware:
         else:
             await self._judge(request)
 
-    async def _judge(self, request: Request) -> None:
-        """Act on what is known of the request's origin."""
+    async def _judge(self, request: Request, *, waited: bool = False) -> None:
+        """Act on what is known of the request's origin. *waited*: it has waited for an attempt."""
         if FOREIGN.match(request.url):
             return
         try:
@@ -194,34 +196,31 @@ class RepMiddleware:
         if isinstance(found, OriginState):
             stale = found.standing is Standing.STALE
             self._count("rep/cache/stale" if stale else "rep/cache/hit")
-            await self._act(request, found, path)
+            await self._act(request, found, path, waited=waited)
         elif path != ROBOTS_PATH:
-            await self._wait(request, found, path)
+            await self._wait(request, found, path, waited=waited)
 
-    async def _wait(self, request: Request, origin: Origin, path: str) -> None:
-        """Wait for the robots.txt of *origin*, of which nothing is known."""
+    async def _wait(self, request: Request, origin: Origin, path: str, *, waited: bool) -> None:
+        """Wait for the robots.txt of *origin*, for which a fetch is due."""
         known = self.origins.table.get(origin)
         if known is not None and not known.unreachable and request in self._gate:
             # The answer that let it pass the gate counts, though it has become due since.
             self._count("rep/cache/hit")
-            await self._act(request, known, path)
+            await self._act(request, known, path, waited=waited)
             return
         self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
-        flight = self.origins.flights.to(origin, request)
-        if self.decisions.dry_run:
-            grace = self.origins.policy.grace
-            answer = await self._answer(flight.wait(flight.left_of(grace)))
-        else:
-            with self.context.engine.extra_slot():  # it may wait long
-                answer = await self._answer(flight.wait())
+        flight = self.origins.flights.to(origin, request, again=waited)
+        seconds = flight.left_of(self.origins.policy.grace) if self.decisions.dry_run else None
+        with self.context.engine.extra_slot():  # it may wait long
+            answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):
-            await self._act(request, answer, path)
+            await self._act(request, answer, path, waited=waited)
         elif answer is None:
             self.decisions.would_be_held(request, origin)
         else:
             self._drop(request, origin, answer)
 
-    async def _act(self, request: Request, state: OriginState, path: str) -> None:
+    async def _act(self, request: Request, state: OriginState, path: str, *, waited: bool) -> None:
         if path == ROBOTS_PATH:
             return
         chain = self.agents.chain_of(request)
@@ -238,10 +237,13 @@ class RepMiddleware:
             self.decisions.record(request, state.origin, "allowed", state, reason=reason)
         elif self.decisions.dry_run and policy.is_worth_waiting(state):
             self.decisions.would_be_held(request, state.origin)
-        elif isinstance(advice, Wait):
-            await self._wait_again(request, state, path, advice.seconds)
+        elif isinstance(advice, Wait) and not waited:
+            # The next attempt is near, and this request can't be held.
+            with self.context.engine.extra_slot(), suppress(CrawlEnding):
+                await self.origins.flights.rest(advice.seconds)
+            await self._judge(request, waited=True)
         else:
-            self._drop(request, state.origin, advice, state)
+            self._drop(request, state.origin, Drop.of(state), state)
 
     def _decide(self, request: Request, state: OriginState, path: str) -> None:
         """Let the rules decide; ``RobotsDisallowed`` if they forbid the request."""
@@ -260,26 +262,6 @@ class RepMiddleware:
             self._count("robotstxt/forbidden")
             self._refuse(request, RobotsDisallowed(state.origin, decision, state.by), state)
         self.origins.crawl_delay.choose_slot(request, state)
-
-    async def _wait_again(
-        self, request: Request, state: OriginState, path: str, seconds: float
-    ) -> None:
-        """Wait for the next attempt, which may start in *seconds*, since this request can't be held."""
-        origins, origin = self.origins, state.origin
-
-        async def next_answer() -> OriginState:
-            await origins.flights.rest(seconds)
-            left = self.context.settings.download_timeout - seconds
-            news = origins.cache.get(origin)
-            return news or await origins.flights.to(origin, request, again=True).wait(left)
-
-        with self.context.engine.extra_slot():
-            news = await self._answer(next_answer())
-        state = news if isinstance(news, OriginState) else state
-        if isinstance(news, Drop) or state.unreachable:
-            self._drop(request, origin, news if isinstance(news, Drop) else Drop.of(state), state)
-        else:
-            await self._act(request, state, path)
 
     async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
         """Return the answer, or why there will be none; None if that takes too long."""

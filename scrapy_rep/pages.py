@@ -4,18 +4,17 @@ to follow, and the middleware for ``REP_NOFOLLOW`` and ``REP_NOINDEX``."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, overload
+from typing import Any
 from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
-from scrapy import Request, signals
+from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
 from scrapy.http import HtmlResponse, Response, XmlResponse
-from scrapy.link import Link
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.spiders import SitemapSpider
 
@@ -85,24 +84,10 @@ def encoding_of(response: Response) -> str:
     return "utf-8"
 
 
-@overload
-def follow_links(links: Iterable[Link]) -> list[Link]: ...
-@overload
-def follow_links(links: Request, response: Response) -> Request | None: ...
-def follow_links(
-    links: Iterable[Link] | Request, response: Response | None = None
-) -> list[Link] | Request | None:
-    """Drop what a page asks not to follow, in the rules of a ``CrawlSpider``.
-
-    As ``process_request``, it obeys the page's rules and ``rel``. As ``process_links``, it knows only the
-    links, and of ``rel`` only ``nofollow``.
-    """
-    if response is not None:
-        request: Request = links  # type: ignore[assignment]
-        return request if is_exempt(request, response) or not refusal(request, response) else None
-    links = list(links)  # type: ignore[arg-type]
-    followed = {link.url for link in links if not link.nofollow}
-    return [link for link in links if link.url in followed]
+def follow_links(request: Request, response: Response) -> Request | None:
+    """Return None if a page asks not to follow *request*: the ``process_request`` of a rule of a
+    ``CrawlSpider``."""
+    return None if not is_exempt(request, response) and refusal(request, response) else request
 
 
 def is_exempt(request: Request, response: Response) -> bool:
@@ -198,8 +183,6 @@ class PageMiddleware(BaseSpiderMiddleware):
         self._drops_items = settings.noindex != "count" and not settings.dry_run
         self._isolated = Isolation(crawler)
         self._tell = Limiter(logger, "origins with pages that are not followed or kept")
-        self._rep: RepMiddleware | None = None
-        crawler.signals.connect(self._opened, signals.spider_opened)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> PageMiddleware:
@@ -209,16 +192,8 @@ class PageMiddleware(BaseSpiderMiddleware):
             raise NotConfigured
         return cls(crawler, settings)
 
-    def _opened(self) -> None:
-        self._rep = self.crawler.get_downloader_middleware(RepMiddleware)
-        if self._rep is None:
-            logger.warning(
-                "REP_NOFOLLOW and REP_NOINDEX have no effect without scrapy_rep.RepMiddleware",
-                extra={"spider": self.crawler.spider},
-            )
-
     def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
-        obeyed, rep = False, self._rep
+        obeyed, rep = False, self.crawler.get_downloader_middleware(RepMiddleware)
         if rep and response and (page := response.request) and (self._page or self._links):
             with self._isolated("check of links (REP_NOFOLLOW)"):
                 if not (is_exempt(request, response) or is_sitemap(response, self.crawler.spider)):
@@ -229,7 +204,7 @@ class PageMiddleware(BaseSpiderMiddleware):
         return None if obeyed else request
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        obeyed, rep = False, self._rep
+        obeyed, rep = False, self.crawler.get_downloader_middleware(RepMiddleware)
         if rep and response and (page := response.request) and self._items:
             with self._isolated("check of items (REP_NOINDEX)"):
                 if found := self._unwanted(rep, response, page):
@@ -262,5 +237,4 @@ class PageMiddleware(BaseSpiderMiddleware):
         what = "item from" if verdict in ("noindex", "expired") else "request to"
         message = f"{'Dropping' if obeyed else 'Would drop'} {what} %(url)s: %(reason)s"
         values = {"url": request.url, "reason": reason}
-        more = "; more for this origin at DEBUG level"
-        self._tell.log(message, values, self.crawler.spider, (origin, verdict), more)
+        self._tell.log(message, values, self.crawler.spider, (origin, verdict))

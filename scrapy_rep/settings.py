@@ -41,8 +41,7 @@ _PATIENCE = 86400.0
 # REP_CRAWL_DELAY = True: the longest delay in seconds.
 _CRAWL_DELAY = 60.0
 
-# Scrapy's own settings that matter here; characters of a value that are shown.
-_SCRAPYS = ("ROBOTSTXT_USER_AGENT",)
+# Characters of a value that are shown.
 _SHOWN = 300
 
 SPIDER_SITEMAPS = "rep_sitemaps"
@@ -123,23 +122,9 @@ def _overrides(value: Any) -> dict[str, str | None] | None:
     return found
 
 
-def _switch(on: str | bool | None, *choices: str) -> Callable[[Any], str | bool]:
-    """Return a setting's check: False or one of *choices*. True means *on*; if None, it is wrong."""
-
-    def check(value: Any) -> str | bool:
-        if value in choices:
-            return str(value)
-        if not _flag(value):
-            return False
-        if on is None:
-            raise ValueError
-        return on
-
-    return check
-
-
-sitemaps = _switch("all", "start", "all")
-"""Checks which origins may seed a crawl."""
+def sitemaps(value: Any) -> str | bool:
+    """Return which origins may seed a crawl; ``ValueError`` if *value* says nothing of that."""
+    return str(value) if value in ("start", "all") else _flag(value) and "all"
 
 
 def loaded(value: Any) -> Any:
@@ -181,13 +166,14 @@ def _checked_in(path: str) -> Any:
     return _setting(None, check, "")
 
 
-def _choice(*choices: str) -> Any:
+def _choice(*choices: str | bool) -> Any:
     """A setting that is one of *choices*; the first is the default."""
 
-    def check(value: Any) -> str:
-        if value not in choices:
+    def check(value: Any) -> str | bool:
+        found = value if isinstance(value, str) and value in choices else _flag(value)
+        if found not in choices:
             raise ValueError
-        return str(value)
+        return found
 
     return _setting(choices[0], check, "one of " + ", ".join(map(repr, choices)))
 
@@ -248,14 +234,8 @@ class RepSettings:
     sitemap_max_urls: int = _setting(50_000, _count, _COUNT)
     sitemap_max_origin_urls: int = _setting(25_000_000, _count, _COUNT)
     sitemap_max_bytes: int = _setting(52_428_800, _count, _COUNT)
-    nofollow: str | bool = _setting(
-        False,
-        _switch(True, "page", "links", "count"),
-        "one of False, 'page', 'links', 'count', True",
-    )
-    noindex: str | bool = _setting(
-        False, _switch(None, "drop", "count"), "one of False, 'drop', 'count'"
-    )
+    nofollow: str | bool = _choice(False, "page", "links", "count", True)
+    noindex: str | bool = _choice(False, "drop", "count")
     usage: dict[str, str] | None = _checked_in("preferences.middlewares.actions")  # noqa: RUF009
     usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in(  # noqa: RUF009
         "preferences.middlewares.tokens"
@@ -301,8 +281,8 @@ def chosen(settings: BaseSettings) -> list[str]:
 
 def chosen_values(settings: BaseSettings) -> dict[str, str]:
     """Return these settings with their values as text, without passwords."""
-    names = [*chosen(settings), *(name for name in _SCRAPYS if settings.get(name) is not None)]
-    return {name: without_password(str(settings.get(name)))[:_SHOWN] for name in names}
+    values = {name: str(settings.get(name)) for name in chosen(settings)}
+    return {name: without_password(value)[:_SHOWN] for name, value in values.items()}
 
 
 def settings_beside(crawler: Crawler) -> RepSettings:

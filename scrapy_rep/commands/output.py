@@ -8,45 +8,43 @@ import errno
 import json
 import logging
 import os
-import shutil
 import sys
-import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
-from scrapy.utils.log import configure_logging
+from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from scrapy.settings import Settings
 
-    Cell = str | tuple[str, ...]
-    """A text, or a text and its colours."""
+# Of words at the beginning of a line.
+_COLOURS = {"allowed": "32", "disallowed": "31", "unreachable": "33"}
 
-GREEN, YELLOW, RED, DIM, BOLD = "32", "33", "31", "2", "1"
+# Errors of a pipe that nobody reads any more; the second on Windows.
+_READER_GONE = (errno.EPIPE, errno.EINVAL)
 
-# Errors of a pipe that nobody reads any more. Windows has none of its own for that.
-_READER_GONE = {errno.EPIPE, *([errno.EINVAL] if os.name == "nt" else [])}
+# Seconds of silence before a line says what is waited for.
+_SILENT = 5.0
 
 
 class Status(IntEnum):
-    """The exit status (docs/command.md). If several apply, :func:`gravest` picks one."""
+    """The exit status (docs/command.md), the gravest last."""
 
     GOOD = 0
     FOUND = 1
-    USAGE = 2
     UNREACHABLE = 3
+    USAGE = 2
 
 
 def gravest(*statuses: Status) -> Status:
-    """Return the gravest: unreachable is worse than disallowed, and wrong usage the worst."""
-    order = (Status.GOOD, Status.FOUND, Status.UNREACHABLE, Status.USAGE)
-    return max(statuses, key=order.index, default=Status.GOOD)
+    return max(statuses, key=list(Status).index, default=Status.GOOD)
 
 
 class Ending(Exception):
@@ -70,6 +68,16 @@ def complain(message: object) -> None:
             _give_up(sys.stderr)
 
 
+@contextmanager
+def waiting_for(what: str) -> Iterator[None]:
+    """Say so on standard error if it takes long."""
+    timer = call_later(_SILENT, complain, f"waiting for {what}")
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _give_up(stream: TextIO) -> None:
     """Discard what *stream* still holds, and gets from now on: it would fail again when Python
     ends, with an exit status of its own."""
@@ -82,98 +90,54 @@ class _Complainer(logging.Handler):
         complain(record.getMessage())
 
 
-def set_up_logging(settings: Settings, *, configured: bool) -> None:
-    """Print our own warnings to standard error if the log is off, as it is by default.
-    *configured*: whether Scrapy has set logging up already."""
-    if not configured:
-        configure_logging(settings)
+def set_up_logging(settings: Settings) -> None:
+    """Print our own warnings to standard error if the log is off, as it is by default."""
     if not settings.getbool("LOG_ENABLED"):
         get_logger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
 
 
-def _takes_escapes(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-
-
-class Progress:
-    """A line on standard error that says what goes on, if that is a terminal."""
-
-    def __init__(self) -> None:
-        self.on = _takes_escapes(sys.stderr)
-        self._again_at = 0.0
-        """When the next update is due; 0: nothing is shown."""
-
-    def tell(self, text: str) -> None:
-        """Show *text*, unless another one was shown just now."""
-        if self.on and time.monotonic() >= self._again_at:
-            self._again_at = time.monotonic() + 0.1
-            # In ASCII each character takes one column.
-            shown = clean(text.encode("ascii", "backslashreplace").decode())
-            self._write(shown[: shutil.get_terminal_size().columns - 1])
-
-    def clear(self) -> None:
-        if self._again_at:
-            self._again_at = 0.0
-            self._write("")
-
-    def _write(self, text: str) -> None:
-        try:
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
-        except OSError:  # the terminal was closed
-            self.on = False
-            _give_up(sys.stderr)
-
-
 class Output:
-    """Standard output, coloured on a terminal unless ``NO_COLOR`` is set. Prints either what is for
-    people or what is for programs (``--json``). Raises :class:`Ending` if nobody reads any more, or
-    the disk is full."""
+    """Standard output: lines for people, or JSON or CSV for programs. Raises :class:`Ending` if
+    nobody reads any more, or the disk is full."""
 
-    def __init__(self, *, json: bool = False) -> None:
+    def __init__(self, *, json: bool = False, csv: bool = False) -> None:
         self._json = json
+        self._csv = csv
         # None: it was closed before Python started, as by `>&-`.
         self._stream = stream = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
         # Characters that the encoding lacks are escaped.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-        self._coloured = _takes_escapes(stream) and not os.environ.get("NO_COLOR")
-        self._blocks = 0
+        takes_colours = os.environ.get("TERM", "dumb") != "dumb" and stream.isatty()
+        self._coloured = takes_colours and not os.environ.get("NO_COLOR")
 
-    def paint(self, text: str, *colours: str) -> str:
-        """Return *text*, cleaned, in these colours if the terminal has colours."""
-        text, codes = clean(text), ";".join(filter(None, colours))
-        return f"\x1b[{codes}m{text}\x1b[0m" if self._coloured and text and codes else text
+    def line(self, *cells: str) -> None:
+        """Print a line for people."""
+        if not (self._json or self._csv):
+            word, *others = [clean(cell) for cell in cells]
+            if self._coloured and (colour := _COLOURS.get(word.rstrip())):
+                word = f"\x1b[{colour}m{word}\x1b[0m"
+            self._try(self._stream.write, "  ".join([word, *others]).rstrip() + "\n")
 
-    def line(self, text: str = "") -> None:
-        """Print a line for people. Text from outside must be clean."""
-        if not self._json:
-            self._try(self._stream.write, text + "\n")
-
-    def row(self, *cells: Cell) -> None:
-        """Print a line of cells, for people."""
-        texts = [self.paint(*((one,) if isinstance(one, str) else one)) for one in cells]
-        self.line("  ".join(texts).rstrip())
-
-    def block(self, title: Iterable[Cell], rows: Sequence[tuple[str, ...]]) -> None:
-        """Print, for people, a row with others below it: labels, texts, and maybe their colours. An
-        empty line precedes all blocks but the first."""
-        if self._blocks:
-            self.line()
-        self._blocks += 1
-        self.row(*title)
-        columns = max(len(label) for label, *_ in rows)
-        for label, *text in rows:
-            self.row("", (label.ljust(columns), DIM), tuple(text))
-
-    def note(self, text: str) -> None:
-        """Print a line that is not an answer, for people."""
-        self.row((f"# {text}", DIM))
-
-    def json(self, data: Any) -> None:
-        """Print an object on one line for programs, in ASCII: it survives every terminal and pipe."""
+    def put(self, data: dict[str, Any], *cells: str) -> None:
+        """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe. Or
+        else print a line for people."""
         if self._json:
             self._try(self._stream.write, json.dumps(data) + "\n")
+        else:
+            self.line(*cells)
+
+    def put_all(self, data: dict[str, Any], *cells: str, **words: list[str]) -> None:
+        """Print *data* for programs. Or else, for people, a line, and below it what *data* has, or
+        *words* for it."""
+        self.put(data, *cells)
+        shown = {name: words.get(name, value) for name, value in data.items()}
+        columns = max(map(len, shown))
+        for name, value in shown.items():
+            for one in value if isinstance(value, list) else [value]:
+                if one is not None and one is not False:
+                    self.line("", name.ljust(columns), _words(one))
+        self.line("")
 
     def csv(self, cells: Iterable[object]) -> None:
         texts = [clean(cell) if isinstance(cell, str) else cell for cell in cells]
@@ -194,3 +158,11 @@ class Output:
             if error.errno in _READER_GONE:  # it has seen enough, like `head`
                 raise Ending("", Status.GOOD) from None
             raise Ending(f"standard output: {error.strerror}") from None
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_words(one)}" for key, one in value.items() if one is not None)
+    if isinstance(value, list):
+        return " ".join(map(_words, value))
+    return str(value) if not isinstance(value, bool) else "yes" if value else "no"

@@ -1,10 +1,13 @@
-"""Pages, fetched if robots.txt allows it: ``scrapy robots --page URL``, what they say about
-themselves (REP.md section 10); ``--usage URL``, how they may be used, and who says so (section
-11)."""
+"""Pages and sitemaps, fetched if robots.txt allows it: ``scrapy robots --page URL``, what pages say
+about themselves (REP.md section 10); ``--usage URL``, how they may be used, and who says so (section
+11); ``--sitemaps URL``, what a robots.txt lists, as a tree (section 9), and how much it forbids."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -13,79 +16,69 @@ from scrapy import Request
 from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse, Response
 
-from scrapy_rep.commands.lookup import follow
-from scrapy_rep.commands.output import BOLD, GREEN, RED, CommandError, Status
-from scrapy_rep.commands.task import read_file, request_for
+from scrapy_rep.commands.output import CommandError, Status
+from scrapy_rep.commands.task import follow, read_file, request_for
 from scrapy_rep.inspection.explanation import in_words
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.pages import page_rules
 from scrapy_rep.preferences.lookup import UsageLookup, usage_of
-from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, YES
+from scrapy_rep.preferences.statements import EXTRA, NO
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.html import MAX_BYTES
+from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, path_of
 from scrapy_rep.protocol.page import PageRules
-from scrapy_rep.text import clean, iso
+from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
+from scrapy_rep.text import PageURLs, counted, iso, resolve_sitemap
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Sequence
 
-    from scrapy_rep.commands.lookup import Chain, Lookup
-    from scrapy_rep.commands.task import Task
-    from scrapy_rep.preferences.statements import Usage
-    from scrapy_rep.protocol import Origin
+    from scrapy_rep.commands.task import Chain, Lookup, Task
+    from scrapy_rep.inspection.explanation import RobotsFile
 
     Page = Response | CommandError
     """A page, or why there is none."""
-    Pages = dict[str, Response]
-    """By URL."""
-    Rows = list[tuple[str, ...]]
 
 # Stands for the URL of a page that is read from a file.
 _FILE = "file:"
 
 
 async def _fetched(
-    task: Task, lookup: Lookup, asked: Iterable[tuple[str, Request, Origin]]
-) -> AsyncIterator[tuple[str, Chain, Request, Page]]:
-    """Yield each URL for each agent, its request, and the final page, or why there is none."""
-    for url, request, _ in asked:
-        pages: Pages = {}
-        for chain in task.agents(lookup):
-            try:
-                page: Page = await follow(lookup, request, partial(_get, lookup, chain, pages))
-            except CommandError as error:
-                page = error
-                task.statuses.add(error.status)
-            yield url, chain, request, page
-            task.output.flush()
+    task: Task, lookup: Lookup, url: str, request: Request
+) -> AsyncIterator[tuple[Chain, Page, dict[str, Any]]]:
+    """Yield, for each agent, the final page of *request*, or why there is none; and that as JSON."""
+    pages: dict[str, Response] = {}
+    for chain in task.agents(lookup.origins.agents):
+        try:
+            page: Page = await follow(lookup, request, partial(_get, lookup, chain, pages))
+        except CommandError as error:
+            page = error
+            task.statuses.add(error.status)
+        yield chain, page, _about(url, chain, page)
+        task.output.flush()
 
 
-async def _get(lookup: Lookup, chain: Chain, pages: Pages, request: Request) -> Response:
-    """*pages*: those fetched for another agent."""
+async def _get(
+    lookup: Lookup, chain: Chain, pages: dict[str, Response], request: Request
+) -> Response:
+    """*pages*: those fetched for another agent, by URL."""
     await lookup.check(request, chain)
     if request.url not in pages:
         pages[request.url] = await lookup.download(request)
     return pages[request.url]
 
 
-def _print(task: Task, asked: tuple[str, Chain, Page], data: dict[str, Any], rows: Rows) -> None:
-    """Print how a page was fetched, and what was found: *data* as JSON, or *rows*."""
-    url, chain, page = asked
-    error = str(page) if isinstance(page, CommandError) else None
-    fetched = None if isinstance(page, CommandError) or page.url == _FILE else page
-    about = {
+def _about(url: str, chain: Chain, page: Page) -> dict[str, Any]:
+    fetched = page if isinstance(page, Response) and page.url != _FILE else None
+    return {
         "url": url,
         "agent": ",".join(chain) or None,
+        "agent_in_words": in_words(chain),
         "status": fetched and fetched.status,
         "final_url": fetched and fetched.url,
-        "error": error,
+        "error": str(page) if isinstance(page, CommandError) else None,
     }
-    task.output.json({**about, **data})
-    how: Rows = [("agent", in_words(chain))]
-    if error is not None:
-        how.append(("not fetched", error))
-    if fetched is not None:
-        how.append(("answer", f"HTTP {fetched.status}"))
-        how += [("redirects to", fetched.url)] if fetched.url != url else []
-    task.output.block([(url, BOLD)], how + rows)
 
 
 # -- page ------------------------------------------------------------------------------------
@@ -98,46 +91,43 @@ _NAMES = (
 
 def page(task: Task) -> None:
     async def job(lookup: Lookup) -> None:
-        async for url, chain, _, page in _fetched(task, lookup, asked):
-            _show(task, url, chain, page)
+        for url, request, _ in asked:
+            async for chain, page, about in _fetched(task, lookup, url, request):
+                _show(task, chain, page, about)
 
-    if task.options.file is not None:
-        if task.arguments:
-            raise UsageError("--page takes a URL or --file, not both")
-        headers = Headers()
-        for header in task.options.header:
-            name, colon, value = header.partition(":")
-            if not colon:
-                raise UsageError(
-                    f"--header is {clean(header)!r}, but must look like 'X-Robots-Tag: noindex'"
-                )
-            headers.appendlist(name.strip(), value.strip().encode("utf-8", "surrogateescape"))
-        body = read_file(task.options.file, MAX_BYTES)
-        for chain in task.agents():
-            _show(task, task.options.file, chain, HtmlResponse(_FILE, body=body, headers=headers))
-    elif asked := task.requests():
-        task.crawl(job)
+    if task.options.file is None:
+        if asked := task.requests():
+            task.crawl(job)
+        return
+    if task.arguments:
+        raise UsageError("--page takes a URL or --file, not both")
+    headers = Headers()
+    for header in task.options.header:
+        name, colon, value = header.partition(":")
+        if not colon:
+            raise UsageError(f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'")
+        headers.appendlist(name.strip(), value.strip().encode("utf-8", "surrogateescape"))
+    response = HtmlResponse(_FILE, body=read_file(task.options.file, MAX_BYTES), headers=headers)
+    for chain in task.agents():
+        _show(task, chain, response, _about(task.options.file, chain, response))
 
 
-def _show(task: Task, url: str, chain: Chain, page: Page) -> None:
+def _show(task: Task, chain: Chain, page: Page, about: dict[str, Any]) -> None:
     rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
-    meaning = {
-        **{name: getattr(rules, name) for name in _NAMES},
-        "unavailable_after": _plain(rules.unavailable_after),
-        "expired": rules.expired(time.time()),
-    }
     said = [
         {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
         for r in rules.rules
     ]
-    rows: Rows = [(one.where, str(one)) for one in rules.rules]
-    if not isinstance(page, CommandError):
-        words = [key if value is True else f"{key}: {value}" for key, value in meaning.items()
-                 if value is not None and value is not False]  # fmt: skip
-        rows.append(("overall", ", ".join(words) or "no restrictions"))
-    data = {"rules": said, **meaning, "agent_in_words": in_words(chain)}
-    _print(task, (url, chain, page), data, rows)
-    if rules.noindex or rules.nofollow or meaning["expired"]:
+    data = {
+        **about,
+        "rules": said,
+        **{name: getattr(rules, name) for name in _NAMES},
+        "unavailable_after": _plain(rules.unavailable_after),
+        "expired": rules.expired(time.time()),
+    }
+    told = [f"{one.where}: {one}" for one in rules.rules] or ["none"]
+    task.output.put_all(data, about["url"], rules=told)
+    if rules.noindex or rules.nofollow or data["expired"]:
         task.statuses.add(Status.FOUND)
 
 
@@ -148,43 +138,262 @@ def _plain(value: Any) -> Any:
 
 # -- usage -----------------------------------------------------------------------------------
 
-_SAID = {YES: ("yes", GREEN), NO: ("no", RED), None: ("not said", "")}
-
 
 def usage(task: Task) -> None:
     if find_spec("http_sf") is None:
         raise CommandError(f"--usage needs http-sf: {EXTRA}")
-    asked = task.requests()
 
     async def job(lookup: Lookup) -> None:
-        known = UsageLookup(*lookup.sources)
-        async for url, chain, request, page in _fetched(task, lookup, asked):
-            if isinstance(page, CommandError):
-                found = known.robots(request, chain)  # all that is known without the page
-            else:
-                final, _ = request_for(page.url)
-                await known.fetch(final, chain)
-                found = usage_of(page, final, known, chain)
-            if NO in found.verdicts.values():
-                task.statuses.add(Status.FOUND)
-            data = {"agent_in_words": in_words(chain), **found.as_dict()}
-            _print(task, (url, chain, page), data, _usage_rows(found))
+        origins = lookup.origins
+        known = UsageLookup(lookup.context, origins.table, origins.cache)
+        for url, request, _ in asked:
+            async for chain, page, about in _fetched(task, lookup, url, request):
+                if isinstance(page, CommandError):
+                    found = known.robots(request, chain)  # all that is known without the page
+                else:
+                    final, _ = request_for(page.url)
+                    await known.fetch(final, chain)
+                    found = usage_of(page, final, known, chain)
+                if NO in found.verdicts.values():
+                    task.statuses.add(Status.FOUND)
+                data = {**about, **found.as_dict()}
+                task.output.put_all(data, url, statements=list(map(str, found.statements)))
 
-    if asked:
+    if asked := task.requests():
         task.crawl(job)
 
 
-def _usage_rows(found: Usage) -> Rows:
-    rows: Rows = []
-    decisive = [found.decisive(purpose) for purpose in PURPOSES]
-    for purpose, statement in zip(PURPOSES, decisive, strict=True):
-        said, colour = _SAID[found[purpose]]
-        because = "" if statement is None else f": {statement}"
-        rows.append((purpose, f"{said}{because}", colour))
-    rows += [("also", str(one)) for one in found.statements if one not in decisive]
-    rows += [("license", one) for one in found.licenses]
-    if found.tdm_policy:
-        rows.append(("TDM policy", found.tdm_policy))
-    if found.robots_sha256:
-        rows.append(("robots.txt", f"SHA-256 {found.robots_sha256}"))
-    return rows
+# -- sitemaps --------------------------------------------------------------------------------
+
+# Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
+_MAX_ORIGINS = 100
+
+# URL prefixes whose rules are remembered: an origin has many spellings.
+_MAX_PREFIXES = 10_000
+
+# How many of the rules that forbid something are named.
+_RULES = 10
+
+Rule = tuple[str, int, str]
+"""The URL of a robots.txt, a line of it, and the rule there."""
+
+
+@dataclass
+class Sitemap:
+    """What ``--json`` prints of a sitemap."""
+
+    sitemap: str
+    listed_in: str
+    """The URL of the robots.txt or of the index that lists it."""
+    depth: int
+    """1: listed by robots.txt itself."""
+    kind: str | None = None
+    status: int | None = None
+    final_url: str = ""
+    """After redirects."""
+    sitemaps: int = 0
+    """How many an index lists."""
+    urls: int = 0
+    forbidden: int = 0
+    """URLs that robots.txt forbids."""
+    unjudged: int = 0
+    """URLs of hosts whose robots.txt is unreachable, or that aren't contacted."""
+    invalid: int = 0
+    """Entries without an absolute http(s) URL: not among the URLs."""
+    broken: int = 0
+    """The same for those whose URL is damaged."""
+    rules: Counter[Rule] = field(default_factory=Counter)
+    """How many URLs each forbids."""
+    fetched: bool = False
+    problem: str | None = None
+    """Why it could not be read, or not to its end."""
+
+
+def sitemaps(task: Task) -> None:
+    if len(task.named) > 1:
+        raise UsageError("--sitemaps takes only one --agent")
+    origins = dict.fromkeys(origin for _, _, origin in task.requests())
+
+    async def job(lookup: Lookup) -> None:
+        for origin in origins:
+            with task.going_on(f"{origin.robots_url}: "):
+                await _Site(task, lookup, origin).show()
+
+    if origins:
+        task.crawl(job)
+
+
+class _Site:
+    def __init__(self, task: Task, lookup: Lookup, origin: Origin) -> None:
+        self._task = task
+        self._lookup = lookup
+        [self._chain] = task.agents(lookup.origins.agents)
+        self._origin = origin
+        self._origins: set[Origin] = set()
+        self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
+        self._seen: set[str] = set()
+        self._urls = self._read_files = 0
+        self._by_rule: Counter[Rule] = Counter()
+
+    async def show(self) -> None:
+        origin = self._origin
+        robots = await self._file(origin)
+        if robots.outcome is Outcome.UNREACHABLE:
+            raise CommandError(f"unreachable: {robots.facts.error}", Status.UNREACHABLE)
+        listed = robots.parsed.sitemaps if robots.outcome is Outcome.RULES else ()
+        urls: dict[str, None] = {}
+        for value in listed:
+            url = value.strip()
+            with suppress(ValueError):  # what is none is listed as it is
+                url = resolve_sitemap(url, robots.facts.final_url or origin.robots_url).url
+            urls[url] = None
+        line = self._task.output.line
+        line(*_columns("URLs", "forbidden"), f"for {in_words(self._chain)}")
+        line(*_columns("", ""), f"{origin.robots_url}: {counted(len(urls), 'sitemap')}")
+        await self._each(list(urls), origin.robots_url, 1)
+        counts = _columns(self._urls, sum(self._by_rule.values()))
+        line(*counts, f"total in {counted(self._read_files, 'sitemap')}")
+        for (robots_url, number, rule), count in self._by_rule.most_common(_RULES):
+            line(*_columns("", count), f"by line {number} of {robots_url}: {rule}")
+
+    async def _each(self, urls: Sequence[str], listed_in: str, depth: int) -> None:
+        """Read sitemaps one after the other, each with those that it lists."""
+        statuses = self._task.statuses
+        for url in urls:
+            one, children = Sitemap(url, listed_in, depth, final_url=url), list[str]()
+            try:
+                children = await self._read(one, await self._fetch(one))
+            except CommandError as error:
+                one.problem = str(error)
+                statuses.add(error.status)
+            else:
+                if one.forbidden:
+                    statuses.add(Status.FOUND)
+                if one.kind is None or one.unjudged:
+                    statuses.add(Status.UNREACHABLE)
+            self._print(one)
+            await self._each(children, url, depth + 1)
+
+    async def _fetch(self, one: Sitemap) -> bytes:
+        """Return the body of a sitemap, or raise ``CommandError``."""
+        settings = self._lookup.settings
+        if one.sitemap in self._seen:
+            raise CommandError("listed above", Status.GOOD)
+        if len(self._seen) >= settings.sitemap_max_files:
+            raise CommandError("not read: more than REP_SITEMAP_MAX_FILES", Status.UNREACHABLE)
+        self._seen.add(one.sitemap)
+
+        async def get(request: Request) -> Response:
+            await self._file(origin_of(request))
+            await self._lookup.check(request, self._chain)
+            one.final_url = request.url
+            limit = settings.sitemap_max_bytes
+            meta = {"download_maxsize": limit, "download_warnsize": 0}
+            response = await self._lookup.download(request, **meta)
+            one.status, one.fetched = response.status, True
+            return response
+
+        try:
+            response = await follow(self._lookup, Request(resolve_sitemap(one.sitemap).url), get)
+        except ValueError as error:
+            raise CommandError(str(error), Status.UNREACHABLE) from None
+        if not 200 <= response.status < 300:
+            raise CommandError(f"HTTP {response.status}", Status.UNREACHABLE)
+        return response.body
+
+    async def _file(self, origin: Origin) -> RobotsFile:
+        """Return the robots.txt of *origin*; ``CommandError`` if nothing may lead us there."""
+        if origin not in self._origins:
+            problem = f"not read: more than {_MAX_ORIGINS} origins"
+            if len(self._origins) < _MAX_ORIGINS:
+                problem = await self._lookup.refuses(origin, self._origin)
+            if problem:
+                raise CommandError(problem, Status.UNREACHABLE)
+            self._origins.add(origin)
+        return await self._lookup.get(origin)
+
+    async def _read(self, one: Sitemap, body: bytes) -> list[str]:
+        """Count what a sitemap lists, and return the sitemaps among it that are to be read."""
+        settings = self._lookup.settings
+        reader = SitemapReader(
+            max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
+        )
+        urls, children = PageURLs(), list[str]()
+        for entries in reader.read([body]):
+            for entry in entries:
+                try:
+                    if entry.get("broken"):
+                        one.broken += 1
+                    elif reader.kind is Kind.INDEX:
+                        child = resolve_sitemap(str(entry.get("loc")), encode=urls.encode).url
+                        children.append(child.partition("#")[0])
+                    else:
+                        await self._count(one, *urls.resolve(entry.get("loc")))
+                except ValueError:
+                    one.invalid += 1
+        one.kind, one.problem = reader.kind and reader.kind.value, reader.problem
+        one.sitemaps = len(children)
+        if children and one.depth >= settings.sitemap_max_depth:
+            one.problem = f"{counted(len(children), 'sitemap')} not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
+            return []
+        return children
+
+    async def _count(self, one: Sitemap, url: str, prefix: str) -> None:
+        """Count a URL. *prefix*: its scheme, host and port."""
+        if prefix not in self._judges:
+            if len(self._judges) >= _MAX_PREFIXES:
+                self._judges.clear()
+            self._judges[prefix] = await self._judge(prefix)
+        one.urls += 1
+        if (judge := self._judges[prefix]) is None:
+            one.unjudged += 1
+            return
+        robots, rules = judge
+        found = rules.find(comparable(path_of(url)))
+        if not allows(found):
+            rule = robots.parsed.decision(None, found).rule
+            assert rule is not None
+            one.forbidden += 1
+            one.rules[robots.facts.robots_url or "", rule.line, str(rule)] += 1
+
+    async def _judge(self, prefix: str) -> tuple[RobotsFile, Rules] | None:
+        """Return what decides about URLs that begin like this; None if nothing can."""
+        with suppress(CommandError):
+            robots = await self._file(Origin.from_url(prefix))
+            if robots.outcome is Outcome.RULES:
+                obey_global = self._lookup.settings.obey_global_group
+                return robots, robots.parsed.rules(self._chain, obey_global)[1]
+            if robots.outcome is Outcome.MISSING or robots.unrestricted:
+                return robots, NO_RULES
+        return None
+
+    def _print(self, one: Sitemap) -> None:
+        self._urls += one.urls
+        self._read_files += one.kind is not None
+        self._by_rule.update(one.rules)
+        rules = [
+            {"robots_url": robots_url, "line": line, "rule": rule, "urls": count}
+            for (robots_url, line, rule), count in one.rules.most_common(_RULES)
+        ]
+        told, is_list = _remarks(one), one.kind not in (None, Kind.INDEX.value)
+        counts = _columns(one.urls, one.forbidden) if is_list else _columns("", "")
+        text = f"{'  ' * one.depth}{one.sitemap}{f'  ({told})' * bool(told)}"
+        self._task.output.put({**vars(one), "rules": rules}, *counts, text)
+        self._task.output.flush()
+
+
+def _columns(*counts: int | str) -> list[str]:
+    return [f"{one:>10,}" if isinstance(one, int) else f"{one:>10}" for one in counts]
+
+
+def _remarks(one: Sitemap) -> str:
+    """Return what there is to say about a sitemap, besides its counts."""
+    notes = [
+        one.kind == Kind.INDEX.value and f"index of {counted(one.sitemaps, 'sitemap')}",
+        one.final_url != one.sitemap and f"redirects to {one.final_url}",
+        one.unjudged and f"{one.unjudged:,} not checked: robots.txt unavailable",
+        one.invalid and f"{counted(one.invalid, 'entry', 'entries')} without a URL",
+        one.broken and f"{counted(one.broken, 'entry', 'entries')} with a damaged URL",
+        one.problem,
+    ]
+    return "; ".join(note for note in notes if note)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 # --spider. Each is an option, too, except the first: what is done without any of these.
 _ACTIONS = {
     "decide": ("verdicts", ("agent", "agents_of_file", "file", "explain", "show", "csv")),
-    "compare": ("files", ("agent", "agents_of_file")),
-    "lint": ("files", ("fail_on",)),
-    "sitemaps": ("sitemaps", ("agent",)),
+    "compare": ("verdicts", ("agent", "agents_of_file")),
+    "lint": ("verdicts", ("fail_on",)),
+    "sitemaps": ("pages", ("agent",)),
     "page": ("pages", ("agent", "file", "header")),
     "usage": ("pages", ("agent",)),
     "cache": ("kept", ("drop",)),
@@ -39,10 +39,7 @@ _MANY: dict[str, Any] = {"action": "append", "default": []}
 # heading: no colon before a blank here.
 _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "--agent": (
-        (
-            "product token of a crawler, by default the project's; A,B is one crawler, B being its "
-            "fallback for A; may be repeated"
-        ),
+        "product token of a crawler; A,B is one crawler, B being its fallback; may be repeated",
         {"metavar": "TOKEN", **_MANY},
     ),
     "--agents-of-file": ("ask about all agents that the robots.txt names, and *", _FLAG),
@@ -71,10 +68,7 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "--cache": ("list the project's robots.txt cache, or what it has of hosts or URLs", _FLAG),
     "--drop": ("with --cache, remove the entries instead", _FLAG),
     "--report": ("print the report on crawls (HTML) from REP_DECISIONS files", _FLAG),
-    "--held": (
-        "list what the crawl with this JOBDIR holds, running or not",
-        {"metavar": "JOBDIR"},
-    ),
+    "--held": ("list what the crawl with this JOBDIR holds", {"metavar": "JOBDIR"}),
 }
 
 
@@ -105,31 +99,19 @@ class RobotsCommand(ScrapyCommand):
 
     def process_options(self, args: list[str], opts: Namespace) -> None:
         super().process_options(args, opts)
-        # Python before 3.13 turns the value of "--file=--" into an empty list.
-        for name, value in vars(opts).items():
-            if name in ("file", "spider", "held") and value == []:
-                setattr(opts, name, "--")
-            elif name in ("agent", "header"):
-                setattr(opts, name, ["--" if one == [] else one for one in value])
+        # What Python before 3.13 makes of the value of "--file=--".
+        if [] in (opts.file, opts.spider, opts.held, *opts.agent, *opts.header):
+            raise UsageError("no option takes the value --")
         # It would turn our output into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
         if opts.spider is None:
             # No spider is needed, so one that can't be imported must not matter.
             loader = "scrapy.spiderloader.DummySpiderLoader"
             self.settings.set("SPIDER_LOADER_CLASS", loader, priority="cmdline")
-        level = self.settings.getpriority("LOG_LEVEL")
-        if level is not None and level >= 40 and not opts.nolog:  # -s LOG_LEVEL=…
-            self.settings.set("LOG_ENABLED", True, priority="cmdline")
         for argument in args:
             if argument.startswith("-") and argument != "-":
-                from scrapy_rep.text import clean
-
-                raise UsageError(f"no such option: {clean(argument)}", print_help=False)
+                raise UsageError(f"no such option: {argument!r}", print_help=False)
         _check_combination(opts)
-        fetches = opts.file is None and not opts.cache and not opts.report and opts.held is None
-        if opts.lint or opts.compare:
-            fetches = any("://" in one for one in opts.compare or args)
-        self.requires_crawler_process = fetches
 
     def run(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.commands.output import Ending, Output, complain, gravest, set_up_logging
@@ -139,11 +121,11 @@ class RobotsCommand(ScrapyCommand):
 
         if opts.spider is not None:
             use_spider(self.settings, opts.spider)
-        set_up_logging(self.settings, configured=self.crawler_process is not None)
+        set_up_logging(self.settings)
         warn_of_unknown(self.settings)
         name = (_given(opts, _ACTIONS) or ["decide"])[0]
         module = import_module(f"scrapy_rep.commands.{_ACTIONS[name][0]}")
-        output = Output(json=opts.json)
+        output = Output(json=opts.json, csv=opts.csv)
         try:
             task = Task(self, args, opts, output)
             getattr(module, name)(task)
@@ -170,12 +152,10 @@ def _check_combination(opts: Namespace) -> None:
         given = _given(opts, these)
         if len(given) > 1 and given != ["json", "explain"]:
             raise UsageError(f"{_option(given[0])} and {_option(given[1])} can't be combined")
-    actions = _given(opts, _ACTIONS)
-    effective = _ACTIONS[actions[0] if actions else "decide"][1]
+    action = (_given(opts, _ACTIONS) or ["decide"])[0]
     for name in _given(opts, [name for _, names in _ACTIONS.values() for name in names]):
-        if name not in effective:
-            right = next(_option(one) for one, (_, names) in _ACTIONS.items() if name in names)
-            why = f"has no effect with {_option(actions[0])}" if actions else f"needs {right}"
-            raise UsageError(f"{_option(name)} {why}")
+        if name not in _ACTIONS[action][1]:
+            what = "verdicts" if action == "decide" else _option(action)
+            raise UsageError(f"{_option(name)} has no effect on {what}")
     if opts.header and opts.file is None:
         raise UsageError("--header needs --file")

@@ -1,51 +1,94 @@
-"""What the actions of ``scrapy robots`` share: questions, where answers go, the exit status."""
+"""What the actions of ``scrapy robots`` share: questions, the exit status, and fetches through
+Scrapy's engine, in a crawl that crawls nothing: the project's settings, proxies, handlers, delays,
+downloader middlewares and robots.txt cache apply, what belongs to crawls of pages is left out."""
 
 from __future__ import annotations
 
-import re
+import asyncio
 import sys
-from contextlib import contextmanager
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
+from scrapy.http.request import NO_CALLBACK
 from scrapy.spiderloader import get_spider_loader
-from twisted.internet.defer import Deferred
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, Deferred
 
-from scrapy_rep.commands.lookup import RobotsSpider
-from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain
-from scrapy_rep.origins.agents import SPIDER_ATTRIBUTE, Agents, origin_of, warning_of_digits
+from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain, waiting_for
+from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
+from scrapy_rep.origins.agents import (
+    SPIDER_ATTRIBUTE,
+    Agents,
+    origin_of,
+    path_in,
+    warning_of_digits,
+)
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
+from scrapy_rep.origins.fetcher import redirect_target
+from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
+from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.syntax import product_token
 from scrapy_rep.settings import RepSettings, chain
 from scrapy_rep.storages.base import MemoryStorage
 from scrapy_rep.storages.client import make_storage
-from scrapy_rep.text import clean, text_of
+from scrapy_rep.text import text_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from scrapy.settings import Settings
-    from twisted.python.failure import Failure
+    from scrapy.http import Response
+    from scrapy.settings import BaseSettings, Settings
 
-    from scrapy_rep.commands.lookup import Chain, Job, Lookup
     from scrapy_rep.commands.robots import RobotsCommand
-    from scrapy_rep.storages.base import Storage
+    from scrapy_rep.origins.answer import Answer
+    from scrapy_rep.origins.state import OriginState
+    from scrapy_rep.storages.base import Entry, Storage
 
 STDIN = "-"
 
-# Characters of a URL.
+# Bytes of a line of standard input.
 _MAX_LINE = 65_536
-# Bytes of a line that are read at once; and skipped before it counts as endless.
-_MAX_READ, _MAX_SKIPPED = 4 * _MAX_LINE + 16, 64 * 1024 * 1024
 
-# What people write for a URL: www.example.com/x, localhost:8000, //example.com.
-_HOST = re.compile(
-    r"(//)?([a-z0-9-]+\.[a-z0-9.-]*[a-z0-9]|localhost)(:[0-9]+)?(/|$)", re.IGNORECASE
-)
+# How many origins are asked at once.
+_AHEAD = 256
+
+# Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
+_OVERRIDES: dict[str, Any] = {
+    "ROBOTSTXT_OBEY": False,
+    "JOBDIR": None,
+    "SCHEDULER": "scrapy.core.scheduler.Scheduler",
+    "DUPEFILTER_CLASS": "scrapy.dupefilters.RFPDupeFilter",
+    "SPIDER_MIDDLEWARES": {},
+    "ITEM_PIPELINES": {},
+    "FEEDS": {},
+    "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+    "CLOSESPIDER_TIMEOUT": 0,
+    "CLOSESPIDER_TIMEOUT_NO_ITEM": 0,
+    "CLOSESPIDER_PAGECOUNT": 0,
+    "CLOSESPIDER_PAGECOUNT_NO_ITEM": 0,
+    "CLOSESPIDER_ERRORCOUNT": 0,
+}
+
+Chain = tuple[str, ...]
+"""The product tokens of a crawler, most specific first."""
+
+Job = Callable[["Lookup"], Awaitable[None]]
 
 
 class Task:
@@ -59,17 +102,19 @@ class Task:
         self.arguments = arguments
         self.options = options
         self.output = output
-        self.named = _chains(options.agent)
+        self.named = list(dict.fromkeys(map(_chain, options.agent)))
         """The crawlers that ``--agent`` names."""
+        if warning := warning_of_digits([token for one in self.named for token in one]):
+            complain(warning)
         self.statuses: set[Status] = set()
         """What was found: the gravest is the exit status."""
 
-    def agents(self, lookup: Lookup | None = None) -> list[Chain]:
-        """Return the crawlers that are named; if none is, the one that the project's crawls go by."""
+    def agents(self, agents: Agents | None = None) -> list[Chain]:
+        """Return the crawlers that are named; if none is, the one that the project's crawls go by.
+        *agents*: the crawl's, if there is one."""
         if self.named:
             return self.named
-        agents = lookup.agents if lookup else Agents(Crawler(Spider, self.settings), self.rep)
-        return [agents.default]
+        return [(agents or Agents(Crawler(Spider, self.settings), self.rep)).default]
 
     @contextmanager
     def going_on(self, where: str = "") -> Iterator[None]:
@@ -86,46 +131,42 @@ class Task:
         process = self._command.crawler_process
         assert process is not None
         crawler = process.create_crawler(RobotsSpider)
+        errors: list[BaseException | None] = []
         try:
             # A Deferred or an asyncio Task, depending on the reactor.
             running: Any = process.crawl(crawler, job=job)
-            failures: list[Failure] = []
             if isinstance(running, Deferred):
-                running.addErrback(failures.append)
+                running.addErrback(lambda failure: errors.append(failure.value))
             process.start()
-            for failure in failures:
-                failure.raiseException()
             if not isinstance(running, Deferred) and not running.cancelled():
-                running.result()
-        except Exception as error:
-            raise CommandError(text_of(error), Status.UNREACHABLE) from error
+                errors.append(running.exception())
+        except Exception as error:  # noqa: BLE001 (of the project's parts, which are made here)
+            errors.append(error)
+        for one in errors:
+            if isinstance(one, Exception):
+                raise CommandError(text_of(one), Status.UNREACHABLE) from one
         spider = crawler.spider
         problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
         if problem is not None:
             raise problem
 
-    def urls(self) -> Iterator[tuple[str, str]]:
-        """Yield each URL and where it stands (``""``: on the command line), or raise
-        ``UsageError``. Reads standard input, one URL a line, for ``-``, and for no arguments unless
-        it is a terminal."""
+    def urls(self) -> Iterator[str]:
+        """Yield each URL, or raise ``UsageError``. Reads standard input, one URL a line, for ``-``,
+        and for no arguments unless it is a terminal."""
         found = False
         stdin = [] if sys.stdin is None or sys.stdin.isatty() else [STDIN]
         for argument in self.arguments or stdin:
-            for url, where in _lines() if argument == STDIN else [(argument, "")]:
+            for url in _lines() if argument == STDIN else [argument]:
                 found = True
-                if len(url) <= _MAX_LINE:
-                    yield url, where
-                else:
-                    complain(f"{where}longer than {_MAX_LINE:,} characters: {_quoted(url)}")
-                    self.statuses.add(Status.USAGE)
+                yield url
         if not found:
             raise UsageError("no URL given")
 
     def requests(self) -> list[tuple[str, Request, Origin]]:
         """Return each URL as given, its request and origin. Complains about what is no URL."""
         found = []
-        for url, where in self.urls():
-            with self.going_on(where):
+        for url in self.urls():
+            with self.going_on():
                 found.append((url, *request_for(url)))
         return found
 
@@ -139,8 +180,6 @@ class Task:
             yield None if type(storage) is MemoryStorage else storage
         except (Ending, UsageError):
             raise
-        except NotImplementedError:
-            raise CommandError(f"{type(storage).__name__} does not support this") from None
         except Exception as error:  # noqa: BLE001
             message = f"the cache can't be used: {text_of(error)}"
             raise CommandError(message, Status.UNREACHABLE) from None
@@ -148,23 +187,17 @@ class Task:
             storage.close()
 
 
-def _chains(values: Sequence[str]) -> list[Chain]:
-    """Return the chain that each ``--agent`` names, or raise ``UsageError``."""
-    found: list[Chain] = []
-    for value in values:
-        try:
-            # "*" is any crawler that no group names.
-            found.append(("*",) if value == "*" else chain(value))
-        except ValueError:
-            token = product_token(value)
-            raise UsageError(
-                f"--agent is {_quoted(value)}, but must be a product token such as FooBot "
-                "(letters, - and _), or several joined by commas"
-                + (f"; did you mean {token}?" if token else "")
-            ) from None
-    if warning := warning_of_digits([token for one in found for token in one]):
-        complain(warning)
-    return list(dict.fromkeys(found))
+def _chain(value: str) -> Chain:
+    """Return the chain that an ``--agent`` names, or raise ``UsageError``."""
+    try:
+        # "*" is any crawler that no group names.
+        return ("*",) if value == "*" else chain(value)
+    except ValueError:
+        token = product_token(value)
+        raise UsageError(
+            f"--agent is {value!r}, but must be a product token such as FooBot (letters, - and _), "
+            f"or several joined by commas{f'; did you mean {token}?' if token else ''}"
+        ) from None
 
 
 def use_spider(settings: Settings, name: str) -> None:
@@ -172,7 +205,7 @@ def use_spider(settings: Settings, name: str) -> None:
     try:
         spider = get_spider_loader(settings).load(name)
     except KeyError:
-        raise UsageError(f"no such spider: {_quoted(name)}") from None
+        raise UsageError(f"no such spider: {name!r}") from None
     spider.update_settings(settings)
     # Attributes win over settings.
     for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
@@ -190,50 +223,206 @@ def read_file(name: str, limit: int) -> bytes:
         with Path(name).open("rb") as file:
             return file.read(limit)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise CommandError(f"{_quoted(name)}: {getattr(error, 'strerror', '') or error}") from None
+        raise CommandError(f"{name!r}: {getattr(error, 'strerror', '') or error}") from None
 
 
-def _lines() -> Iterator[tuple[str, str]]:
-    """Yield the lines of standard input that aren't empty, each cut after a little too much, and
-    where they stand. Raises ``UsageError`` for a line without an end."""
-    number = 0
-    while sys.stdin is not None and (raw := sys.stdin.buffer.readline(_MAX_READ)):
-        number += 1
-        rest, skipped = raw, 0
-        while len(rest) == _MAX_READ and not rest.endswith(b"\n"):
-            if skipped > _MAX_SKIPPED:
-                raise UsageError(f"standard input, line {number}: no end in sight")
-            rest = sys.stdin.buffer.readline(_MAX_READ)
-            skipped += len(rest)
-        if number == 1:
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
-        # What is not UTF-8 becomes surrogates, as in arguments: see `request_for`.
-        if url := raw.strip().decode("utf-8", "surrogateescape"):
-            yield url, f"standard input, line {number}: "
+def _lines() -> Iterator[str]:
+    """Yield the lines of standard input that aren't empty. ``UsageError`` if one is too long."""
+    while sys.stdin is not None and (raw := sys.stdin.buffer.readline(_MAX_LINE + 1)):
+        if len(raw) > _MAX_LINE:
+            raise UsageError(f"standard input: a line has more than {_MAX_LINE:,} bytes")
+        # What is not UTF-8 becomes surrogates, as in arguments.
+        if line := raw.removeprefix(b"\xef\xbb\xbf").strip():
+            yield line.decode("utf-8", "surrogateescape")
 
 
 def request_for(url: str) -> tuple[Request, Origin]:
     """Return a request for *url* and its origin, or raise ``CommandError``."""
     try:
-        url.encode()
-    except UnicodeEncodeError:
-        raise CommandError(f"not UTF-8: {_quoted(url)}") from None
-    try:
         Origin.from_url(url)  # its errors say more than Scrapy's
         request = Request(url)
         return request, origin_of(request)
     except ValueError as error:
-        message = str(error)
-    if "://" not in url:
-        hint = f" (try https://{url.lstrip('/')})" if _HOST.match(url) else ""
-        message = f"not an absolute URL: {_quoted(url)}{hint}"
-    raise CommandError(_shortened(message))
+        hint = "" if "://" in url else " (try https://…)"
+        raise CommandError(f"{error}{hint}") from None
 
 
-def _quoted(text: str) -> str:
-    readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    return f"'{clean(_shortened(readable))}'"
+class RobotsSpider(Spider):
+    """Runs a job while the engine runs; yields no requests."""
+
+    name = "scrapy-robots"
+    error: Exception | None = CommandError("stopped before it was done", Status.UNREACHABLE)
+    """What went wrong; None once the job has ended."""
+
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        super().update_settings(settings)
+        settings.setdict(_OVERRIDES, priority="cmdline")
+
+    def __init__(self, job: Job, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Run the job. If the spider is closed, stop it without waiting for answers."""
+        try:
+            running: Deferred[None] = deferred_from_coro(self._run(Lookup(self.crawler)))
+
+            async def stop() -> None:
+                running.cancel()
+
+            EngineAccess(self.crawler).before_closing(Stage.COMMAND, stop)
+            await maybe_deferred_to_future(running)
+            self.error = None
+        except (CancelledError, asyncio.CancelledError):
+            pass  # by `stop`, or, if the crawl is stopped, by the engine
+        except Exception as error:  # noqa: BLE001
+            self.error = error  # Scrapy would only log it
+        return
+        yield
+
+    async def _run(self, lookup: Lookup) -> None:
+        try:
+            await self.job(lookup)
+        finally:
+            lookup.origins.flights.end()  # or the spider would wait for them, too
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= 200 else text[:200] + "…"
+async def follow(
+    lookup: Lookup, request: Request, get: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    """Return the response that redirects of *request* lead to, or raise ``CommandError``. *get*
+    fetches one URL, if its own robots.txt allows it."""
+    visited: list[str] = []
+    while request.url not in visited and len(visited) <= MAX_HOPS:
+        visited.append(request.url)
+        try:
+            response = await get(request)
+        except CommandError as error:
+            way = f"redirects to {request.url}: " if len(visited) > 1 else ""
+            raise CommandError(f"{way}{error}", error.status) from None
+        if response.status not in REDIRECTS:
+            return response
+        target = redirect_target(request.url, response)
+        if target is None:
+            problem = f"HTTP {response.status} without a usable target"
+            raise CommandError(problem, Status.UNREACHABLE)
+        by, request = origin_of(request), Request(target)
+        if why := await lookup.refuses(origin_of(request), by):
+            raise CommandError(f"redirects to {target}: {why}", Status.UNREACHABLE)
+    raise CommandError(f"redirects in a loop, or more than {MAX_HOPS} times", Status.UNREACHABLE)
+
+
+class Lookup(ResolutionListener):
+    """What robots.txt files say, each fetched once; and downloads that obey them."""
+
+    part = "look-up"
+
+    def __init__(self, crawler: Crawler) -> None:
+        """*crawler*'s engine must be running."""
+        self.settings = settings = RepSettings.from_settings(crawler.settings)
+        self.context = CrawlContext(crawler, settings, EngineAccess(crawler), time.time)
+        self.origins = Origins(self.context)
+        self.origins.listeners.append(self)
+        self._files: dict[Origin, RobotsFile] = {}
+
+    async def each(self, origins: Sequence[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
+        """Yield the robots.txt of each origin, in order. Others are fetched meanwhile."""
+        flights = self.origins.flights
+        for one in origins[:_AHEAD]:
+            flights.to(one)
+        for origin, following in zip_longest(origins, origins[_AHEAD:]):
+            robots = await self.get(origin)
+            del self._files[origin]
+            if following is not None:
+                flights.to(following)
+            yield origin, robots
+
+    async def get(self, origin: Origin) -> RobotsFile:
+        """Return the robots.txt of *origin*, and keep it for the next caller."""
+        if origin not in self._files:
+            with waiting_for(origin.robots_url), suppress(*CONFIGURATION_ERRORS):
+                await self.origins.flights.to(origin).wait()
+        return self._files[origin]
+
+    async def now(self, origin: Origin) -> RobotsFile:
+        """Return the robots.txt of *origin* as it is now, past the cache, since its owner may have
+        just changed it; ``CommandError`` if it is unreachable. It is named like a file, and its
+        body may be longer than what counts."""
+        try:
+            with waiting_for(origin.robots_url):
+                answer = await self.origins.fetcher.fetch(origin)
+        except CONFIGURATION_ERRORS as error:
+            raise CommandError(text_of(error), Status.UNREACHABLE) from None
+        if answer.outcome is Outcome.UNREACHABLE:
+            why = noted(answer.reason, answer.note)
+            raise CommandError(f"unreachable: {why}", Status.UNREACHABLE)
+        url, status, hops = origin.robots_url, answer.status, answer.hops
+        facts = Facts(str(origin), url, file=url, status=status, hops=hops)
+        return RobotsFile(answer.outcome, answer.body, facts, note=answer.note)
+
+    async def check(self, request: Request, chain: Chain) -> None:
+        """Raise ``CommandError`` unless robots.txt allows *request*."""
+        robots = await self.get(origin_of(request))
+        path, obey_global = comparable(path_in(request)), self.settings.obey_global_group
+        why = robots.explain(request.url, path, chain, obey_global=obey_global)
+        if not why.allowed:
+            if why.unreachable:
+                raise CommandError(why.reason, Status.UNREACHABLE)
+            raise CommandError(f"forbidden by {why.reason}", Status.FOUND)
+
+    async def download(self, request: Request, **meta: Any) -> Response:
+        """Return the response to *request*, or raise ``CommandError``. Asks neither the scheduler
+        nor robots.txt, and leaves redirects to :func:`follow`."""
+        engine = self.context.crawler.engine
+        assert engine is not None
+        request = request.replace(callback=NO_CALLBACK, meta={"dont_redirect": True, **meta})
+        try:
+            with waiting_for(request.url):
+                response = await engine.download_async(request)
+            self.origins.targets.check_answer(request, response)
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
+            raise CommandError(text_of(error), Status.UNREACHABLE) from None
+        return response
+
+    async def refuses(self, target: Origin, by: Origin) -> str:
+        """Return why not to request anything from *target*, which *by* named; "" for no reason."""
+        refused = await self.origins.targets.refuses(target, by)
+        return "not read: its host has a private address (see REP_PRIVATE_HOSTS)" if refused else ""
+
+    async def resolved(self, resolution: Resolution) -> None:
+        state = resolution.state
+        self._files[state.origin] = self._file_of(state, resolution.answer)
+
+    def failed(self, origin: Origin, error: Exception) -> None:
+        facts = Facts(str(origin), origin.robots_url, error=text_of(error))
+        self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)
+
+    def _file_of(self, state: OriginState, answer: Answer | None) -> RobotsFile:
+        entry, stale = state.entry, state.standing is Standing.STALE
+        failed = entry.unreachable_since is not None
+        latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
+        facts = Facts(
+            origin=entry.origin,
+            robots_url=state.origin.robots_url,
+            status=latest.status,
+            hops=latest.hops,
+            final_url=latest.url or None,
+            fetched_at=entry.fetched_at,
+            fresh_until=entry.fresh_until if entry.fetched_at is not None else None,
+            from_cache=answer is None,
+            stale=stale,
+            error=entry.error if failed else None,
+            setting=state.by or None,
+        )
+        return RobotsFile(
+            Outcome.UNREACHABLE if failed and not stale else entry.outcome,
+            entry.body,
+            facts,
+            forbids=state.forbids,
+            unrestricted=state.standing is Standing.UNRESTRICTED,
+            pass_unreachable=self.settings.unreachable == "allow",
+            note=answer.note if answer else "",
+        )

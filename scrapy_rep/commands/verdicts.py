@@ -1,52 +1,47 @@
-"""``scrapy robots URL…``: which line allows or forbids it? Verdicts are a line each; for
-``--explain``, blocks (:func:`block`), whose reasons come from inspection/explanation.py; CSV and
-JSON; for ``--show``, the file with its deciding lines."""
+"""robots.txt files and what they say: ``scrapy robots URL…``, which line allows or forbids a URL
+(reasons come from inspection/explanation.py); ``--lint URL|FILE…``, likely mistakes; ``--compare OLD
+NEW [URL…]``, what changes from one to the other. The last two read files as they are now."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.output import BOLD, DIM, GREEN, RED, YELLOW, Output, Status, complain
-from scrapy_rep.commands.task import STDIN, read_file
+from scrapy_rep.commands.output import Status, complain
+from scrapy_rep.commands.task import STDIN, read_file, request_for
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, in_words
-from scrapy_rep.inspection.lint import rows, some
+from scrapy_rep.inspection.lint import NOTE, SEVERITIES, Finding, rows, some
+from scrapy_rep.inspection.lint import lint as findings_in
 from scrapy_rep.origins.agents import path_in
 from scrapy_rep.origins.answer import READ_BYTES
+from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of
 from scrapy_rep.protocol.syntax import GLOBAL, cut
-from scrapy_rep.text import clean, counted, iso
+from scrapy_rep.text import counted, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from scrapy_rep.commands.lookup import Chain, Lookup
-    from scrapy_rep.commands.task import Task
+    from scrapy_rep.commands.task import Chain, Lookup, Task
     from scrapy_rep.protocol import Origin
 
-Steps = list[tuple[str, str]]
-"""What was done to a URL, and the results."""
+# Characters of a line that are shown below a finding.
+_SHOWN = 100
 
-# Origins whose files are kept until the end, to be shown.
-_MAX_SHOWN = 100
+Question = tuple[str, str, list[tuple[str, str]]]
+"""A URL, what is compared of it, and the steps to that: names and results."""
 
 # A file may name a hundred thousand agents, each of which takes a reading of it.
 _MAX_AGENTS = 1000
 
-# With more agents, one line has all the totals.
-_MAX_TOTALS = 10
+_WIDEST = len("unreachable")
 
-COLOURS = {"allowed": GREEN, "disallowed": RED, "unreachable": YELLOW}
-WIDEST = max(map(len, COLOURS))
-
-CSV_FIELDS = ("url", "agent", "verdict", "line", "rule", "group", "robots_url", "status")
+_CSV_FIELDS = ("url", "agent", "verdict", "line", "rule", "group", "robots_url", "status")
 
 
 def agents_of(robots: Iterable[RobotsFile]) -> list[Chain]:
@@ -66,226 +61,112 @@ def path_as_given(url: str) -> str:
 
 
 def decide(task: Task) -> None:
-    (_by_sites if task.options.file is None else _by_file)(task)
+    totals: Counter[str] = Counter()
+    if task.options.csv:
+        task.output.csv(_CSV_FIELDS)
+    (_by_sites if task.options.file is None else _by_file)(task, totals)
+    if told := [f"{count:,} {verdict}" for verdict, count in sorted(totals.items())]:
+        task.output.line(f"# {', '.join(told)}")
 
 
-def _by_file(task: Task) -> None:
+def _by_file(task: Task, totals: Counter[str]) -> None:
     name = task.options.file
-    if name == STDIN and (not task.arguments or STDIN in task.arguments):
-        raise UsageError("standard input can't be both robots.txt and URLs")
     robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
-    printer = _Printer(task, None)
-    for url, _ in task.urls():
-        path, as_is = path_as_given(url), path_of(url)
-        steps = [("compared as is", path)]
-        if path != as_is:
-            steps = [("path", as_is), ("compared", path)]
-        with suppress(ValueError):  # it is no URL
-            crawled = comparable(path_in(Request(url))) if task.options.explain else path
-            if crawled != path:
-                steps.append(("a crawl compares", crawled))
-        printer.add(url, path, robots, steps)
-    printer.end()
+    paths = ((url, path_as_given(url)) for url in task.urls())
+    asked = ((url, path, [("path", path_of(url)), ("compared", path)]) for url, path in paths)
+    _print(task, robots, task.agents(), asked, totals)
 
 
-def _by_sites(task: Task) -> None:
-    waiting = deque(
-        (origin, url, request.url, path_in(request)) for url, request, origin in task.requests()
-    )
-    left = Counter(origin for origin, *_ in waiting)
-    if task.options.show and len(left) > _MAX_SHOWN:
-        raise UsageError(f"--show is for at most {_MAX_SHOWN} origins")
+def _by_sites(task: Task, totals: Counter[str]) -> None:
+    asked: dict[Origin, list[Question]] = {}
+    for url, request, origin in task.requests():
+        path = comparable(as_is := path_in(request))
+        steps = [("requested", request.url), ("path", as_is), ("compared", path)]
+        asked.setdefault(origin, []).append((url, path, steps))
 
     async def job(lookup: Lookup) -> None:
-        printer = _Printer(task, lookup)
-        files: dict[Origin, RobotsFile] = {}
-        async for new, robots in lookup.each(list(left)):
-            files[new] = robots
-            while waiting and waiting[0][0] in files:
-                origin, url, requested, as_is = waiting.popleft()
-                path = comparable(as_is)
-                steps = [("a crawl requests", requested)] if requested != url else []
-                steps += [("path", as_is)] if as_is != path else []
-                printer.add(url, path, files[origin], [*steps, ("compared", path)])
-                left[origin] -= 1
-                if not left[origin]:
-                    del files[origin]
+        agents = task.agents(lookup.origins.agents)
+        async for origin, robots in lookup.each(list(asked)):
+            _print(task, robots, agents, asked[origin], totals)
             task.output.flush()
-        printer.end()
 
-    if waiting:
+    if asked:
         task.crawl(job)
 
 
-@dataclass(slots=True)
-class _Shown:
-    facts: str
-    """Empty: nothing is said of it."""
-    body: bytes
-    decided: dict[int, tuple[bool, dict[str, None]]] = field(default_factory=dict)
-    """For each line that decided: whether it allows, and the URLs in order."""
-
-
-class _Printer:
-    """Prints verdicts as they come, and collects the exit statuses."""
-
-    def __init__(self, task: Task, lookup: Lookup | None) -> None:
-        self._task = task
-        self._options = options = task.options
-        self._output = task.output
-        self._agents = task.named if options.agents_of_file else task.agents(lookup)
-        self._totals: dict[Chain, Counter[str]] = {}
-        self._files: dict[str | None, _Shown] = {}
-        self._chains: dict[str | None, list[Chain]] = {}
-        if options.csv:
-            self._output.csv(CSV_FIELDS)
-
-    def add(self, url: str, path: str, robots: RobotsFile, steps: Steps) -> None:
-        """Print what *robots* says about *url* to each agent."""
-        options, output, rep = self._options, self._output, self._task.rep
-        chains, key = self._agents, robots.facts.robots_url
-        if options.agents_of_file:
-            if key not in self._chains:
-                self._chains[key] = list(dict.fromkeys([*chains, *agents_of([robots])]))
-            chains = self._chains[key]
-        columns = 0  # all verdicts are for one
-        if len(chains) > 1 or len(chains[0]) > 1:
-            columns = max(len(in_words(chain)) for chain in chains)
-        for chain in chains:
-            one = robots.explain(url, path, chain, obey_global=rep.obey_global_group, steps=steps)
+def _print(
+    task: Task,
+    robots: RobotsFile,
+    agents: list[Chain],
+    asked: Iterable[Question],
+    totals: Counter[str],
+) -> None:
+    """Print what *robots* says about URLs to each agent, and count the verdicts."""
+    options, output = task.options, task.output
+    if options.agents_of_file:
+        agents = list(dict.fromkeys([*task.named, *agents_of([robots])]))
+    if robots.facts.file is None and not options.explain:
+        output.line(f"# {facts_line(robots)}")
+    columns = max(len(in_words(chain)) for chain in agents)
+    decided: dict[int, list[str]] = {}
+    for url, path, steps in asked:
+        for chain in agents:
+            obey_global = task.rep.obey_global_group
+            one = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
+            totals[one.verdict] += 1
             if not one.allowed or one.unreachable:
-                status = Status.UNREACHABLE if one.unreachable else Status.FOUND
-                self._task.statuses.add(status)
-            if options.json:
-                output.json(as_json(one, explain=options.explain))
-            elif options.csv:
-                output.csv(as_csv(one))
-            elif options.explain:
-                block(output, one, rep.crawl_delay)
-            else:
-                self._line(one, columns)
-
-    def _line(self, one: Explanation, columns: int) -> None:
-        """Print a verdict, the agent in *columns*, and remember what is printed at the end."""
-        verdict = (one.verdict.ljust(WIDEST), COLOURS[one.verdict])
-        who = [in_words(one.chain).ljust(columns)] if columns else []
-        self._output.row(verdict, *who, one.url, (one.why, DIM))
-        self._totals.setdefault(one.chain, Counter())[one.verdict] += 1
-        show, facts, rule = self._options.show, one.robots.facts, one.decision.rule
-        if (shown := self._files.get(facts.robots_url)) is None:
-            told = facts_line(one.robots) if show or facts.file is None else ""
-            shown = _Shown(told, one.robots.body if show else b"")
-            self._files[facts.robots_url] = shown
-        if show and rule is not None:
-            shown.decided.setdefault(rule.line, (rule.allow, {}))[1][one.url] = None
-
-    def end(self) -> None:
-        """Print what has to wait until all is known."""
-        for shown in self._files.values():
-            if shown.facts:
-                self._output.note(shown.facts)
-            if self._options.show:
-                self._show(shown)
-        totals = {in_words(chain): counts for chain, counts in self._totals.items()}
-        if len(totals) > _MAX_TOTALS:
-            totals = {f"{len(totals):,} agents": sum(totals.values(), Counter())}
-        for agents, counts in totals.items():
-            verdicts = [f"{counts[one]:,} {one}" for one in COLOURS if counts[one]]
-            self._output.note(f"{agents}: {', '.join(verdicts)}")
-
-    def _show(self, shown: _Shown) -> None:
-        """Print a file, with the lines marked that decided."""
-        for number, row in enumerate(rows(cut(shown.body).rstrip(b"\r\n")), 1):
-            text = clean(row.decode("utf-8", "backslashreplace").expandtabs())
-            if number not in shown.decided:
-                self._output.row(f" {number:5}", text)
-                continue
-            allow, decided = shown.decided[number]
-            mark = f"<- {'allowed' if allow else 'disallowed'}: {some(list(decided))}"
-            self._output.row((f">{number:5}  {text}", BOLD), (mark, GREEN if allow else RED))
+                task.statuses.add(Status.UNREACHABLE if one.unreachable else Status.FOUND)
+            _print_one(task, one, columns)
+            if options.show and one.decision.rule is not None:
+                decided.setdefault(one.decision.rule.line, [one.verdict]).append(url)
+    if options.show and robots.outcome is Outcome.RULES:
+        _show(task, robots, decided)
 
 
-def block(output: Output, one: Explanation, most_delay: float) -> None:
-    """Print all about one URL and one agent. *most_delay* is the setting ``REP_CRAWL_DELAY``."""
-    agent = in_words(one.chain) if one.chain else "unknown: the * group applies"
-    rows = [("agent", agent), ("because", one.reason)]
-    if one.decision.agent is not None:
-        rows.append(("group", _group(one)))
-    _, slowest, visit = one.pace
-    if slowest is not None:
-        delay = f"{slowest.seconds:g} s (line {slowest.line})"
-        if not most_delay:
-            delay += ", ignored: REP_CRAWL_DELAY is off"
-        elif slowest.seconds > most_delay:
-            delay += f", more than REP_CRAWL_DELAY allows: {most_delay:g} s"
-        rows.append((slowest.field, delay))
-    if visit is not None:
-        rows.append(("visit-time", f"{visit.value} (line {visit.line}), not obeyed"))
-    rows += [*facts_rows(one.robots), *one.steps]
-    considered = one.considered
-    for group, applied in considered:
-        label = "group applied" if applied else "group passed over"
-        names = ", ".join(agent.value for agent in group.agents)
-        count = counted(len(group.rules), "rule")
-        rows.append((label, f"line {group.agents[0].line}: {names} ({count})"))
-    if others := len(one.robots.outline.groups) - len(considered):
-        rows.append(("other groups", f"{others}, for other agents"))
-    rows += [
-        ("rule", f"line {m.rule.line}: {m.rule} ({counted(m.length, 'octet')}; {m.why})")
-        for m in one.matched
-    ]
-    output.block([(one.verdict, BOLD, COLOURS[one.verdict]), one.url], rows)
-
-
-def _group(one: Explanation) -> str:
-    token = one.decision.agent or ""
-    lines = [
-        str(next(agent.line for agent in group.agents if agent.token == token.lower()))
-        for group in one.robots.outline.groups
-        if group.names(token.lower())
-    ]
-    where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(lines)}, as one"
-    if token == GLOBAL and one.chain and one.chain != (GLOBAL,):
-        return f"* ({where}); no group names {' or '.join(one.chain)}"
-    return f"{token} ({where})"
-
-
-def facts_rows(robots: RobotsFile) -> list[tuple[str, str]]:
-    """Return where a robots.txt comes from: labels and texts."""
-    facts = robots.facts
-    if facts.file is not None:
-        return [("robots.txt", STDIN_IN_WORDS if facts.file == STDIN else facts.file)]
-    address = facts.robots_url or ""
-    if facts.hops:
-        address += f", {counted(facts.hops, 'redirect')} to {facts.final_url}"
-    by = [("setting", facts.setting)] if facts.setting else []
-    tried = "tried before" if facts.from_cache else "just tried"
-    if facts.status is None and robots.outcome is not Outcome.UNREACHABLE:
-        return [("robots.txt", f"{address}, not fetched"), *by]
-    if robots.outcome is Outcome.UNREACHABLE:
-        return [("robots.txt", address), (tried, facts.error or robots.answer), *by]
-    fetched = str(iso(facts.fetched_at)) if facts.from_cache or facts.stale else "now"
-    if facts.stale:
-        fetched += f", still in use: robots.txt is unreachable ({tried}: {facts.error})"
+def _print_one(task: Task, one: Explanation, columns: int) -> None:
+    """Print a verdict, the agent in *columns*."""
+    options, output, agent = task.options, task.output, in_words(one.chain)
+    if options.explain:
+        output.put_all(as_json(one, explain=True), one.verdict, one.url)
+    elif options.json:
+        output.put(as_json(one))
+    elif options.csv:
+        data = as_json(one)
+        data |= {"agent": agent, "robots_url": data["robots_url"] or data["file"]}
+        output.csv(data[name] for name in _CSV_FIELDS)
     else:
-        cached = " (from the cache)" if facts.from_cache else ""
-        fetched += f"{cached}, {robots.answer}, fresh until {iso(facts.fresh_until)}"
-    return [("robots.txt", address), ("fetched", fetched), *by]
+        output.line(one.verdict.ljust(_WIDEST), agent.ljust(columns), one.url, one.why)
+
+
+def _show(task: Task, robots: RobotsFile, decided: dict[int, list[str]]) -> None:
+    """Print a file, with the lines marked that decided: *decided* has the verdict and the URLs."""
+    for number, row in enumerate(rows(cut(robots.body).rstrip(b"\r\n")), 1):
+        text = row.decode("utf-8", "backslashreplace").expandtabs()
+        verdict, *urls = decided.get(number, [""])
+        if urls:
+            text += f"  <- {verdict}: {some(list(dict.fromkeys(urls)))}"
+        task.output.line(f"{'>' if urls else ' '}{number:5}", text)
 
 
 def facts_line(robots: RobotsFile) -> str:
-    (_, line), *rows = facts_rows(robots)
-    for label, text in rows:
-        line += f": {label}{' ' if label == 'fetched' else ': '}{text}"
-    return line
-
-
-def as_csv(one: Explanation) -> list[object]:
-    """Return what ``--csv`` prints of an explanation: ``CSV_FIELDS``."""
-    rule, facts = one.decision.rule, one.robots.facts
-    line, text = (rule.line, str(rule)) if rule else (None, None)
-    cells = [one.url, in_words(one.chain), one.verdict, line, text, one.decision.agent]
-    return [*cells, facts.robots_url or facts.file, facts.status]
+    """Return where a robots.txt comes from."""
+    facts = robots.facts
+    told = [str(facts.robots_url)]
+    if facts.hops:
+        told.append(f"{counted(facts.hops, 'redirect')} to {facts.final_url}")
+    if facts.error or robots.outcome is Outcome.UNREACHABLE:
+        tried = "tried before" if facts.from_cache else "just tried"
+        told.append(f"{tried}: {facts.error or robots.answer}")
+    if facts.stale:
+        told.append(f"unreachable, so the copy of {iso(facts.fetched_at)} is still in use")
+    elif robots.outcome is not Outcome.UNREACHABLE:
+        fetched = f"fetched {iso(facts.fetched_at) if facts.from_cache else 'now'}"
+        cached = " (from the cache)" if facts.from_cache else ""
+        fresh = f"{robots.answer}, fresh until {iso(facts.fresh_until)}"
+        told.append("not fetched" if facts.status is None else f"{fetched}{cached}, {fresh}")
+    if facts.setting:
+        told.append(facts.setting)
+    return f"{told[0]}: {', '.join(told[1:])}"
 
 
 def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
@@ -312,10 +193,8 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         "agent_in_words": in_words(one.chain),
         "verdict": one.verdict,
     }
-    return {**data, **_explanation_as_json(one)} if explain else data
-
-
-def _explanation_as_json(one: Explanation) -> dict[str, Any]:
+    if not explain:
+        return data
     groups = [
         {
             "agents": [agent.value for agent in group.agents],
@@ -330,4 +209,133 @@ def _explanation_as_json(one: Explanation) -> dict[str, Any]:
         for m in one.matched
     ]
     steps = [{"step": step, "result": result} for step, result in one.steps]
-    return {"chain": list(one.chain), "steps": steps, "groups": groups, "matched": matched}
+    data |= {"chain": list(one.chain), "steps": steps, "groups": groups, "matched": matched}
+    return data
+
+
+def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -> None:
+    """Call *use* with each file, or each URL's robots.txt; complain about unreadable ones."""
+    origins: dict[Origin, None] = {}
+
+    async def job(lookup: Lookup) -> None:
+        for origin in origins:
+            with task.going_on(f"{origin.robots_url}: "):
+                use(await lookup.now(origin))
+
+    for name in names:
+        with task.going_on():
+            if "://" in name:
+                origins[request_for(name)[1]] = None
+            else:
+                use(RobotsFile(Outcome.RULES, read_file(name, READ_BYTES), Facts(file=name)))
+    if origins:
+        task.crawl(job)
+
+
+# -- lint ------------------------------------------------------------------------------------
+
+
+def lint(task: Task) -> None:
+    if not task.arguments:
+        raise UsageError("--lint needs a URL, a file, or - for standard input")
+    failing = SEVERITIES[: SEVERITIES.index(task.options.fail_on or NOTE) + 1]
+    output = task.output
+
+    def show(robots: RobotsFile) -> None:
+        name, url = str(robots.facts.file), robots.facts.robots_url
+        source = STDIN_IN_WORDS if name == STDIN else name
+        if robots.outcome is Outcome.MISSING:
+            found = [Finding(None, "no-file", f"no robots.txt ({robots.answer}): no restrictions")]
+        else:
+            found = findings_in(robots.body, robots_url=url, also=[usage_findings])
+        for one in found:
+            if one.severity in failing:
+                task.statuses.add(Status.FOUND)
+            place = f"{source}:{one.line}" if one.line else source
+            told = f"{place}: {one.severity}: {one.message} [{one.code}]"
+            output.put({"source": source, **one._asdict(), "severity": one.severity}, told)
+            if text := one.text.strip():
+                output.line(f"    {text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}")
+        if not found:
+            output.line(f"{source}: nothing found")
+        output.flush()
+
+    _read(task, task.arguments, show)
+
+
+# -- compare ---------------------------------------------------------------------------------
+
+
+def compare(task: Task) -> None:
+    """Compare verdicts on URLs, or without any, the rules of each agent."""
+    names = task.options.compare
+    found: dict[str | None, RobotsFile] = {}
+
+    def keep(robots: RobotsFile) -> None:
+        found[robots.facts.file] = replace(robots, body=cut(robots.body))
+
+    _read(task, names, keep)
+    if task.statuses:
+        return  # one can't be read
+    old, new = (found[request_for(one)[1].robots_url if "://" in one else one] for one in names)
+    agents = task.named
+    if task.options.agents_of_file or not agents:
+        agents = list(dict.fromkeys([*agents, *agents_of([old, new])]))
+    if task.arguments:
+        changed = sum(_verdicts(task, url, agents, old, new) for url in task.urls())
+        total = f"{counted(changed, 'verdict')} changed"
+    else:
+        tokens = dict.fromkeys(token for chain in agents for token in chain)
+        changed = _lines_changed(task, tokens, old, new)
+        total = f"{counted(changed, 'line')} changed"
+    task.output.line(f"# {total}")
+    if changed:
+        task.statuses.add(Status.FOUND)
+
+
+def _verdicts(
+    task: Task, url: str, agents: Iterable[Chain], old: RobotsFile, new: RobotsFile
+) -> int:
+    """Print the agents for whom the verdict on *url* changes. Return how many these are."""
+    path, changed = path_as_given(url), 0
+    for chain in agents:
+        one, other = (
+            robots.explain(url, path, chain, obey_global=task.rep.obey_global_group)
+            for robots in (old, new)
+        )
+        if one.verdict != other.verdict:
+            changed += 1
+            data = {"url": url, "agent": one.agent, "old": as_json(one), "new": as_json(other)}
+            verdicts, why = f"{one.verdict} -> {other.verdict}", f"{one.why} -> {other.why}"
+            task.output.put(data, verdicts, in_words(chain), url, why)
+    return changed
+
+
+def _lines_changed(task: Task, tokens: Iterable[str], old: RobotsFile, new: RobotsFile) -> int:
+    """Print the lines of each agent's groups that are in one of the files only. Return how many."""
+    changed = 0
+    for token in tokens:
+        before, after = _lines(old, token), _lines(new, token)
+        for change, sign, robots, lines, others in (
+            ("removed", "-", old, before, after),
+            ("added", "+", new, after, before),
+        ):
+            for number, text in (line for key, line in lines.items() if key not in others):
+                changed += 1
+                place = robots.facts.file or ""
+                data = {"source": place, "line": number, "text": text, "group": token}
+                told = f"{sign} {place}:{number}: {text} (group {token})"
+                task.output.put({"change": change, **data}, told)
+    return changed
+
+
+def _lines(robots: RobotsFile, token: str) -> dict[object, tuple[int, str]]:
+    """Return what each line of an agent's groups means, its number and its text."""
+    lines: dict[object, tuple[int, str]] = {}
+    for group in robots.outline.groups:
+        for agent in group.agents:
+            if agent.token == token.lower():
+                lines[token] = (agent.line, f"User-agent: {agent.value}")
+    for line in robots.outline.rules_for(token.lower()):
+        lines[line.rule.allow, line.pattern] = (line.rule.line, str(line.rule))
+    return lines

@@ -17,7 +17,6 @@ from scrapy import Request, signals
 from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
@@ -35,15 +34,11 @@ _START_SECONDS = 0.01
 _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
-def in_shell(crawler: Crawler) -> bool:
-    """Whether this is ``scrapy shell``. To be asked only while middlewares are made."""
-    return crawler.spider is None
-
-
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether this is one of these commands, which put their own start() into the spider's class."""
+    """Whether this is one of these commands: the shell makes middlewares before the spider; others
+    put their own start() into the spider's class."""
     start = getattr(crawler.spidercls, "start", None)
-    return in_shell(crawler) or getattr(start, "__module__", "").startswith(_COMMANDS)
+    return crawler.spider is None or getattr(start, "__module__", "").startswith(_COMMANDS)
 
 
 class StopAtStart:
@@ -63,18 +58,17 @@ class StopAtStart:
         logger.error("%(message)s The crawl ends.", {"message": self._message}, extra=extra)
         # Nothing leaves the scheduler meanwhile: with a JOBDIR, requests wait for the next run.
         self._crawler.engine.pause()
-        call_later(0, self._close)
+        deferred_from_coro(self._close())
 
-    def _close(self) -> None:
+    async def _close(self) -> None:
         engine = self._crawler.engine
-        if engine.spider is None:
-            return  # something else closed it
-        if engine.running:
-            deferred_from_coro(engine.close_spider_async(reason=REASON))
-        else:
+        await pause()
+        while engine.spider is not None and not engine.running:
             # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
             # If the spider closed now, there would be no engine_stopped.
-            call_later(_START_SECONDS, self._close)
+            await pause(_START_SECONDS)
+        if engine.spider is not None:  # else something else closed it
+            await engine.close_spider_async(reason=REASON)
 
     def _engine_stopped(self) -> None:
         # Without a spider, the crawl counts as failed to start: Scrapy's runners set
@@ -86,12 +80,9 @@ class StopAtStart:
 class Stage(IntEnum):
     """The order of the steps."""
 
-    COMMAND = 1
-    """``scrapy robots`` ends its look-ups: nothing new is fetched."""
-    SEEDING = 2
-    """No more pages from sitemaps, which could still be held."""
-    HOLDING = 3
-    """Requests that wait or are held are saved, or their errbacks called."""
+    COMMAND = 1  # `scrapy robots` ends its look-ups: nothing new is fetched
+    SEEDING = 2  # no more pages from sitemaps, which could still be held
+    HOLDING = 3  # requests that wait or are held are saved, or their errbacks called
 
 
 class Closing:

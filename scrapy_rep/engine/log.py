@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import logging
 import traceback
-from array import array
-from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,35 +15,28 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.text import clean
 
-_REMEMBERED = 100_000
+_REMEMBERED = 50_000
 
 
 class BoundedSet:
-    """Remembers the last 100,000 to 200,000 items; a forgotten item counts as new again. It keeps
-    sorted hashes of 8 bytes each. In a set, each would take 70, and a URL several times that."""
+    """Remembers the last 50,000 to 100,000 items; a forgotten item counts as new again. It keeps
+    hashes of 32 bytes: a URL would take several times that."""
 
     def __init__(self) -> None:
-        self._new, self._old = array("q"), array("q")
+        self._new: set[int] = set()
+        self._old: set[int] = set()
 
     def add(self, one: Hashable) -> bool:
         """Remember *one*. Return whether it is new."""
-        number = hash(one)
-        if _has(self._new, number):
-            return False
-        is_new = not _has(self._old, number)
+        is_new = one not in self
         if len(self._new) >= _REMEMBERED:
-            self._old, self._new = self._new, array("q")
-        insort(self._new, number)
+            self._old, self._new = self._new, set()
+        self._new.add(hash(one))
         return is_new
 
     def __contains__(self, one: Hashable) -> bool:
         number = hash(one)
-        return _has(self._new, number) or _has(self._old, number)
-
-
-def _has(numbers: array[int], number: int) -> bool:
-    at = bisect_left(numbers, number)
-    return at < len(numbers) and numbers[at] == number
+        return number in self._new or number in self._old
 
 
 # Lines of a kind at INFO level, see Limiter.
@@ -105,17 +96,18 @@ class Limiter:
         values: Mapping[str, Any],
         spider: Spider | None,
         about: Hashable = None,
-        more: str = "",
     ) -> None:
-        """Log one more. *about* counts once, and is logged at DEBUG level after that. *more* is
-        added to its first message."""
+        """Log one more. *about*, something of an origin, counts once, and is logged at DEBUG level
+        after that."""
         extra = {"spider": spider}
-        if about is not None and not self._seen.add(about):
-            self._logger.debug(message, values, extra=extra)
-            return
+        if about is not None:
+            if not self._seen.add(about):
+                self._logger.debug(message, values, extra=extra)
+                return
+            message += "; more for this origin at DEBUG level"
         self._count += 1
         level = logging.INFO if self._count <= _FIRST else logging.DEBUG
-        self._logger.log(level, message + more, values, extra=extra)
+        self._logger.log(level, message, values, extra=extra)
         if self._count == self._tell_at:
             self._tell_at *= 10
             message = "%(count)s %(what)s so far; others are logged at DEBUG level"

@@ -7,14 +7,14 @@ import heapq
 import math
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+from scrapy.crawler import Crawler
 from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred, DeferredLock
 
-from scrapy_rep.engine.log import get_logger
-
-logger = get_logger(__name__)
+from scrapy_rep.engine.log import Isolation
 
 SLICE_SECONDS = 0.01
 """The longest that work may block the event loop."""
@@ -34,14 +34,16 @@ _OUTDATED = 1000
 class Alarm:
     """Calls back for each key when it is due: a heap, since 100,000 tasks would be too many."""
 
-    def __init__(self, on_due: Callable[[str], None], paused: Callable[[], bool]) -> None:
-        """*on_due* gets a key when it is due, and may set it again. *paused*: nothing is due now."""
+    def __init__(self, crawler: Crawler, on_due: Callable[[str], None]) -> None:
+        """*on_due* gets a key when it is due, and may set it again. While the engine is paused,
+        nothing is due."""
+        self._crawler: Any = crawler
         self._on_due = on_due
-        self._paused = paused
+        self._isolated = Isolation(crawler)
         self._times: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
         self._timer: CallLaterResult | None = None
-        self._stopped = self._told = False
+        self._stopped = False
 
     def __contains__(self, key: str) -> bool:
         return key in self._times
@@ -79,7 +81,7 @@ class Alarm:
             self._timer = call_later(max(0.0, seconds), self._ring)
 
     def _ring(self) -> None:
-        if self._paused():
+        if self._crawler.engine.paused:
             self._arm(_PAUSE_SECONDS)
             return
         now = time.monotonic()
@@ -90,17 +92,11 @@ class Alarm:
             if self._times.get(key) != when:
                 continue  # set again since
             del self._times[key]
-            try:
+            failed = True
+            with self._isolated("processing of held requests"):
                 self._on_due(key)
-            except Exception:
-                # A bug, ours or another extension's: the key must not wait for ever.
-                if not self._told:
-                    self._told = True
-                    message = (
-                        "Processing held requests (%(key)s) failed and will be retried. Further "
-                        "failures like this are not logged."
-                    )
-                    logger.exception(message, {"key": key})
+                failed = False
+            if failed:  # the key must not wait for ever
                 self.set(key, _RETRY_SECONDS)
         if self._heap:
             self._arm(self._heap[0][0] - time.monotonic())
@@ -116,7 +112,6 @@ class PeriodicTask:
         self._ended = False
 
     async def begin(self) -> None:
-        self._timer = None
         await self.now()
         if not self._ended:
             self._timer = call_later(_PERIOD_SECONDS, lambda: deferred_from_coro(self.begin()))

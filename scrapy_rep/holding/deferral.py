@@ -18,8 +18,11 @@ The life of a held request:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine
-from heapq import heappush
+import time
+from collections.abc import Callable, Collection, Coroutine
+from heapq import heappush, nlargest
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from scrapy import Request, Spider
@@ -31,25 +34,29 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.lifecycle import Stage
-from scrapy_rep.engine.timers import Alarm, PeriodicTask, Slices, pause
+from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.gate import Releases
 from scrapy_rep.holding.handing_back import HandingBack
-from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, entry_of, held_fields
+from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases, held_fields
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Drop, LastAttempts
-from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.policy import Drop
+from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin
+from scrapy_rep.reporting.record import kind_of
 from scrapy_rep.reporting.recorder import Recorder
-from scrapy_rep.text import text_of
+from scrapy_rep.text import counted, duration, text_of
+
+logger = get_logger(__name__)
 
 # Seconds from the start of the fetch after which a first answer takes long, or very long. Then only
-# a few of the requests that wait for it keep others from coming, and in the end none.
+# so many of the requests that wait for it keep others from coming, and in the end none.
 _LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
-# Seconds until a look at what became of a fetch that was ended.
-_EXPIRY_SECONDS = 1.0
+_LATE_COUNT = 4
+# Seconds after its timeout that a fetch may take to fail, or an answer to be handled.
+_LANDING_SECONDS = 1.0
 # Seconds: sums of times may differ in their last digits.
 _ROUNDING = 0.001
 # The most held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
@@ -58,6 +65,15 @@ _MOST_SHARED = 1000
 _SOME = 20
 # Seconds between log lines about held requests.
 _TELL_SECONDS = 60.0
+# Kinds of lines about an origin, see Limiter.
+_KINDS = {
+    "slow": "origins that are slow to answer",
+    "unreachable": "origins with an unreachable robots.txt",
+    "given up": "origins whose requests were given up",
+    "released": "origins whose requests were released",
+}
+# Origins that are named.
+_NAMED = 3
 
 
 class Deferral(ResolutionListener):
@@ -73,15 +89,18 @@ class Deferral(ResolutionListener):
         self._table = origins.table
         self._flights = origins.flights
         self._max_wait = context.settings.defer_max_wait
+        self._patience = min(context.settings.download_timeout, self._max_wait)
+        """Seconds that requests whose time is over wait for the answer of a fetch."""
         self._most_joined = concurrency_of(context.crawler)
         self.held = HeldOrigins(context, origins)
-        self.releases = Releases(context, self.held, self)
+        self.releases = Releases(context, self.held, self.is_due, self.finished)
         self.handing_back = HandingBack(context, self.held)
-        self._last = LastAttempts(context.settings)
+        self.log = HoldLog(context, origins.table)
+        self._told_at = -math.inf
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
-        self._reports = Alarm(self._report, lambda: context.engine.paused)
+        self._reports = Alarm(context.crawler, lambda _: self.tell())
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None  # None without a JOBDIR
         self.closing = False
@@ -94,50 +113,62 @@ class Deferral(ResolutionListener):
 
     def _alarm(self, act: Callable[[HeldOrigin], None]) -> Alarm:
         def on_due(key: str) -> None:
-            if (held_origin := self.held.get(key)) is not None:
+            if (held_origin := self.held.origins.get(key)) is not None:
                 act(held_origin)
 
-        return Alarm(on_due, lambda: self._context.engine.paused)
+        return Alarm(self._context.crawler, on_due)
 
     @property
     def holding(self) -> bool:
-        return bool(self.held or self.releases)
+        return bool(self.held.origins or self.releases)
 
     def _some_urls(self, origin: str) -> list[str]:
         """Return the URLs of some requests of *origin* that are at the gate."""
-        held_origin = self.held.get(origin)
+        held_origin = self.held.origins.get(origin)
         if held_origin is None:
             return []
         found: list[Request | None] = [held.request for held in held_origin.waiting[:_SOME]]
-        if held_origin.count:
-            found += [self.held.peek(held_origin, number) for number in range(_SOME)]
-        return list(dict.fromkeys(request.url for request in found if request is not None))
+        found += [self.held.peek(held_origin, n) for n in range(min(_SOME, len(held_origin.heap)))]
+        return list({request.url: None for request in found if request is not None})
 
     def listing(self) -> list[dict[str, Any]]:
         """Return what is held of each origin, see :func:`held_fields`."""
         found = []
-        for held_origin in self.held.all():
-            since = held_origin.oldest(everything=True)
-            if held_origin.count and since is not None:
+        for held_origin in self.held.origins.values():
+            if held_origin.count:
+                some = chain(held_origin.waiting, held_origin.heap, held_origin.ready)
+                seconds = self.held.now() - min(held.since for held in some)
                 known = self._table.get(held_origin.origin)
-                entry, seconds = known.entry if known else None, self.held.now() - since
+                entry = known.entry if known else None
                 found.append(held_fields(held_origin.key, held_origin.count, seconds, entry))
         return found
 
     # Requests that stay
 
-    def wait(self, origin: Origin, request: Request, since: float | None = None) -> None:
-        """Keep *request* (since *since*, or now) until its unknown robots.txt has been fetched."""
-        asked_before = self._table.get(origin) is not None
-        self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+    def keep(
+        self, origin: Origin, state: OriginState | None, request: Request, since: float | None
+    ) -> None:
+        """Keep *request*, here since *since* (None: now), until the next answer of *origin*, of which
+        *state* says that it is unreachable; None: its robots.txt has to be fetched first."""
         held_origin = self.held.add_waiting(origin, request, since)
-        if asked_before:
-            self._table.pin(origin)
-        if not held_origin.leaves:
-            held_origin.answered = False
-        self._wait_for_answer(held_origin, request)
+        if state is None:
+            asked_before = self._table.get(origin) is not None
+            self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+            self._wait_for_answer(held_origin, request)
+            return
+        # Others of its origin may wait for the same answer, of which the deferral hasn't heard so
+        # far. They come first, and there may be no room for this one then.
+        held_origin.answered = True
+        self._hold_waiting(held_origin, state)
+        if state.name not in self._retries:
+            self._retry_later(state)
+        left = self._max_wait if since is None else since + self._max_wait - self.held.now()
+        if left < self._seconds_until_last_attempt(held_origin):
+            self._give_up(held_origin)
 
     def _wait_for_answer(self, held_origin: HeldOrigin, request: Request | None) -> None:
+        if not held_origin.ready:
+            held_origin.answered = False
         flight = self._flights.to(held_origin.origin, request)
         if flight.result is not None:
             return  # without asyncio, the answer may be there at once
@@ -147,56 +178,39 @@ class Deferral(ResolutionListener):
         else:
             self._first_answer_is_late(held_origin)
 
-    def hold(self, state: OriginState, request: Request, since: float | None = None) -> None:
-        """Hold *request* until its unreachable origin answers again."""
-        # Others of its origin may wait for the same answer, of which the deferral hasn't heard so
-        # far. They come first, and there may be no room for this one then.
-        held_origin = self.held.add_waiting(state.origin, request, since)
-        held_origin.answered = True
-        self._hold_waiting(held_origin, state)
-        if state.name not in self._retries:
-            self._retry_later(state)
-        left = self._max_wait if since is None else since + self._max_wait - self.held.now()
-        if left < self._last.hopeless(state.entry, self._context.clock()):
-            self._give_up_hopeless(held_origin, state)
-
     def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays behind others of its origin that are about
         to leave. Behind very many it would wait long, so it goes on."""
-        held_origin = self.held.get(name)
+        held_origin = self.held.origins.get(name)
         if held_origin is None or not held_origin.ready or held_origin.count:
             return False
         if held_origin.unheld >= self._most_joined:
             return False
         self.held.add_waiting(held_origin.origin, request, since)
-        heappush(held_origin.ready, entry_of(held_origin.waiting.pop()))
+        heappush(held_origin.ready, held_origin.waiting.pop())
         return True
 
     def _first_answer_is_late(self, held_origin: HeldOrigin) -> None:
         flight = self._flights.get(held_origin.origin)
-        if flight is None or held_origin.leaves:
+        if flight is None or held_origin.ready:
             return
-        if self._settings.dry_run:
+        age, grace = -flight.left_of(0), self._policy.grace
+        state = self._cache.get(held_origin.origin) if age >= grace else None
+        # The answer may be there, and a handler of ``robots_resolved`` take long.
+        if self._settings.dry_run or (state is not None and not state.unreachable):
             self.releases.add(held_origin)
             return
-        age, grace, slow = -flight.left_of(0), self._policy.grace, self._policy.slow
-        held_origin.late = age >= min(grace, _LATE_SECONDS)
-        held_origin.slow = age >= min(slow, _SLOW_SECONDS)
+        if age >= _LATE_SECONDS:
+            held_origin.most = 0 if age >= _SLOW_SECONDS else _LATE_COUNT
         if age >= grace:
             self._settle(held_origin)
-            state = self._cache.get(flight.origin) if flight.landing else None
-            if state is not None and not state.unreachable:
-                # The answer is there: only a handler of ``robots_resolved`` takes long.
-                self.releases.add(held_origin)
-                return
-        if age >= slow:
-            self.held.log.held(held_origin, "slow")
-            if held_origin.waiting:  # no room
-                self._expect(held_origin.key, self.held.now())
+        if age >= max(grace, _SLOW_SECONDS):
+            self.log.held(held_origin, "slow")
+            self._drop_waiting(held_origin, Drop("too many of its requests are held"))
         self.held.changed(held_origin)
-        later = [one for one in (grace, slow, _LATE_SECONDS, _SLOW_SECONDS) if one > age]
-        if later:
-            self._first_answers.set(held_origin.key, min(later) - age, sooner=True)
+        for moment in (grace, _LATE_SECONDS, _SLOW_SECONDS):
+            if moment > age:
+                self._first_answers.set(held_origin.key, moment - age, sooner=True)
         self._context.engine.wake()
 
     def _settle(self, held_origin: HeldOrigin) -> None:
@@ -209,64 +223,58 @@ class Deferral(ResolutionListener):
     async def resolved(self, resolution: Resolution) -> None:
         """Let go what waited for this answer, or schedule the next attempt."""
         state = resolution.state
-        held_origin = self.held.get(state.origin)
+        held_origin = self.held.origins.get(state.name)
         if held_origin is None:
             return
-        held_origin.answered, held_origin.late, held_origin.slow = True, False, False
+        held_origin.answered, held_origin.most = True, math.inf
         self.held.changed(held_origin)
         if not state.unreachable or self._settings.dry_run:
             self.releases.add(held_origin)
             return
-        self._recall(held_origin)
+        held_origin.recall()
+        if held_origin.unanswered:  # they no longer wait for a first answer, but for a better one
+            self._context.stats.inc_value("rep/deferred/unreachable", held_origin.unanswered)
+            held_origin.unanswered = 0
         if not self._policy.is_worth_waiting(state):
-            self._is_unreachable(held_origin)
             down = f"{state.entry.error}; the host is down", state.entry.attempts
             self.releases.add(held_origin, down if self._policy.unreachable == "defer" else None)
             return
         self._hold_waiting(held_origin, state)
         if held_origin.count:
             self._retry_later(state)
-            self._give_up_hopeless(held_origin, state)
+            self._give_up(held_origin)
             self._context.engine.wake()
         else:
             self.releases.add(held_origin)  # there is nothing left: forget it
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Give up: after a misconfiguration or a bug, retrying can't help."""
-        held_origin = self.held.get(origin)
+        held_origin = self.held.origins.get(str(origin))
         if held_origin is not None and not isinstance(error, CancelledError):
             held_origin.answered = True
             self.held.changed(held_origin)
             self.releases.add(held_origin, (text_of(error), 0))
 
-    def _recall(self, held_origin: HeldOrigin) -> None:
-        if held_origin.ready:
-            held_origin.recall()
-            self._expect_oldest(held_origin)
-
     def _hold_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
-        """Hold those that waited for an answer, and drop those for which there is no room."""
+        """Hold those that waited for an answer, as far as there is room."""
         self._settle(held_origin)
-        self._is_unreachable(held_origin)
         if held_origin.count:
             self._table.pin(state.origin)
-            self.held.log.held(held_origin, "unreachable")
+            self.log.held(held_origin, "unreachable")
+        self._drop_waiting(held_origin, Drop.of(state))
+
+    def _drop_waiting(self, held_origin: HeldOrigin, drop: Drop) -> None:
+        """Drop those that still wait, since there is no room to hold them."""
         for held in self.held.take_waiting(held_origin):
             if not self.handing_back.one(held.request, held.since):
-                self.held.log.full(held_origin.origin)
-                self.releases.let_out(held.request, Drop.of(state)._replace(for_room=True))
-
-    def _is_unreachable(self, held_origin: HeldOrigin) -> None:
-        """Count requests that no longer wait for a first answer but for a better one."""
-        if held_origin.unanswered:
-            self._context.stats.inc_value("rep/deferred/unreachable", held_origin.unanswered)
-            held_origin.unanswered = 0
+                self.log.full(held_origin.origin)
+                self.releases.let_out(held.request, drop._replace(for_room=True))
 
     def is_due(self, held_origin: HeldOrigin) -> bool:
         """Whether robots.txt has to be fetched again before requests leave. Then it is."""
         if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
-        self._recall(held_origin)
+        held_origin.recall()
         self._wait_for_answer(held_origin, self.held.peek(held_origin))
         return True
 
@@ -274,10 +282,15 @@ class Deferral(ResolutionListener):
         """All that may leave have left: set the next deadline, or forget the origin."""
         if held_origin.heap or held_origin.waiting:
             self._expect_oldest(held_origin)
-        elif self.held.get(held_origin.key) is held_origin:
+        elif self.held.origins.get(held_origin.key) is held_origin:
+            del self.held.origins[held_origin.key]
             for alarm in (self._retries, self._deadlines, self._first_answers):
                 alarm.forget(held_origin.key)
-            self.held.end(held_origin)
+            self._table.unpin(held_origin.origin)
+            # No waiters left: don't keep the crawl open.
+            self._flights.abandon(held_origin.origin)
+            if held_origin.given_up or held_origin.released:
+                self.log.end(held_origin, kept=self.held.disk is not None)
 
     # Waiting
 
@@ -308,57 +321,50 @@ class Deferral(ResolutionListener):
         if self.held.now() < oldest + self._max_wait - _ROUNDING:
             self._expect(held_origin.key, oldest)
             return
-        known = self._table.get(origin)
-        entry = known.entry if known else None
-        if origin not in self._flights and self._last.is_due(entry, self._context.clock()):
-            self._last.made(held_origin.key, entry)
+        if origin not in self._flights and self._seconds_until_last_attempt(held_origin) <= 0:
+            held_origin.last_attempt = self.held.why(held_origin)[1] + 1
             self._ask_again(held_origin)
         flight = self._flights.get(origin)
         if flight is not None:
-            left = flight.left_of(self._last.seconds)
-            if left > 0 or self._flights.expire(origin):
-                self._deadlines.set(held_origin.key, max(left, _EXPIRY_SECONDS))
+            left = flight.left_of(self._patience + _LANDING_SECONDS)
+            if left > 0 or flight.landing:
+                self._deadlines.set(held_origin.key, max(left, _LANDING_SECONDS))
                 return
-        self._give_up(held_origin, self.held.why(held_origin))
+        self._give_up(held_origin)
 
-    def _give_up(
-        self,
-        held_origin: HeldOrigin,
-        why: tuple[str, int],
-        within: float = 0.0,
-        reason: str | None = None,
-    ) -> None:
-        """Give up those whose time is over *within* so many seconds. *why*: why there is no
-        robots.txt, and the number of attempts. *reason*: why they are given up, if not for how long
-        they were held."""
+    def _seconds_until_last_attempt(self, held_origin: HeldOrigin) -> float:
+        """Return for how many seconds no attempt will be made, unless it is the origin's next one."""
+        known = self._table.get(held_origin.origin)
+        if known is None or not known.unreachable:
+            return 0.0
+        at = self._policy.last_attempt_at(known.entry, held_origin.last_attempt)
+        return max(0.0, at - self._context.clock())
+
+    def _give_up(self, held_origin: HeldOrigin) -> None:
+        """Give up those whose time is over before another attempt may be made."""
         now, oldest = self.held.now(), held_origin.oldest()
-        before = now + within - self._max_wait + _ROUNDING
+        within = self._seconds_until_last_attempt(held_origin)
+        before = now - self._max_wait + max(within, _ROUNDING)
         if oldest is not None and oldest <= before:
+            error, attempts = self.held.why(held_origin)
             seconds = now - oldest
-            reason = reason or f"held for {seconds:.{int(seconds < 1)}f} s"
-            self.releases.add(held_origin, (f"{why[0]}; {reason}", why[1]), before)
-
-    def _give_up_hopeless(self, held_origin: HeldOrigin, state: OriginState) -> None:
-        """After a failure, give up those for which no further attempt will come."""
-        why = str(state.entry.error), state.entry.attempts
-        self._give_up(held_origin, why, self._last.late)
-        seconds = self._last.hopeless(state.entry, self._context.clock())
-        if seconds > self._last.late:
-            end = f"before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
-            reason = f"no further attempt at robots.txt is due {end}"
-            self._give_up(held_origin, why, seconds, reason)
-
-    def _report(self, _: str) -> None:
-        if self.held:
-            self.tell()
-            self._reports.set("report", _TELL_SECONDS)
+            reason = f"held for {seconds:.{int(seconds < 1)}f} s"
+            if seconds < self._max_wait / 2:  # Retry-After
+                end = f"before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
+                reason = f"no further attempt at robots.txt is due {end}"
+            self.releases.add(held_origin, (f"{error}; {reason}", attempts), before)
 
     def tell(self, *, idle: bool = False) -> None:
-        """Log what is held; or that the crawl can only wait, if that is news."""
-        attempt, given_up = self._retries.soonest, self._deadlines.soonest
-        if attempt < math.inf:  # else all are being asked
-            attempt = min(attempt, given_up)  # then, a last one is made
-        self.held.log.state(self.held.all(), attempt, given_up, idle=idle)
+        """Log what is held, every minute, and at once if the crawl has become *idle*."""
+        now = time.monotonic()
+        if not self.held.origins or (idle and now < self._told_at + _TELL_SECONDS):
+            return
+        self._told_at = now
+        self._reports.set("report", _TELL_SECONDS)
+        # If none is set, all are being asked, or about to leave. The last attempt is made at the end.
+        given_up = 0.0 if self._deadlines.soonest == math.inf else self._deadlines.soonest
+        attempt = 0.0 if self._retries.soonest == math.inf else min(self._retries.soonest, given_up)
+        self.log.state(self.held.origins.values(), attempt, given_up, idle=idle)
 
     # The crawl's beginning and end
 
@@ -379,15 +385,10 @@ class Deferral(ResolutionListener):
             return
         if self.held.disk is not None:
             # Record the running time: a killed run has used some of REP_DEFER_MAX_WAIT.
-            counts = self.held or self.closing
+            counts = self.held.origins or self.closing
             await self._disk.upkeep(self.held.now() if counts else None)
-        elif not self.closing and not self.releases:
-            if not await run_in_thread(self._disk.open):
-                return
-            if self.closing or self.releases:
-                await run_in_thread(self._disk.close)  # try again in a second
-                return
-            async for held_origin in self.held.move_to(self._disk):
+        elif not self.closing and await run_in_thread(self._disk.open):
+            async for held_origin in self.held.recover(self._disk):
                 self._expect_oldest(held_origin)
                 self._retries.set(held_origin.key, 0.0)
                 if self._settings.dry_run:
@@ -403,21 +404,95 @@ class Deferral(ResolutionListener):
         for alarm in (self._retries, self._deadlines, self._first_answers, self._reports):
             alarm.stop()
         self.releases.end()
-        slices = Slices()
-        for held_origin in self.held.all():
-            # While the fetches under way still count as attempts.
-            error, attempts = self.held.why(held_origin)
-            held_origin.why = f"{error}; the crawl ended", attempts
-            held_origin.recall(everything=True)
-            if slices.over:
-                await pause()
         self._flights.end()
         await self._upkeep.now()
-        await self.handing_back.empty(self.releases.take_loose())
+        await self.handing_back.empty(self.releases.loose)
 
     async def _spider_closed(self) -> None:
-        if self.held.disk is not None:
-            self.held.disk.forget_left()
         await self._upkeep.now(last=True)
         if self.held.disk is not None:
             await run_in_thread(self.held.disk.close)
+
+
+class HoldLog:
+    """What the log says of held requests."""
+
+    def __init__(self, context: CrawlContext, table: OriginTable) -> None:
+        self._context = context
+        self._table = table
+        self._limiters = {kind: Limiter(logger, what) for kind, what in _KINDS.items()}
+        self._told_full = False
+
+    def held(self, one: HeldOrigin, why: str) -> None:
+        """Log once that robots.txt is "slow" and requests held, once that it is "unreachable"."""
+        if one.told not in (why, "unreachable"):
+            one.told = why
+            what = ": its robots.txt has not answered yet"
+            if why == "unreachable":
+                what = " until its robots.txt can be fetched"
+            self._tell(why, one, f"Holding requests to %(origin)s{what}")
+
+    def end(self, one: HeldOrigin, *, kept: bool) -> None:
+        """Log what became of the requests. *kept*: those given up are on disk for the next run."""
+        if one.given_up:
+            reason, attempts = one.why
+            self._tell(
+                "given up",
+                one,
+                "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
+                "(%(times)s at robots.txt)%(kept)s",
+                requests=counted(one.given_up, "request"),
+                reason=reason,
+                times=counted(attempts, "attempt"),
+                kept="; kept for the next run with this JOBDIR" if kept else "",
+            )
+        if one.released and one.told:
+            message = "Released %(requests)s to %(origin)s after %(seconds).1f s"
+            self._tell("released", one, message, requests=counted(one.released, "request"))
+
+    def _tell(self, kind: str, one: HeldOrigin, message: str, **values: object) -> None:
+        values |= {"origin": one.origin, "seconds": one.longest}
+        self._limiters[kind].log(message, values, self._context.spider)
+
+    def full(self, origin: Origin) -> None:
+        """Warn once that requests are dropped because too many are held."""
+        if not self._told_full:
+            self._told_full = True
+            message = (
+                "Too many requests are held (REP_DEFER_MAX_REQUESTS; one origin may have about 91 %% of "
+                "them): dropping further ones, such as to %(origin)s. This is reported once."
+            )
+            logger.warning(message, {"origin": origin}, extra=self._context.extra)
+
+    def state(
+        self, origins: Collection[HeldOrigin], attempt: float, given_up: float, *, idle: bool
+    ) -> None:
+        """Log what is held of which *origins*, and why. *attempt*, *given_up*: seconds until a
+        robots.txt is fetched again, and until the first requests are given up. *idle*: the crawl can
+        only wait."""
+        total = sum(one.count for one in origins)
+        most = nlargest(_NAMED, origins, key=attrgetter("count"))
+        parts = [f"{one.count:,} to {one.origin}: {self._why(one.origin)}" for one in most]
+        if others := len(origins) - len(most):
+            rest = total - sum(one.count for one in most)
+            parts.append(f"{rest:,} to {counted(others, 'other origin')}")
+        values = {
+            "begin": "Nothing left to do but wait: " if idle else "",
+            "requests": counted(total, "request"),
+            "which": "; ".join(parts),
+            "next": duration(attempt),
+            "given_up": duration(given_up),
+        }
+        logger.info(
+            "%(begin)s%(requests)s held (%(which)s); next robots.txt attempt in %(next)s, giving "
+            "up in %(given_up)s (REP_DEFER_MAX_WAIT)",
+            values,
+            extra=self._context.extra,
+        )
+
+    def _why(self, origin: Origin) -> str:
+        known = self._table.get(origin)
+        if known is None:
+            return "no answer yet"
+        error = known.entry.error
+        return kind_of(error, short=True) if error else "answered, about to leave"

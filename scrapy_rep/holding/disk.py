@@ -10,18 +10,16 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import finalize
 
 from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.holding.hold import Entry, Held
 from scrapy_rep.storages.journal import Journal, is_damaged
 from scrapy_rep.text import counted
 
@@ -49,13 +47,13 @@ CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 # The column of the request.
 _REQUEST = 5
 
-# SQLite keeps anything in any column. Numbers are increased further, within its range.
+# SQLite keeps anything in any column.
 _SOUND = """
-SELECT id, origin, number, since, state, priority, fingerprint FROM held
-WHERE id BETWEEN 0 AND 1 << 62 AND typeof(origin) = 'text' AND typeof(number) = 'integer'
-AND number BETWEEN 0 AND 1 << 62 AND typeof(since) = 'real' AND since BETWEEN 0 AND 1e10
+SELECT id, origin, since, state, priority, fingerprint FROM held
+WHERE id BETWEEN 1 AND 1 << 62 AND typeof(origin) = 'text'
+AND typeof(since) = 'real' AND since BETWEEN 0 AND 1e10
 AND typeof(state) = 'integer' AND typeof(priority) = 'integer' AND typeof(fingerprint) = 'integer'
-ORDER BY number
+ORDER BY id
 """
 _REST = """
 SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10),
@@ -70,13 +68,24 @@ _ROWS = 20
 _MAX_PRIORITY = 1 << 62
 
 
+class Held(NamedTuple):
+    """A request at the gate. They are sorted as they leave: urgent ones first, then early ones."""
+
+    urgency: int  # negated priority
+    number: int  # increases as requests come to the gate; negative in those of an earlier run
+    since: float  # when it came, in seconds since this run began
+    request: Request = None  # type: ignore[assignment]  # None: on disk, not read yet
+    row: int | None = None  # on disk
+    counts: bool = False  # as held; otherwise it only waits for a first answer
+
+
 class DiskHold:
     """Held requests in a SQLite file. A row stays until its request has been dealt with: a kill
     loses none, and at worst one is fetched twice."""
 
     def __init__(self, directory: str, spider: Spider) -> None:
         self._spider = spider
-        self._journal = Journal(
+        self.journal = Journal(
             Path(directory, FILE_NAME),
             SCHEMA,
             spider,
@@ -84,11 +93,10 @@ class DiskHold:
             "crawl is killed",
             "what is held from now on stays in memory, and is lost if the crawl is killed",
         )
-        self._looked = False
-        self._recovered: dict[str, list[Entry]] = {}
+        self.recovered: dict[str, list[Held]] = {}
+        """What an earlier run held, by origin."""
         self._earlier: dict[str, Counter[int]] = {}
         """Fingerprints of requests that an earlier run held, by origin."""
-        self.number = 0  # the highest number of an earlier run
         self.ran = 0.0  # seconds for which earlier runs have run
         self._warned = False
         self._failed_reads = 0
@@ -99,65 +107,32 @@ class DiskHold:
 
     def open(self) -> bool:
         """Open the file, and take over an earlier run's requests. Return whether it works. Blocks."""
-        if not self._looked:
-            self._looked = True
-            self._warn_of_kill()
-        return self._journal.open(self._recover) is not None
+        return self.journal.open(self._recover) is not None
 
     def _recover(self, db: sqlite3.Connection) -> bool:
         """Take over what an earlier run left, without the requests themselves."""
-        self._recovered, self._earlier = {}, {}
+        self.recovered, self._earlier = {}, {}
         rows = db.execute(_SOUND).fetchall()
         ran, all_rows = db.execute(_REST).fetchone()
         # A killed run has taken at least until its last request was held.
-        self.ran = max(ran or 0.0, *(row[3] for row in rows), 0.0)
-        self.number = max((row[2] for row in rows), default=0)
-        for row, origin, number, since, state, priority, fingerprint in rows:
-            # Requests that were given up wait again.
-            since = self.ran if state == GIVEN_UP else since
-            self._recovered.setdefault(origin, []).append((-priority, number, since, row))
+        self.ran = max(ran or 0.0, *(row[2] for row in rows), 0.0)
+        for number, (row, origin, since, state, priority, fingerprint) in enumerate(
+            rows, -len(rows)
+        ):
+            # Requests that were given up wait anew.
+            since = 0.0 if state == GIVEN_UP else since - self.ran
+            held = Held(-priority, number, since, row=row, counts=True)
+            self.recovered.setdefault(origin, []).append(held)
             if fingerprint:
                 self._earlier.setdefault(origin, Counter())[fingerprint] += 1
-        with suppress(sqlite3.Error):  # it counts all the same
-            query = "UPDATE held SET state = ?, since = ? WHERE state = ?"
-            db.execute(query, (HELD, self.ran, GIVEN_UP))
         if all_rows > len(rows):
             self.skip(all_rows - len(rows), "damaged")
         return True
 
-    def _warn_of_kill(self) -> None:
-        """Warn about Scrapy's own queue if the last run did not close it. The queue stays in place:
-        some of it can often be read."""
-        # SQLite's last connection deletes the WAL file; a run closes the hold after the scheduler.
-        path = self._journal.path
-        assert path is not None
-        queue = path.parent / "requests.queue"
-        if not Path(f"{path}-wal").exists():
-            return
-        if any(one.name != "active.json" and one.is_file() for one in queue.rglob("*")):
-            logger.warning(
-                "The last run in %(directory)s was killed. Scrapy saves its queue only on a clean "
-                "shutdown, so requests waiting in %(queue)s are lost, and the damaged queue may lose "
-                "requests of this run too, with errors such as 'Task exception was never retrieved'. To "
-                "start with an empty queue, stop this run and delete %(queue)s; to request lost pages "
-                "again, also delete requests.seen. Requests held by scrapy-rep are not affected.",
-                {"directory": path.parent, "queue": queue},
-                extra={"spider": self._spider},
-            )
-
-    def recover(self) -> Iterable[tuple[str, list[Entry]]]:
-        """Return each origin that an earlier run left, with its requests, once."""
-        recovered, self._recovered = self._recovered, {}
-        return recovered.items()
-
     # Requests come and go
 
-    def together(self) -> AbstractContextManager[None]:
-        """Return a context for several calls of :meth:`hold`, which are written at once."""
-        return self._journal.together()
-
-    def hold(self, origin: str, held: Held, state: int = HELD) -> int | None:
-        """Write *held*. Return its row; None if it can't be serialised, and has to stay in memory."""
+    def hold(self, origin: str, held: Held, state: int = HELD) -> Held:
+        """Write *held*. Return what stays in memory: all of it if it can't be serialised."""
         try:
             data = dumps(held.request, self._spider)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
@@ -169,21 +144,22 @@ class DiskHold:
                     {"request": held.request, "error": error},
                     extra={"spider": self._spider},
                 )
-            return None
-        row = held.row or self._journal.new_id("held")
-        values = row, origin, held.number, held.since, state, data
+            return held
+        row = held.row or self.journal.new_id("held")
+        since = max(0.0, self.ran + held.since)
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
-        self._journal.put("held", (*values, priority, self._fingerprint(held.request)))
-        return row
+        fingerprint = self._fingerprint(held.request)
+        self.journal.put("held", (row, origin, row, since, state, data, priority, fingerprint))
+        return Held(*held[:3], row=row, counts=True)
 
     def has(self, row: int) -> bool:
         """Whether the file has *row*: it can't always be written."""
-        return self._journal.unwritten("held", row) is None
+        return self.journal.unwritten("held", row) is None
 
-    def read(self, number: int, since: float, row: int) -> Held | None:
-        """Return the request of *row*; None if it is unreadable. May raise ``sqlite3.Error``."""
+    def read(self, held: Held) -> Held | None:
+        """Return *held* with its request; None if it is unreadable. May raise ``sqlite3.Error``."""
         try:
-            request = self._load(row)
+            return held._replace(request=self._load(held))
         except Exception as error:  # the spider's callback may be gone, say
             if isinstance(error, sqlite3.Error):
                 self._failed_reads += 1
@@ -191,50 +167,38 @@ class DiskHold:
                     raise
             self.skip(1, error)
             return None
-        if not self.has(row):
-            self._journal.delete("held", row)
-            return Held(number, since, request, counts=True)
-        return Held(number, since, request, row, counts=True)
 
-    def peek(self, row: int) -> Request | None:
+    def peek(self, held: Held) -> Request | None:
         with suppress(Exception):  # read() will say so
-            return self._load(row)
+            return self._load(held)
         return None
 
-    def _load(self, row: int) -> Request:
-        unwritten = self._journal.unwritten("held", row)
+    def _load(self, held: Held) -> Request:
+        unwritten = self.journal.unwritten("held", held.row)
         query = "SELECT request FROM held WHERE id = ?"
-        found = [unwritten[_REQUEST:]] if unwritten else self._journal.read(query, row)
+        found = [unwritten[_REQUEST:]] if unwritten else self.journal.read(query, held.row)
         self._failed_reads = 0
         if not found:
             raise ValueError("damaged")
         return loads(found[0][0], self._spider)
 
-    def left(self, origin: str, held: Held) -> None:
+    def left(self, origin: str, held: Held, *, given_up: bool) -> None:
         """Note that *held* has left the gate. Its row is deleted when the request is garbage: its
-        callback has been called then."""
-        if held.number <= self.number:
+        callback has been called then. If it was *given_up*, the next run has it again."""
+        if held.number < 0:
             self.is_held_already(origin, held.request)  # a retry of it isn't
-        if held.row is not None:
+        if given_up:
+            self.hold(origin, held, GIVEN_UP)
+        elif held.row is not None:
             self._left.add(held.row)
             finalize(held.request, self._gone.append, held.row).atexit = False
             if len(self._gone) >= _ROWS:
-                self._forget(self._gone)
-
-    def give_up(self, origin: str, held: Held) -> None:
-        """Keep *held*, which leaves the gate to fail, for the next run with this JOBDIR."""
-        self._left.discard(held.row or 0)
-        self.hold(origin, held, GIVEN_UP)
-
-    def forget_left(self) -> None:
-        """End a run: what has left is done, the rest is for the next run."""
-        self._forget(list(self._left))
+                self._forget(self._gone[:_ROWS])
+                del self._gone[:_ROWS]
 
     def _forget(self, rows: list[int]) -> None:
-        done = [row for row in rows if row in self._left]
-        self._gone.clear()
-        self._left.difference_update(done)
-        self._journal.delete("held", *done)
+        self._left.difference_update(rows)
+        self.journal.delete("held", *rows)
 
     def is_held_already(self, origin: str, request: Request) -> bool:
         """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded
@@ -261,30 +225,27 @@ class DiskHold:
         self._unreadable += count
         self._why_unreadable = self._why_unreadable or why
 
-    def tell_unreadable(self) -> None:
-        """Warn of requests that could not be read since the last warning."""
+    async def upkeep(self, ran: float | None) -> None:
+        """Maintain the file, every second. *ran*: seconds that this run has run, if to be recorded."""
+        if ran is not None:
+            self.journal.put("clock", (1, self.ran + ran))
+        await self.journal.flush()
+
+    def close(self) -> None:
+        """Close the file at the end of a run: what has left is done, the rest is for the next run.
+        Blocks."""
+        self._forget(list(self._left))
         if self._unreadable:
             values = {
                 "count": counted(self._unreadable, "held request"),
-                "path": self._journal.path,
+                "path": self.journal.path,
                 "error": self._why_unreadable,
             }
             message = (
                 "%(count)s could not be read from %(path)s (%(error)s); left there for the next run"
             )
             logger.warning(message, values, extra={"spider": self._spider})
-        self._unreadable, self._why_unreadable = 0, None
-
-    async def upkeep(self, ran: float | None) -> None:
-        """Maintain the file, every second. *ran*: seconds that the crawl has run, if to be recorded."""
-        if ran is not None:
-            self._journal.put("clock", (1, ran))
-        await self._journal.flush()
-
-    def close(self) -> None:
-        """Close the file at the end of the crawl. Blocks."""
-        self.tell_unreadable()
-        self._journal.close()
+        self.journal.close()
 
 
 def dumps(request: Request, spider: Spider) -> bytes:

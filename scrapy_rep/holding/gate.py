@@ -8,49 +8,27 @@ It stands in for two documented methods of the project's scheduler, whichever th
 
 from __future__ import annotations
 
-import math
-import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
-from heapq import heappop
-from typing import TYPE_CHECKING, Any, TypeAlias
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any
+from weakref import WeakSet
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.timers import Slices
-from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.handing_back import HANDED_BACK, tell_given_up
-from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
+from scrapy_rep.engine.timers import SLICE_SECONDS
+from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.holding.handing_back import HANDED_BACK
 from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Drop, Hold, Leave, Wait
+from scrapy_rep.origins.policy import Drop, Leave
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
-if TYPE_CHECKING:
-    from scrapy_rep.holding.deferral import Deferral
-
 logger = get_logger(__name__)
-
-# Requests that leave the scheduler in one step: Scrapy's own; others, which ask a server for each.
-_STEP, _FOREIGN_STEP = 100, 16
-# Seconds until a scheduler that has only requests without room is asked again, unless something
-# else makes the engine ask it.
-_REST_SECONDS = 1.0
-# Origins looked at in one step for one whose download slot isn't full.
-_LOOKS = 50
-# Seconds until an unreadable file is tried again.
-_RETRY_SECONDS = 1.0
-
-Verdict: TypeAlias = "Drop | Exception"
 
 
 class Gate:
@@ -67,11 +45,11 @@ class Gate:
         """Sees each request from the scheduler. May return a check to await before any fetch."""
         self._let_out: WeakSet[Request] = WeakSet()
         self._checks = 0
-        self._nothing_else = False  # whether there is no room for all that the scheduler has
-        self._rests = False  # whether the scheduler will be asked again after a rest
+        # Whether there is no room for all that the scheduler has. The engine asks again at its next
+        # event, after some seconds at most.
+        self._nothing_else = False
         self._idle_since: float | None = None
         self._idle_after = context.settings.defer_idle
-        self._step = _STEP
         self._next: Callable[[], Request | None]
         self._has_pending: Callable[[], bool]
         context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -81,7 +59,7 @@ class Gate:
         scheduler = engine.scheduler
         self._next, self._has_pending = scheduler.next_request, scheduler.has_pending_requests
         if engine.scheduler_is_foreign:
-            self._step, self._idle_after = _FOREIGN_STEP, 0.0
+            self._idle_after = 0.0
         try:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
@@ -111,11 +89,9 @@ class Gate:
 
     def _next_scheduled(self) -> Request | None:
         self._nothing_else = False
-        slices = Slices()
-        for _ in range(self._step):
-            # An answer wakes the engine, and so does the end of the wait for it.
-            if not self._held.may_wait or self._nothing_else:
-                return None
+        began = 0.0
+        # An answer wakes the engine, and so does the end of the wait for it.
+        while self._held.may_wait and not self._nothing_else:
             request = self._next()
             if request is None:
                 return None
@@ -125,20 +101,22 @@ class Gate:
                 deferred_from_coro(self._stays_or_leaves(request, check))
             elif not self._is_kept(request):
                 return request
-            if slices.over and not self._nothing_else:
-                break  # a server may have taken its time for some that went back
-        self._context.engine.wake()
+            now = time.perf_counter()
+            began = began or now
+            if now >= began + SLICE_SECONDS and not self._nothing_else:
+                self._context.engine.wake()
+                break
         return None
 
     def has_pending_requests(self) -> bool:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
         answer. After ``REP_DEFER_IDLE`` seconds of only waiting it counts as idle: its spider may
         have other work."""
-        scheduled = self._has_pending() and not (self._nothing_else and self._held)
+        scheduled = self._has_pending() and not (self._nothing_else and self._held.origins)
         if scheduled or self._releases or self._checks:
             self._idle_since = None
             return True
-        if not self._held:
+        if not self._held.origins:
             return False
         now = time.monotonic()
         if self._idle_since is None:
@@ -193,188 +171,22 @@ class Gate:
     ) -> bool:
         """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
         deferral, hold = self._deferral, self._held
-        advice = self._origins.policy.at_the_gate(state, hold.room(origin))
+        held_origin = hold.origins.get(str(origin))
+        # Without room, requests wait for a first answer all the same, unless it takes very long.
+        may_be_full = state is not None or (held_origin is not None and not held_origin.most)
+        full = may_be_full and hold.full_for(origin)
+        advice = self._origins.policy.at_the_gate(state, full=full)
         if isinstance(advice, Leave):
             return False
         if hold.disk is not None and hold.disk.is_held_already(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
-        elif isinstance(advice, Wait):
-            deferral.wait(origin, request, since)
-        elif isinstance(advice, Hold):
-            assert state is not None
-            deferral.hold(state, request, since)
-        elif not deferral.handing_back.one(request, since):
-            hold.log.full(origin)
+        elif not isinstance(advice, Drop):
+            deferral.keep(origin, state, request, since)
+        elif deferral.handing_back.one(request, since):
+            # It came again, behind all others.
+            self._nothing_else = since is not None
+        else:
+            deferral.log.full(origin)
             self._releases.verdicts[request] = advice
             return False
-        elif deferral.handing_back.came_last(request):
-            self._nothing_else = True
-            if not self._rests:
-                self._rests = True
-                call_later(_REST_SECONDS, self._rested)
         return True
-
-    def _rested(self) -> None:
-        self._rests = False
-        self._context.engine.wake()
-
-
-class Releases:
-    """The origins with requests that may leave, and what becomes of these."""
-
-    def __init__(self, context: CrawlContext, held: HeldOrigins, deferral: Deferral) -> None:
-        self._context = context
-        self._held = held
-        self._deferral = deferral
-        self._turns: dict[int, deque[HeldOrigin]] = {}
-        """Origins by the priority of their most urgent request."""
-        self._resting = 0  # origins whose requests can't be read at the moment
-        self._told = self._ended = self._moved = False
-        self._loose: deque[Request] = deque()
-        """Requests that needn't wait for anything, but couldn't leave at once."""
-        self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
-        """What was decided about requests that have left, or are about to."""
-
-    def __bool__(self) -> bool:
-        return bool(self._turns or self._loose or self._resting)
-
-    def add(
-        self,
-        held_origin: HeldOrigin,
-        given_up: tuple[str, int] | None = None,
-        before: float = math.inf,
-    ) -> None:
-        """Let requests of an origin leave: all, or those that came *before* then. *given_up*: why,
-        and after how many attempts, they are to fail; None to release them."""
-        if self._ended:
-            return
-        held_origin.let_leave(given_up, before)
-        if not held_origin.in_turn:
-            self._queue(held_origin)
-            self._context.engine.wake()
-
-    def let_out(self, request: Request, verdict: Verdict | None = None) -> None:
-        """Let *request* leave as soon as the engine asks; it fails if there is a *verdict*."""
-        if verdict is not None:
-            self.verdicts[request] = verdict
-        self._loose.append(request)
-        self._context.engine.wake()
-
-    def end(self) -> None:
-        """Let no more requests leave: the spider closes."""
-        self._ended = True
-        self._turns.clear()
-
-    def take_loose(self) -> list[Request]:
-        """Return those that were let out and haven't left, which they no longer will."""
-        loose = list(self._loose)
-        self._loose.clear()
-        return loose
-
-    def next(self) -> Request | None:
-        """Return the next request to leave for which a download slot is free, if any."""
-        if self._loose:
-            return self._loose.popleft()
-        looks, self._moved = _LOOKS, False
-        for priority in sorted(self._turns, reverse=True):
-            origins = self._turns[priority]
-            for _ in range(min(looks, len(origins))):
-                looks -= 1
-                held_origin = origins.popleft()
-                held_origin.in_turn = False
-                request = self._leave(held_origin)
-                if not origins:
-                    self._turns.pop(priority, None)
-                if request is not None:
-                    return request
-            if not looks:
-                break
-        if self._moved:
-            self._context.engine.wake()  # there may be more behind them
-        return None
-
-    def _leave(self, held_origin: HeldOrigin) -> Request | None:
-        """Give the origin its turn. Return the request that leaves, if any."""
-        heap = held_origin.failing or held_origin.ready
-        try:
-            held = self._held.first(held_origin, heap)
-        except sqlite3.Error as error:
-            self._rest(held_origin, error)
-            return None
-        if held is None:
-            self._moved = True
-        else:
-            if heap is held_origin.ready:
-                is_old = time.monotonic() >= held_origin.good_until
-                if is_old and self._deferral.is_due(held_origin):
-                    return None
-                if self._context.engine.slots.is_full(held.request, held_origin.leaving):
-                    self._queue(held_origin)
-                    return None
-                held_origin.leaving.append(held.request)
-            heappop(heap)
-            self._told = False
-            self._held.left(held_origin, held)
-            if heap is held_origin.failing:
-                self._give_up(held_origin, held)
-            elif held.counts:
-                self._release(held_origin, held)
-        if not held_origin.leaves:
-            self._deferral.finished(held_origin)
-        elif not held_origin.in_turn:
-            self._queue(held_origin)
-        return held.request if held is not None else None
-
-    def _queue(self, held_origin: HeldOrigin) -> None:
-        """Let the origin have its turn after the others."""
-        heap = held_origin.failing or held_origin.ready
-        held_origin.in_turn = True
-        self._turns.setdefault(-heap[0][0] if heap else 0, deque()).append(held_origin)
-
-    def _rest(self, held_origin: HeldOrigin, error: sqlite3.Error) -> None:
-        """Let an origin whose requests can't be read wait a little."""
-        if not self._told:
-            self._told = True
-            message = "Can't release held requests, retrying: %(error)s"
-            logger.error(message, {"error": error}, extra=self._context.extra)
-        self._resting += 1
-        call_later(_RETRY_SECONDS, self._rested, held_origin)
-
-    def _rested(self, held_origin: HeldOrigin) -> None:
-        self._resting -= 1
-        if not (self._ended or held_origin.in_turn):
-            self._queue(held_origin)
-            self._context.engine.wake()
-
-    def _release(self, held_origin: HeldOrigin, held: Held) -> None:
-        held_origin.released += 1
-        self._context.stats.inc_value("rep/released")
-        seconds, kind = self._held.now() - held.since, signals.request_released
-        announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
-
-    def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
-        origin, cause = held_origin.origin, self._held.failure(held_origin.origin)
-        if not held.counts:
-            if for_room := self._held.room_for(held_origin) <= 0:
-                self._held.log.full(origin)
-            drop = Drop(*held_origin.why, for_room=for_room, cause=cause)
-            self.verdicts[held.request] = drop
-            return
-        held_origin.given_up += 1
-        if self._held.disk is not None:
-            self._held.disk.give_up(held_origin.key, held)
-        # The origin may be forgotten before it arrives.
-        error = RobotsUnreachable(origin, *held_origin.why, cause)
-        error.held_for = self._held.now() - held.since
-        self.verdicts[held.request] = error
-
-    def verdict(self, request: Request) -> Drop | None:
-        """Return what was decided at the gate about *request*, which the middleware has now;
-        ``RobotsUnreachable`` if it was given up, and what a failed check raised."""
-        if not self.verdicts or (verdict := self.verdicts.pop(request, None)) is None:
-            return None
-        if isinstance(verdict, Drop):
-            return verdict
-        if isinstance(verdict, RobotsUnreachable):
-            tell_given_up(self._context, request, verdict)
-        raise verdict from verdict.__cause__

@@ -10,20 +10,18 @@ gets them next.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from weakref import WeakKeyDictionary
+from collections import deque
+from collections.abc import Callable
 
 from scrapy import Request
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import Deferred, DeferredList, succeed
 
-from scrapy_rep import signals
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
-from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.holding.disk import dumps
-from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, announce
+from scrapy_rep.holding.disk import Held, dumps
+from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
 
@@ -36,15 +34,8 @@ HANDED_BACK = "_rep_held"
 _MAX_WAITED = 365 * 86400.0
 # Errbacks called before the event loop gets a turn.
 _SLICE = 20
-# A request that is handed back for want of room comes after all others of its priority; if there is no room
-# either when it comes again, it has this priority, after all others.
+# The priority of a request that is handed back for want of room: after all others.
 _LAST = -(1 << 20)
-
-
-def tell_given_up(context: CrawlContext, request: Request, error: RobotsUnreachable) -> None:
-    context.stats.inc_value("rep/given_up")
-    told = {"reason": error.reason, "attempts": error.attempts, "held_for": error.held_for}
-    announce(context, signals.request_given_up, request, error.origin, **told)
 
 
 class HandingBack:
@@ -53,36 +44,27 @@ class HandingBack:
     def __init__(self, context: CrawlContext, held: HeldOrigins) -> None:
         self._context = context
         self._held = held
-        self._times: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
-        """How often there was no room for each before it came again; 2: or more often."""
         self.waiting = 0  # about how many the scheduler has for which there was no room
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 
     def one(self, request: Request, since: float | None) -> bool:
-        """Hand back *request*, for which there is no room, behind all others of its priority.
-        Return whether the scheduler took it: Scrapy's own would return it at once."""
+        """Hand back *request*, for which there is no room, behind all others. Return whether the
+        scheduler took it: Scrapy's own would return it at once."""
         if self._held.disk is not None or not self._context.engine.scheduler_is_foreign:
             return False
-        times = min(self._times.get(request, 0) + 1, 2)
-        priority = request.priority - 1 if times == 1 else min(request.priority - 1, _LAST)
         since = self._held.now() if since is None else since
-        handed_back = self._hand_back(request, since, priority, times)
+        handed_back = self._hand_back(request, since, min(request.priority - 1, _LAST))
         self.waiting += handed_back
         return handed_back
 
-    def came_last(self, request: Request) -> bool:
-        """Whether *request* came behind all others that the scheduler had."""
-        return self._times.get(request, 0) > 1
-
-    def _hand_back(self, request: Request, since: float, priority: int, times: int = 0) -> bool:
+    def _hand_back(self, request: Request, since: float, priority: int) -> bool:
         """Give *request*, here since *since*, to the scheduler, with *priority* until it comes
-        again. Return whether that worked. *times*: how often there was no room for it."""
+        again. Return whether that worked."""
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
             "since": time.time() - (self._held.now() - since),
-            "times": times,
         }
         request.dont_filter, request.priority = True, priority
         try:
@@ -98,47 +80,38 @@ class HandingBack:
         return False
 
     def restore(self, request: Request) -> float | None:
-        """Make *request* what it was before. Return since when it has been held, in seconds of the
-        crawl's running time; None if that isn't credible."""
+        """Make *request* what it was before. Return since when it has been held, in seconds since
+        the crawl began; None if the mark isn't ours."""
         mark = request.meta.pop(HANDED_BACK)
+        self.waiting = max(0, self.waiting - 1)
         try:
             waited = time.time() - float(mark["since"])
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
-            self._times[request] = times = int(mark.get("times", 0))
-            self.waiting = max(0, self.waiting - (times > 0))
         except (KeyError, TypeError, ValueError, OverflowError):
-            return None  # somebody else's, or damaged
-        return self._held.now() - waited if 0 <= waited < _MAX_WAITED else None
+            return None
+        return self._held.now() - (waited if 0 <= waited < _MAX_WAITED else 0.0)
 
     # The crawl's end
 
-    async def empty(self, loose: list[Request]) -> None:
+    async def empty(self, loose: deque[Request]) -> None:
         """Leave nothing that would end with the process: write it to disk, hand it back, or call
         its errback. *loose* requests were about to leave."""
         slices = Slices()
         settled: list[Deferred[None]] = []
-        for held, held_origin in self._mortal(loose):
-            if held is not None:
+        others = [Held(0, 0, self._held.now(), request) for request in loose]
+        loose.clear()
+        for held_origin in (None, *self._held.origins.values()):
+            for held in others if held_origin is None else self._held.take_mortal(held_origin):
                 settled.append(self._end(held, held_origin))
-            if settled and (len(settled) >= _SLICE or held is None):
-                # Before the engine closes: an errback may still use it.
-                await maybe_deferred_to_future(DeferredList(settled))
-                settled.clear()
-            if not settled and slices.over:
+                if len(settled) >= _SLICE:
+                    # Before the engine closes: an errback may still use it.
+                    await maybe_deferred_to_future(DeferredList(settled))
+                    await pause()
+                    settled.clear()
+            if slices.over:
                 await pause()
-
-    def _mortal(self, loose: list[Request]) -> Iterator[tuple[Held | None, HeldOrigin | None]]:
-        """Yield what would end with the process, and None after each origin."""
-        for request in loose:
-            yield Held(0, self._held.now(), request), None
-        yield None, None
-        for held_origin in self._held.all():
-            if self._held.disk is not None:
-                self._held.hold_waiting(held_origin, everything=True)
-            for held in self._held.take_mortal(held_origin):
-                yield held, held_origin
-            yield None, held_origin
+        await maybe_deferred_to_future(DeferredList(settled))
 
     def _end(self, held: Held, held_origin: HeldOrigin | None) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
@@ -148,11 +121,9 @@ class HandingBack:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
-        why = ("the crawl ended", 0) if held_origin is None else held_origin.why
-        error = RobotsUnreachable(origin, *why, self._held.failure(origin))
-        if held.counts:
-            error.held_for = self._held.now() - held.since
-            tell_given_up(self._context, request, error)
+        why, attempts = self._held.why(held_origin) if held_origin else ("about to leave", 0)
+        why += "; the crawl ended"
+        error = self._held.give_up(held, origin, why, attempts)
         return self._context.engine.fail(request, error)
 
     def _outlives(self, request: Request) -> bool:

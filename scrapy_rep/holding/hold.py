@@ -5,31 +5,33 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from scrapy import Request
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.job import job_dir
 
 from scrapy_rep import signals, storages
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
-from scrapy_rep.holding.log import HoldLog
+from scrapy_rep.exceptions import RobotsUnreachable
+from scrapy_rep.holding.disk import DiskHold, Held
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Room
+from scrapy_rep.origins.policy import Drop
 from scrapy_rep.protocol import Origin
-from scrapy_rep.text import counted, iso
-
-if TYPE_CHECKING:
-    from scrapy_rep.holding.disk import DiskHold
+from scrapy_rep.text import iso
 
 logger = get_logger(__name__)
 
@@ -39,26 +41,16 @@ _GOOD_SECONDS = 5.0
 # ("dynamic thresholds", as in network switches).
 _SHARE = 10
 # Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
-# (flights.py), and as many that are next. Of an origin whose answer takes long, this many count.
-_WAITING, _WEIGHTY = 8, 4
+# (flights.py), and as many that are next.
+_WAITING = 8
+# Origins looked at in one step for one whose download slot isn't full.
+_LOOKS = 50
+# Seconds until an unreadable file is tried again.
+_RETRY_SECONDS = 1.0
 
-
-class Held(NamedTuple):
-    number: int  # increases in the order in which requests came to the gate
-    since: float  # when it came, in seconds of the crawl's running time
-    request: Request
-    row: int | None = None  # on disk
-    counts: bool = False  # as held; otherwise it only waits for a first answer
-
-
-Entry: TypeAlias = "tuple[int, int, float, Request | int | Held]"
-"""Negated priority, number, since, and the request, or its row on disk; :class:`Held` if it only
-waits, or has been read. The garbage collector doesn't track plain tuples of numbers, and a heap of
-these yields urgent requests first, then early ones."""
-
-
-def entry_of(held: Held, what: Request | int | None = None) -> Entry:
-    return (-held.request.priority, held.number, held.since, held if what is None else what)
+Verdict: TypeAlias = "Drop | Exception"
+Why: TypeAlias = "tuple[str, int]"
+"""Why requests are given up, and after how many attempts at robots.txt."""
 
 
 @dataclass(eq=False, slots=True)
@@ -68,73 +60,54 @@ class HeldOrigin:
     origin: Origin
     key: str  # the same as text
     waiting: list[Held] = field(default_factory=list)  # for a first answer, as they came
-    heap: list[Entry] = field(default_factory=list)  # those that are held
-    ready: list[Entry] = field(default_factory=list)  # those that may leave, waiting or held before
-    failing: list[Entry] = field(default_factory=list)  # those that leave to fail, before others
+    heap: list[Held] = field(default_factory=list)  # those that are held
+    ready: list[Held] = field(default_factory=list)  # a heap of those that may leave
+    fails: bool = False  # these fail; otherwise they are released
     good_until: float = 0.0  # the answer that releases them, even if it may not be kept that long
     in_turn: bool = False  # will have a turn to let some leave
     unheld: int = 0  # how many wait, or are ready to leave without having been held
     count: int = 0  # how many are held, including those that are ready
     unanswered: int = 0  # how many of the held ones never had an answer
     answered: bool = False  # if only by a failure
-    late: bool = False  # a first answer takes long
-    slow: bool = False  # it takes very long
-    weight: int = 0  # its part of the limit for first answers, see HeldOrigins.changed()
+    most: float = math.inf  # how many count while they wait for a first answer
+    weight: int = 0  # how many do now, see HeldOrigins.changed()
+    last_attempt: int = 0  # which in a row of failures was made because time was over
     leaving: list[Request] = field(default_factory=list)  # may not have reached their download slot
     released: int = 0
     longest: float = 0.0  # seconds for which one that left was held, in earlier runs too
     given_up: int = 0
-    why: tuple[str, int] = ("", 0)  # some are given up, and after how many robots.txt attempts
+    why: Why = ("", 0)  # some are given up
     told: str = ""  # what the log says of it: that it is "slow", or "unreachable"
 
-    @property
-    def leaves(self) -> bool:
-        return bool(self.ready or self.failing)
+    def oldest(self) -> float | None:
+        """Return the earliest ``since`` of those that stay."""
+        return min((held.since for held in (*self.waiting, *self.heap)), default=None)
 
-    def oldest(self, *, everything: bool = False) -> float | None:
-        """Return the earliest ``since``; with *everything*, also of those that may leave."""
-        heaps = (self.heap, self.ready, self.failing) if everything else (self.heap,)
-        times = [held.since for held in self.waiting]
-        for heap in heaps:
-            times += map(itemgetter(2), heap)
-        return min(times, default=None)
-
-    def let_leave(self, why: tuple[str, int] | None, before: float) -> None:
+    def let_leave(self, why: Why | None, before: float) -> None:
         """Let those that came *before* then leave; if there is a reason *why*, to fail."""
+        if self.fails != (why is not None):
+            self.recall()
+        self.fails, self.why = why is not None, why or self.why
         if why is None:
-            going, self.good_until = self.ready, time.monotonic() + _GOOD_SECONDS
-        else:
-            going, self.why = self.failing, why
-        heap, self.heap = self.heap, []
-        if before == math.inf and not going:  # ordering 100,000 again takes long
-            going += heap
-        else:
-            for entry in heap:
-                (going if entry[2] <= before else self.heap).append(entry)
-            heapify(going)
-            heapify(self.heap)
-        waiting, self.waiting = self.waiting, []
-        for held in waiting:
+            self.good_until = time.monotonic() + _GOOD_SECONDS
+        if before == math.inf and not self.ready:  # ordering 100,000 again takes long
+            self.ready, self.heap = self.heap, []
+        some, self.heap, self.waiting = self.heap + self.waiting, [], []
+        for held in some:
             if held.since <= before:
-                heappush(going, entry_of(held))
+                heappush(self.ready, held)
             else:
-                self.waiting.append(held)
-
-    def recall(self, *, everything: bool = False) -> None:
-        """Keep the requests that were to be released; with *everything*, those given up too."""
-        going, self.ready = self.ready, []
-        if everything:
-            going, self.failing = going + self.failing, []
-        for entry in going:
-            held = entry[3]
-            if not isinstance(held, Held):
-                self.heap.append(entry)
-            elif held.counts:
-                self.heap.append(entry_of(held, held.request if held.row is None else held.row))
-            else:
-                self.waiting.append(held)
+                (self.heap if held.counts else self.waiting).append(held)
         heapify(self.heap)
-        self.waiting.sort()
+
+    def recall(self) -> None:
+        """Keep the requests that were to leave."""
+        going, self.ready = self.ready, []
+        for held in going:
+            (self.heap if held.counts else self.waiting).append(held)
+        if going:
+            heapify(self.heap)
+            self.waiting.sort(key=attrgetter("number"))
 
 
 class HeldOrigins:
@@ -143,32 +116,21 @@ class HeldOrigins:
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
         self._table = origins.table
-        self.failure = origins.cache.failure
-        """What the last attempt for an origin raised, see :meth:`RobotsCache.failure`."""
-        self._flights = origins.flights
-        self.log = HoldLog(context, origins.table)
+        self._failure = origins.cache.failure
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
-        self._origins: dict[str, HeldOrigin] = {}
-        self._total = self._most_held = self._unheld = self._weight = 0
+        self.origins: dict[str, HeldOrigin] = {}
+        self._total = self._unheld = self._weight = 0
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency_of(context.crawler)
-        # The spool keeps a page until its request object is freed: the hold must not have a copy.
-        self._has_job = bool(job_dir(context.crawler.settings))
+        # With each request object it has seen, Scrapy keeps a kilobyte (the parsed URL, the
+        # fingerprint). But the spool keeps a page until its request object is freed.
+        self._copies = not job_dir(context.crawler.settings)
         self._started = time.monotonic()
-        self._number = 0  # the number of the request that came last
+        self._number = 0  # of the request that came last
 
     def now(self) -> float:
-        """Seconds that the crawl has run, including earlier runs with its JOBDIR."""
+        """Seconds since the crawl began."""
         return time.monotonic() - self._started
-
-    def __len__(self) -> int:
-        return len(self._origins)
-
-    def all(self) -> list[HeldOrigin]:
-        return list(self._origins.values())
-
-    def get(self, origin: Origin | str) -> HeldOrigin | None:
-        return self._origins.get(str(origin))
 
     # How many may be held, or wait
 
@@ -181,21 +143,10 @@ class HeldOrigins:
         room = self.most - self._total
         count = held_origin.count if held_origin is not None else 0
         # One more while it has less than _SHARE times what is left.
-        return min(room, -((count - _SHARE * room) // (_SHARE + 1)))
+        return max(0, min(room, -((count - _SHARE * room) // (_SHARE + 1))))
 
     def full_for(self, origin: Origin | str) -> bool:
-        return self.room_for(self.get(origin)) <= 0
-
-    def room(self, origin: Origin) -> Room:
-        held_origin = self.get(origin)
-        if self.room_for(held_origin) > 0:
-            return Room.FREE
-        greedy = (
-            held_origin is not None
-            and held_origin.unheld >= self._most_waiting // 2  # half of those that wait
-            and held_origin.count > max(self.most // _SHARE, 3)  # however small the hold
-        )
-        return Room.GREEDY if greedy else Room.FULL
+        return self.room_for(self.origins.get(str(origin))) == 0
 
     @property
     def awaits_first_answers(self) -> bool:
@@ -213,29 +164,35 @@ class HeldOrigins:
     def add_waiting(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
         """Keep *request*, which came to the gate at *since* (None: now), until there is an answer."""
         key = str(origin)
-        held_origin = self._origins.get(key)
+        held_origin = self.origins.get(key)
         if held_origin is None:
-            held_origin = self._origins[key] = HeldOrigin(origin, key)
+            held_origin = self.origins[key] = HeldOrigin(origin, key)
         self._number += 1
         since = self.now() if since is None else since
-        held_origin.waiting.append(Held(self._number, since, request))
+        held_origin.waiting.append(Held(-request.priority, self._number, since, request))
         self.changed(held_origin, unheld=1)
         return held_origin
 
     def hold_waiting(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
         """Hold, count and announce as many of the origin's waiting requests as there is room for;
         with *everything*, all. Return these."""
-        room = len(held_origin.waiting) if everything else max(0, self.room_for(held_origin))
+        room = len(held_origin.waiting) if everything else self.room_for(held_origin)
         found, held_origin.waiting = held_origin.waiting[:room], held_origin.waiting[room:]
         if not found:
             return []
-        with self.disk.together() if self.disk is not None else nullcontext():
+        with self.disk.journal.together() if self.disk is not None else nullcontext():
             for held in found:
-                row = self.disk.hold(held_origin.key, held) if self.disk is not None else None
-                in_memory = held.request if self._has_job else lean(held.request)
-                what = in_memory if row is None else row
-                heappush(held_origin.heap, entry_of(held, what))
-        held_origin.unanswered += len(found)
+                kept = held._replace(counts=True)
+                if self.disk is not None:
+                    kept = self.disk.hold(held_origin.key, kept)
+                elif self._copies:
+                    with suppress(Exception):  # of a user's class
+                        kept = kept._replace(request=copy(held.request))
+                heappush(held_origin.heap, kept)
+        if held_origin.answered and not everything:
+            self._context.stats.inc_value("rep/deferred/unreachable", len(found))
+        else:
+            held_origin.unanswered += len(found)
         self.changed(held_origin, unheld=-len(found), held=len(found))
         for held in found:
             self._context.stats.inc_value("rep/deferred")
@@ -244,54 +201,38 @@ class HeldOrigins:
 
     def changed(self, held_origin: HeldOrigin, *, unheld: int = 0, held: int = 0) -> None:
         """Count requests that came, left or were held, and those that wait for the origin's first
-        answer: all, a few if that takes long, none if very long. One silent origin must not stop
-        the others."""
+        answer, up to the *most* that count: one silent origin must not stop the others."""
         held_origin.unheld += unheld
         self._unheld += unheld
         held_origin.count += held
         self._total += held
-        weight = held_origin.unheld
-        if not held_origin.answered:
-            weight += held_origin.count
-            if held_origin.late:
-                weight = 0 if held_origin.slow else min(weight, _WEIGHTY)
+        awaited = held_origin.unheld + (0 if held_origin.answered else held_origin.count)
+        weight = int(min(awaited, held_origin.most))
         self._weight += weight - held_origin.weight
         held_origin.weight = weight
         if held:
             self._context.stats.set_value("rep/held", self._total)
-        if self._total > self._most_held:
-            self._most_held = self._total
             self._context.stats.max_value("rep/held/max", self._total)
 
-    def first(self, held_origin: HeldOrigin, heap: list[Entry]) -> Held | None:
-        """Return the request of the origin's *heap* that is next to leave, if any;
-        ``sqlite3.Error`` if it can't be read now."""
-        while heap:
-            held = self.read(heap[0])
+    def first(self, held_origin: HeldOrigin) -> Held | None:
+        """Return the origin's request that is next to leave, if any; ``sqlite3.Error`` if it can't
+        be read now."""
+        while ready := held_origin.ready:
+            held: Held | None = ready[0]
+            if ready[0].request is None and self.disk is not None:
+                held = self.disk.read(ready[0])
             if held is not None:
-                heap[0] = (*heap[0][:3], held)
+                ready[0] = held
                 return held
-            heappop(heap)
+            heappop(ready)
             self.changed(held_origin, held=-1)
         return None
 
-    def read(self, entry: Entry) -> Held | None:
-        """Return the request of *entry*; None if unreadable. May raise ``sqlite3.Error``."""
-        _, number, since, what = entry
-        if isinstance(what, int):
-            assert self.disk is not None
-            return self.disk.read(number, since, what)
-        return what if isinstance(what, Held) else Held(number, since, what, counts=True)
-
-    def left(self, held_origin: HeldOrigin, held: Held) -> None:
+    def left(self, held_origin: HeldOrigin, held: Held, *, given_up: bool = False) -> None:
         held_origin.longest = max(held_origin.longest, self.now() - held.since)
-        if held.counts:
-            self.log.told_idle = False
-            if self.disk is not None:
-                self.disk.left(held_origin.key, held)
-            self.changed(held_origin, held=-1)
-        else:
-            self.changed(held_origin, unheld=-1)
+        if held.counts and self.disk is not None:
+            self.disk.left(held_origin.key, held, given_up=given_up)
+        self.changed(held_origin, unheld=-(not held.counts), held=-held.counts)
 
     def take_waiting(self, held_origin: HeldOrigin) -> list[Held]:
         found, held_origin.waiting = held_origin.waiting, []
@@ -300,14 +241,14 @@ class HeldOrigins:
 
     def take_mortal(self, held_origin: HeldOrigin) -> Iterator[Held]:
         """Yield the requests that would end with the process, as they leave."""
-        yield from self.take_waiting(held_origin)
         disk = self.disk
-        for entry in sorted(
-            entry
-            for entry in held_origin.heap
-            if disk is None or not isinstance(entry[3], int) or not disk.has(entry[3])
-        ):
-            held = self.read(entry)
+        held_origin.recall()
+        if disk is not None:
+            self.hold_waiting(held_origin, everything=True)
+        some = held_origin.waiting + held_origin.heap
+        mortal = [one for one in some if disk is None or not one.row or not disk.has(one.row)]
+        for one in sorted(mortal):
+            held = one if one.request is not None or disk is None else disk.read(one)
             if held is not None:
                 self.left(held_origin, held)
                 yield held
@@ -315,84 +256,187 @@ class HeldOrigins:
     def peek(self, held_origin: HeldOrigin, number: int = 0) -> Request | None:
         """Return the most urgent held request, or another by its *number*, counted round and round
         from 0; if there is none, one that waits."""
-        found, heap = None, held_origin.heap
-        if heap:
-            what = heap[number % len(heap)][3]
-            if isinstance(what, int):
-                found = self.disk.peek(what) if self.disk is not None else None
-            else:
-                found = what.request if isinstance(what, Held) else what
-        waiting = held_origin.waiting
-        return found or (waiting[0].request if waiting else None)
+        some = held_origin.heap or held_origin.waiting
+        if not some:
+            return None
+        held = some[number % len(some)]
+        if held.request is None and self.disk is not None:
+            return self.disk.peek(held)
+        return held.request
 
-    def end(self, held_origin: HeldOrigin) -> None:
-        del self._origins[held_origin.key]
-        if held_origin.given_up or held_origin.released:
-            self.log.end(held_origin, kept=self.disk is not None)
-        self._table.unpin(held_origin.origin)
-        # No waiters left: don't keep the crawl open.
-        self._flights.abandon(held_origin.origin)
-        if not self._origins and self.disk is not None:
-            self.disk.tell_unreadable()
+    def give_up(self, held: Held, origin: Origin, reason: str, attempts: int) -> RobotsUnreachable:
+        """Return the error with which *held*, which has left, is to fail. Count and announce it, if
+        it was held."""
+        error = RobotsUnreachable(origin, reason, attempts, self._failure(origin))
+        if held.counts:
+            error.held_for = self.now() - held.since
+            self._context.stats.inc_value("rep/given_up")
+            told = {"reason": error.reason, "attempts": attempts, "held_for": error.held_for}
+            announce(self._context, signals.request_given_up, held.request, origin, **told)
+        return error
 
-    def why(self, held_origin: HeldOrigin) -> tuple[str, int]:
+    def why(self, held_origin: HeldOrigin) -> Why:
         """Return why there is no robots.txt, and the number of attempts."""
         known = self._table.get(held_origin.origin)
-        error = known.entry.error if known else None
-        attempts = (known.entry.attempts if known else 0) + (held_origin.origin in self._flights)
+        error, attempts = (known.entry.error, known.entry.attempts) if known else (None, 0)
         return error or "no answer yet", attempts
 
-    async def move_to(self, disk: DiskHold) -> AsyncIterator[HeldOrigin]:
+    async def recover(self, disk: DiskHold) -> AsyncIterator[HeldOrigin]:
         """Use *disk* from now on. Yield each origin of an earlier run, whose requests come first.
         Those held so far stay in memory."""
         self.disk = disk
-        self._move_behind(disk.number, disk.ran)
-        slices, requests = Slices(), 0
-        for key, heap in disk.recover():
+        slices = Slices()
+        for key, heap in disk.recovered.items():
             try:
                 origin = Origin.from_url(key)
             except ValueError as error:
                 disk.skip(len(heap), error)
                 continue
-            held_origin = self._origins.setdefault(str(origin), HeldOrigin(origin, str(origin)))
+            held_origin = self.origins.setdefault(str(origin), HeldOrigin(origin, str(origin)))
             held_origin.told = "unreachable"  # by that run
             self._table.pin(origin)
-            requests += len(heap)
             self.changed(held_origin, held=len(heap))
             held_origin.heap += heap
             heapify(held_origin.heap)
             yield held_origin
             if slices.over:
                 await pause()
-        disk.tell_unreadable()
-        if requests:
-            values = {
-                "requests": counted(requests, "request"),
-                "origins": counted(len(self), "origin"),
-            }
-            message = "Still holding %(requests)s to %(origins)s from an earlier run"
-            logger.info(message, values, extra=self._context.extra)
-
-    def _move_behind(self, number: int, ran: float) -> None:
-        """Let those held so far follow *number* requests, of runs that took *ran* seconds."""
-        self._number += number
-        self._started -= ran
-        for one in self._origins.values():
-            one.waiting = [
-                held._replace(number=held.number + number, since=held.since + ran)
-                for held in one.waiting
-            ]
-            one.heap = [
-                (urgency, own + number, since + ran, what) for urgency, own, since, what in one.heap
-            ]
+        disk.recovered.clear()
 
 
-def lean(request: Request) -> Request:
-    """Return a copy of *request*: with each request object it has seen, Scrapy keeps a kilobyte
-    (the parsed URL, the fingerprint) in memory."""
-    with suppress(Exception):  # of a user's class
-        return copy(request)
-    return request
+class Releases:
+    """The origins with requests that may leave, and what becomes of these."""
+
+    def __init__(
+        self,
+        context: CrawlContext,
+        held: HeldOrigins,
+        is_due: Callable[[HeldOrigin], bool],
+        finished: Callable[[HeldOrigin], None],
+    ) -> None:
+        """*is_due*: whether an answer is too old to release requests; then it asks for another.
+        *finished* is called when all of an origin's that may leave have left."""
+        self._context = context
+        self._held = held
+        self._is_due = is_due
+        self._finished = finished
+        self._turns: list[tuple[int, int, HeldOrigin]] = []
+        """A heap of origins, by the priority of their most urgent request, and in turns."""
+        self._turn = 0  # the number of the last turn given
+        self._rests_until = 0.0  # since requests can't be read at the moment
+        self._ended = False
+        self.loose: deque[Request] = deque()
+        """Requests that needn't wait for anything, but couldn't leave at once."""
+        self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
+        """What was decided about requests that have left, or are about to."""
+
+    def __bool__(self) -> bool:
+        return bool(self._turns or self.loose)
+
+    def add(
+        self, held_origin: HeldOrigin, why: Why | None = None, before: float = math.inf
+    ) -> None:
+        """Let requests of an origin leave: all, or those that came *before* then. *why* they are
+        given up; None to release them."""
+        if self._ended:
+            return
+        held_origin.let_leave(why, before)
+        if not held_origin.in_turn:
+            self._queue(held_origin)
+            self._context.engine.wake()
+
+    def let_out(self, request: Request, verdict: Verdict | None = None) -> None:
+        """Let *request* leave as soon as the engine asks; it fails if there is a *verdict*."""
+        if verdict is not None:
+            self.verdicts[request] = verdict
+        self.loose.append(request)
+        self._context.engine.wake()
+
+    def end(self) -> None:
+        """Let no more requests leave: the spider closes."""
+        self._ended = True
+        self._turns.clear()
+
+    def next(self) -> Request | None:
+        """Return the next request to leave for which a download slot is free, if any."""
+        if self.loose:
+            return self.loose.popleft()
+        if time.monotonic() < self._rests_until:
+            return None
+        looked: list[HeldOrigin] = []
+        request = None
+        try:
+            while request is None and self._turns and len(looked) < _LOOKS:
+                looked.append(heappop(self._turns)[2])
+                request = self._leave(looked[-1])
+        except sqlite3.Error as error:
+            self._rest(error)
+        for held_origin in looked:
+            held_origin.in_turn = False
+            if held_origin.ready:
+                self._queue(held_origin)
+            else:
+                self._finished(held_origin)
+        if request is None and not all(one.in_turn for one in looked):
+            self._context.engine.wake()  # there may be more behind them
+        return request
+
+    def _leave(self, held_origin: HeldOrigin) -> Request | None:
+        """Give the origin its turn. Return the request that leaves, if any."""
+        held = self._held.first(held_origin)
+        if held is None:
+            return None
+        if not held_origin.fails:
+            is_old = time.monotonic() >= held_origin.good_until
+            if is_old and self._is_due(held_origin):
+                return None
+            if self._context.engine.slots.is_full(held.request, held_origin.leaving):
+                return None
+            held_origin.leaving.append(held.request)
+        heappop(held_origin.ready)
+        self._rests_until = 0.0
+        self._held.left(held_origin, held, given_up=held_origin.fails)
+        if held_origin.fails:
+            self._give_up(held_origin, held)
+        elif held.counts:
+            self._release(held_origin, held)
+        return held.request
+
+    def _queue(self, held_origin: HeldOrigin) -> None:
+        """Let the origin have its turn after the others."""
+        held_origin.in_turn = True
+        self._turn += 1
+        urgency = held_origin.ready[0].urgency if held_origin.ready else 0
+        heappush(self._turns, (urgency, self._turn, held_origin))
+
+    def _rest(self, error: sqlite3.Error) -> None:
+        """Try again to read held requests a little later."""
+        if not self._rests_until:
+            message = "Can't release held requests, retrying: %(error)s"
+            logger.error(message, {"error": error}, extra=self._context.extra)
+        self._rests_until = time.monotonic() + _RETRY_SECONDS
+        call_later(_RETRY_SECONDS, self._context.engine.wake)
+
+    def _release(self, held_origin: HeldOrigin, held: Held) -> None:
+        held_origin.released += 1
+        self._context.stats.inc_value("rep/released")
+        seconds, kind = self._held.now() - held.since, signals.request_released
+        announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
+
+    def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
+        origin, why = held_origin.origin, held_origin.why
+        held_origin.given_up += held.counts
+        error = self._held.give_up(held, origin, *why)
+        # The origin may be forgotten before it arrives.
+        self.verdicts[held.request] = error if held.counts else Drop(*why, cause=error.__cause__)
+
+    def verdict(self, request: Request) -> Drop | None:
+        """Return what was decided at the gate about *request*, which the middleware has now;
+        ``RobotsUnreachable`` if it was given up, and what a failed check raised."""
+        verdict = self.verdicts.pop(request, None) if self.verdicts else None
+        if isinstance(verdict, Exception):
+            raise verdict from verdict.__cause__
+        return verdict
 
 
 def announce(

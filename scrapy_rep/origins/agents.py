@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 from weakref import WeakSet
@@ -26,22 +26,11 @@ USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@]+)(/[^#]*)")
 """Most URLs: scheme, host and port; path and query. Others (user info, no path, ...) take
 :func:`origin_of` and :func:`path_in`."""
 
-# Characters that Scrapy never changes. It escapes an apostrophe in a query and a second "#" in a
-# fragment, and drops an empty query or fragment.
-_PLAIN = re.compile(r"[!$%&()*+,./0-9:;=?@A-Z_a-z~-]*(?<!\?)")
-
 SCHEME = len("https://")
 """Where to start looking for the slash that begins the path."""
 
 FOREIGN = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """A scheme that the protocol doesn't cover: data:, file:, s3: and the like."""
-
-
-def as_it_stands(url: str) -> tuple[str, str] | None:
-    """Return scheme, host and port of *url*, and its path, if a request wouldn't change it; None if
-    only a request can tell, which takes longer."""
-    usual = USUAL.match(url) if _PLAIN.fullmatch(url) else None
-    return (usual[1], usual[2]) if usual else None
 
 
 # As download handlers see it: with the meta key `verbatim_url` (Scrapy 2.18), URLs are as the
@@ -61,8 +50,23 @@ def path_in(request: Request) -> str:
 META_KEY = "rep_user_agent"
 SPIDER_ATTRIBUTE = "robotstxt_user_agent"
 
-# Header values whose token is remembered: some projects send a different one each time.
+# Values whose tokens are remembered: some projects send a different header each time.
 _REMEMBERED = 1000
+
+
+@lru_cache(_REMEMBERED)
+def _read(value: str | tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Return the chain for *value*, which may be a full User-Agent header, and what to warn of."""
+    try:
+        tokens = chain(value)
+    except ValueError:
+        token = product_token(value) if isinstance(value, str) else None
+        tokens = (token,) if token else ()
+    name = None
+    if tokens and isinstance(value, str):
+        # Of a header, only what precedes the digit was taken for the token.
+        name = re.search(rf"(?<![\w-]){tokens[0]}[0-9][\w-]*", value, re.ASCII)
+    return tokens, warning_of_digits([name[0]] if name else tokens)
 
 
 class Agents:
@@ -70,7 +74,6 @@ class Agents:
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self.crawler = crawler
-        self._known: dict[str, tuple[str, ...]] = {}
         self._warned = False
         self.usual = settings.user_agent
         """The chain of requests that don't name an agent; None until the first of them."""
@@ -93,7 +96,7 @@ class Agents:
             raise SettingsError(
                 f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
             ) from None
-        self._warn_of_digits(self.usual or ())
+        self._warn(warning_of_digits(self.usual or ()))
 
     @property
     def default(self) -> tuple[str, ...]:
@@ -134,32 +137,20 @@ class Agents:
 
     def _lenient(self, value: Any, where: str) -> tuple[str, ...]:
         """Return the chain for a value that may be a full User-Agent header; warn if it has none."""
-        if isinstance(value, str) and (known := self._known.get(value)) is not None:
-            return known
-        try:
-            tokens = chain(value)
-        except ValueError:
-            token = product_token(value) if isinstance(value, str) else None
-            tokens = (token,) if token else ()
+        known = value
+        if not isinstance(value, str):
+            known = tuple(map(str, value)) if isinstance(value, Iterable) else ()
+        tokens, warning = _read(known)
         if not tokens and not self._warned:
-            self._warned = True
-            logger.warning(
-                "There is no product token in %(where)s (%(value)r), so the rules for all agents (*) "
-                "apply. Set REP_USER_AGENT to yours.",
-                {"where": where, "value": str(value)[:200]},
-                extra={"spider": self.crawler.spider},
+            warning = (
+                f"There is no product token in {where} ({str(value)[:200]!r}), so the rules for all "
+                "agents (*) apply. Set REP_USER_AGENT to yours."
             )
-        if isinstance(value, str):
-            # Of a header, only what precedes the digit was taken for the token.
-            name = tokens and re.search(rf"(?<![\w-]){tokens[0]}[0-9][\w-]*", value, re.ASCII)
-            self._warn_of_digits([name[0]] if name else tokens)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[value] = tokens
+        self._warn(warning)
         return tokens
 
-    def _warn_of_digits(self, tokens: Sequence[str]) -> None:
-        if not self._warned and (warning := warning_of_digits(tokens)):
+    def _warn(self, warning: str) -> None:
+        if warning and not self._warned:
             self._warned = True
             logger.warning("%(what)s", {"what": warning}, extra={"spider": self.crawler.spider})
 
@@ -182,12 +173,8 @@ _EACH: WeakSet[Agents] = WeakSet()
 
 
 def chain_in_header(request: Request) -> tuple[str, ...]:
-    """Return the token of the request's User-Agent header as a chain; empty without one."""
-    token = _token_in((request.headers.get("User-Agent") or b"").decode("latin-1"))
-    return (token,) if token else ()
-
-
-_token_in = lru_cache(_REMEMBERED)(product_token)
+    """Return the chain for the request's User-Agent header; empty without a token."""
+    return _read((request.headers.get("User-Agent") or b"").decode("latin-1"))[0]
 
 
 def chain_behind(request: Request | None) -> tuple[str, ...]:

@@ -5,10 +5,9 @@ HttpCompressionMiddleware fails a response that is too large; the protocol wants
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
@@ -19,8 +18,7 @@ from scrapy.exceptions import ResponseDataLossError
 from scrapy.http import Headers, Response
 
 from scrapy_rep.protocol.availability import Outcome, outcome_of
-from scrapy_rep.protocol.syntax import MAX_BYTES, cut
-from scrapy_rep.storages.entry import Entry, squeeze
+from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.text import text_of
 
 # Characters. The reasons for refused redirects fit beside the target.
@@ -77,21 +75,13 @@ class Answer:
             return text_of(self.error)[:_MAX_REASON]
         return f"HTTP {self.status}{', ' * bool(self.by)}{self.by}"
 
-    def entry(self, origin: str, **times: Any) -> Entry:
-        about: dict[str, Any] = {"outcome": self.outcome, "status": self.status}
-        about |= {"url": self.url, "hops": self.hops}
-        if self.outcome is Outcome.RULES:
-            body = cut(self.body)
-            about |= {"packed": squeeze(body), "sha256": hashlib.sha256(body).hexdigest()}
-        return Entry(origin, **about, **times)
-
 
 @dataclass(slots=True)
 class Transfer:
     """One response while it arrives, kept in the request's meta."""
 
-    slots: int = 0
-    """Download slots that were added for it."""
+    slot: ExitStack = field(default_factory=ExitStack)
+    """Removes, once, the download slot that was added for it."""
     received: int = 0
     """Bytes."""
     cut: bool = False

@@ -3,17 +3,17 @@ answer changes it; how to wait for another process that is fetching (REP.md sect
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
 import math
 import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from scrapy.exceptions import DownloadTimeoutError
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, DeferredLock
+from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import Answer, header_text
@@ -41,10 +41,11 @@ from scrapy_rep.protocol.freshness import (
     standing,
     unreachable_seconds,
 )
+from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import StorageClient
-from scrapy_rep.storages.entry import MAX_TIME
+from scrapy_rep.storages.entry import MAX_TIME, squeeze
 from scrapy_rep.text import text_of
 
 # How often to look for another process's answer: at first, at last.
@@ -207,24 +208,15 @@ class RobotsCache:
     async def _fetch(self, flight: Flight) -> Answer:
         """Fetch robots.txt: twice if a connection is lost that has worked so far."""
         origin, known = flight.origin, self._table.get(flight.origin)
-        flight.fetching, flight.fetches = True, 1
-        flight.asked_at, flight.before = self._clock(), known.entry if known else None
-        try:
+        entry = known.entry if known else None
+        flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
+        answer = await self._fetcher.fetch(origin, flight.request)
+        works, error = entry is None or entry.attempts <= entry.proxy_attempts, answer.error
+        if works and error and (is_lost_connection(error) or is_tls_failure(error)):
+            await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
+            flight.fetches += 1
             answer = await self._fetcher.fetch(origin, flight.request)
-            error, entry = answer.error, flight.before
-            works = entry is None or entry.attempts <= entry.proxy_attempts
-            if works and error and (is_lost_connection(error) or is_tls_failure(error)):
-                await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
-                flight.fetches += 1
-                answer = await self._fetcher.fetch(origin, flight.request)
-            return answer
-        except (CancelledError, asyncio.CancelledError):
-            if not flight.expired:
-                raise
-            late = DownloadTimeoutError("no answer before the requests for it were given up")
-            return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=late)
-        finally:
-            flight.fetching = False
+        return answer
 
     def page_answered(self, origin: Origin) -> None:
         """Note that a page of *origin* answered. If robots.txt doesn't, later runs need to know, too."""
@@ -249,9 +241,16 @@ class RobotsCache:
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
         )
-        until = min(now + lifetime, MAX_TIME)
-        entry = answer.entry(str(origin), updated_at=now, fetched_at=now, fresh_until=until)
-        return self._take(origin, entry)
+        about: dict[str, Any] = {"status": answer.status, "url": answer.url, "hops": answer.hops}
+        about |= {
+            "updated_at": now,
+            "fetched_at": now,
+            "fresh_until": min(now + lifetime, MAX_TIME),
+        }
+        if answer.outcome is Outcome.RULES:
+            body = cut(answer.body)
+            about |= {"packed": squeeze(body), "sha256": hashlib.sha256(body).hexdigest()}
+        return self._take(origin, Entry(str(origin), outcome=answer.outcome, **about))
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
         settings = self._settings

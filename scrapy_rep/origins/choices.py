@@ -37,9 +37,6 @@ logger = get_logger(__name__)
 _NAMES = ("overrides", "forbidden", "challenge", "unreachable_rules")
 _SETTING = re.compile(r"REP_([A-Z_]+)")
 
-# Findings of the linter that are logged for each file.
-_WARNINGS = 3
-
 
 class Choices:
     def __init__(self, settings: RepSettings) -> None:
@@ -122,15 +119,14 @@ class ChoiceListener(ResolutionListener):
         values = {"settings": ", ".join(chosen(self._context.settings))}
         logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
         for host, override in self._choices.overrides.items():
-            if override.outcome is not Outcome.RULES:
-                continue
-            found = await run_in_thread(lint, override.body)
-            told = [f"line {one.line or 0}: {one.message}" for one in found[:_WARNINGS]]
-            if found[_WARNINGS:]:
-                told.append(f"{len(found) - _WARNINGS} more; see scrapy robots --lint")
-            for what in told:
-                message = "REP_OVERRIDES, the file for %(host)s, %(what)s"
-                logger.warning(message, {"host": host, "what": what}, extra=extra)
+            if found := await run_in_thread(lint, override.body):
+                logger.warning(
+                    "REP_OVERRIDES, the file for %(host)s, line %(line)d: %(what)s. All findings, "
+                    "%(count)d: scrapy robots --lint",
+                    {"host": host, "line": found[0].line or 0, "what": found[0].message}
+                    | {"count": len(found)},
+                    extra=extra,
+                )
 
     async def resolved(self, resolution: Resolution) -> None:
         """Count and log an origin about which a setting decides."""

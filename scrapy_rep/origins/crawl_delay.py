@@ -30,7 +30,6 @@ class CrawlDelay(ResolutionListener):
         self._table = table
         self._told = BoundedSet()
         self._log = Limiter(logger, "origins whose crawl-delay is obeyed")
-        self._visits = Limiter(logger, "origins with a visit-time")
         self.marks = frozenset({META_KEY} if self._most else ())
         """Meta keys that keep a request off the middleware's fast path."""
         if self._most:
@@ -57,12 +56,6 @@ class CrawlDelay(ResolutionListener):
         visit, name = self._pace(robots, chain).visit_time, resolution.state.name
         if visit is not None and self._told.add((name, visit.value)):
             self._context.stats.inc_value("rep/visit_time/origins")
-            values = {"origin": name, "hours": visit.value, "line": visit.line}
-            message = (
-                "robots.txt of %(origin)s asks for visits only at %(hours)s UTC (line %(line)d); "
-                "visit-time is not obeyed"
-            )
-            self._visits.log(message, values, self._context.spider)
 
     def _reached(self, request: Request) -> None:
         """Slow down the slot that *request* is about to queue in."""

@@ -9,6 +9,7 @@ everything has a limit, and both connections end with the fetch.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -62,8 +63,8 @@ _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")
 
 async def _retrieve(url: str) -> Response:
     """Fetch *url* by FTP; a missing file is a 404. Awaits only Deferreds of Twisted's."""
-    parts = urlsplit(url)
-    control, data = _Control(), _Data()
+    parts, body = urlsplit(url), bytearray()
+    control, data = _Connection(_MAX_REPLIES), _Connection(READ_BYTES)
     try:
         await control.open(parts.hostname, parts.port or 21)
         await control.ask("", b"2")
@@ -78,10 +79,11 @@ async def _retrieve(url: str) -> Response:
         reply = await control.ask(f"RETR {parts.path}", b"1", b"2", b"550")
         if reply.startswith(b"550"):
             return Response(url, status=404)
-        await data.ended
-        if reply.startswith(b"1") and len(data.body) < READ_BYTES:
+        while len(body) < READ_BYTES and (piece := await data.pieces.get()):
+            body += piece
+        if reply.startswith(b"1") and len(body) < READ_BYTES:
             await control.ask("", b"2")  # else the connection was lost
-        return Response(url, body=bytes(data.body[:READ_BYTES]))
+        return Response(url, body=bytes(body[:READ_BYTES]))
     finally:
         control.close()
         data.close()
@@ -89,6 +91,14 @@ async def _retrieve(url: str) -> Response:
 
 class _Connection(Protocol):
     transport: Any = None
+
+    def __init__(self, most: int) -> None:
+        """Closes itself after *most* bytes."""
+        self.pieces: DeferredQueue[bytes] = DeferredQueue()
+        """What arrived; an empty one at the end."""
+        self._left = most
+        self._lines = deque[bytes]()
+        self._rest = b""
 
     def open(self, host: str | None, port: int) -> Deferred[Any]:
         from twisted.internet import reactor  # importing it installs one
@@ -100,57 +110,32 @@ class _Connection(Protocol):
         if self.transport is not None:
             self.transport.abortConnection()
 
+    def dataReceived(self, data: bytes) -> None:
+        self.pieces.put(data)
+        self._left -= len(data)
+        if self._left <= 0:
+            self.close()
 
-class _Control(_Connection):
-    def __init__(self) -> None:
-        self._left = _MAX_REPLIES
-        self._line = b""
-        self._code = b""
-        """The lines of an unfinished reply."""
-        self._replies: DeferredQueue[bytes] = DeferredQueue()
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        self.pieces.put(b"")
 
     async def ask(self, command: str, *codes: bytes) -> bytes:
         """Send *command*, if any. Return the reply's last line, which begins with one of *codes*."""
         if command:
             self.transport.write(f"{command}\r\n".encode())
-        reply = await self._replies.get()
-        if not reply:
-            raise DownloadFailedError("the FTP server hung up")
-        if not reply.startswith(codes):
-            raise DownloadFailedError(f"the FTP server answered {reply[:3].decode()}")
-        return reply
-
-    def dataReceived(self, data: bytes) -> None:
-        self._left -= len(data)
-        if self._left < 0:
-            self.close()
-            return
-        *lines, self._line = (self._line + data).split(b"\n")
-        for line in lines:
-            code = line[:3]
-            if code.isdigit() and self._code in (b"", code):
-                self._code = code if line[3:4] == b"-" else b""
-                if not self._code:
-                    self._replies.put(line)
-
-    def connectionLost(self, reason: Failure | None = None) -> None:
-        self._replies.put(b"")
-
-
-class _Data(_Connection):
-    """The file, as much of it as counts."""
-
-    def __init__(self) -> None:
-        self.body = bytearray()
-        self.ended: Deferred[None] = Deferred()
-
-    def dataReceived(self, data: bytes) -> None:
-        self.body += data
-        if len(self.body) >= READ_BYTES:
-            self.close()
-
-    def connectionLost(self, reason: Failure | None = None) -> None:
-        self.ended.callback(None)
+        line, begun = b"", b""
+        while not (line[:3].isdigit() and begun in (b"", line[:3]) and line[3:4] != b"-"):
+            if line[:3].isdigit() and not begun:
+                begun = line[:3]  # a reply of several lines
+            while not self._lines:
+                if not (piece := await self.pieces.get()):
+                    raise DownloadFailedError("the FTP server hung up")
+                *lines, self._rest = (self._rest + piece).split(b"\n")
+                self._lines.extend(lines)
+            line = self._lines.popleft()
+        if not line.startswith(codes):
+            raise DownloadFailedError(f"the FTP server answered {line[:3].decode()}")
+        return line
 
 
 # As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.
@@ -181,6 +166,8 @@ _PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
 
+# Of REP_DEFER_MAX_WAIT.
+_TIMEOUT_SHARE = 0.9
 # Characters.
 _MAX_TARGET = 120
 
@@ -194,7 +181,9 @@ class Fetcher:
         self._context = context
         self._engine = context.engine
         self._accepts = accept_encoding()
-        settings = context.crawler.settings
+        rep, settings = context.settings, context.crawler.settings
+        # A fetch fails before the requests that wait for it are given up, or it would never count.
+        self._timeout = min(rep.download_timeout, _TIMEOUT_SHARE * rep.defer_max_wait)
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self._replaces_ftp = (
@@ -209,7 +198,7 @@ class Fetcher:
         }
         self._listener = Listener(context.crawler, handlers)
         self._running = 0
-        self.targets = Targets(context.crawler, context.settings.private_hosts)
+        self.targets = Targets(context.crawler, rep.private_hosts)
         """Where an origin may lead us."""
 
     async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
@@ -241,16 +230,16 @@ class Fetcher:
     async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
         self._running += 1
         self._listener.listen(True)
-        self._engine.add_slots(1)
-        transfer = Transfer(slots=1)
+        transfer = Transfer()
         try:
-            response = await self._get(url, transfer, like)
+            with transfer.slot as slot:
+                slot.enter_context(self._engine.extra_slot())
+                response = await self._get(url, transfer, like)
         except CancelledError:
             raise
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
-            self._remove_slot(transfer)
             self._running -= 1
             if self._running == 0:
                 self._listener.listen(False)
@@ -280,12 +269,11 @@ class Fetcher:
     async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
         and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
-        timeout = self._context.settings.download_timeout
         if url.startswith("ftp:") and self._replaces_ftp:
-            self._remove_slot(transfer)  # this bypasses the downloader
-            return await _within(timeout, Deferred.fromCoroutine(_retrieve(url)))
+            transfer.slot.close()  # this bypasses the downloader
+            return await _within(self._timeout, Deferred.fromCoroutine(_retrieve(url)))
         headers: dict[str, Any] = dict(self._accepts)
-        meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
+        meta = {**_META, META_KEY: transfer, "download_timeout": self._timeout}
         meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
         if like is not None:
             for key in {"proxy", "bindaddress"} & like.meta.keys():
@@ -308,7 +296,7 @@ class Fetcher:
         if url.startswith("ftp:"):
             # FTP handlers may have no timeout. Others count theirs from when the request leaves its
             # slot's queue.
-            download = _within(timeout, download)
+            download = _within(self._timeout, download)
         try:
             response = await download
         except Exception as error:
@@ -328,11 +316,6 @@ class Fetcher:
             transfer.cut = transfer.cut or "dataloss" in response.flags
         return response
 
-    def _remove_slot(self, transfer: Transfer) -> None:
-        """Remove it once: the response to a cancelled request may still come."""
-        self._engine.add_slots(-transfer.slots)
-        transfer.slots = 0
-
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
@@ -347,7 +330,7 @@ class Fetcher:
         would drop the status and the headers of a body that it can't decode."""
         transfer = request.meta.get(META_KEY)
         if isinstance(transfer, Transfer):
-            self._remove_slot(transfer)  # before a page takes it
+            transfer.slot.close()  # before a page takes it
             transfer.encodings = response.headers.getlist("Content-Encoding")
             response.headers.pop("Content-Encoding", None)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.utils.asyncio import CallLaterResult, call_later
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -27,12 +27,9 @@ from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 
-# Fetches at a time per CONCURRENT_REQUESTS, and the seconds for which a fetch counts among them:
-# later it is probably to a silent origin, and must not block the rest.
-_AT_A_TIME = 4
-_SLOW_SECONDS = 2.0
-# All fetches at a time, slow ones included: this many times the others, up to so many sockets.
-_SLOW_TIMES = 4
+# Fetches at a time: this many for each of CONCURRENT_REQUESTS, up to so many sockets. Silent origins
+# occupy theirs until the timeout.
+_AT_A_TIME = 16
 _SOCKETS = 512
 
 
@@ -84,20 +81,15 @@ class Flight:
     request: Request | None
     """The first request that needs the answer, if any does."""
     began_at: float = field(default_factory=time.monotonic)
-    took_off_at: float = 0.0
     waiters: list[Deferred[OriginState]] = field(default_factory=list)
     running: Deferred[Any] | None = None
     """None while it is queued."""
-    fetching: bool = False
-    """Whether this process waits for the origin."""
     fetches: int = 0
     """How often this process has asked the origin."""
     asked_at: float | None = None
     """When it began to, in seconds since the epoch."""
     before: Entry | None = None
     """What was known then."""
-    expired: bool = False
-    """Whether the fetch has to end, as failed."""
     landing: bool = False
     """Whether there is an answer, and listeners are being notified."""
     result: OriginState | Exception | None = None
@@ -153,21 +145,15 @@ class Flights:
         self._flights: dict[Origin, Flight] = {}
         self._first: OrderedDict[Flight, None] = OrderedDict()
         self._again: OrderedDict[Flight, None] = OrderedDict()
-        self._quick: OrderedDict[Flight, None] = OrderedDict()
-        """Those in the air, in the order of take-off, without the slow ones."""
-        self._slow = 0
-        """How many have taken so long that they no longer keep others from starting."""
-        self._timer: CallLaterResult | None = None
-        """For when the next one becomes slow, while others wait."""
+        self._running = 0
         self._end = Flight(Origin("", "", 0), None)
         """Lands when the spider closes."""
         concurrency = concurrency_of(crawler)
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            self._cap = _AT_A_TIME * concurrency
-            self._most = max(self._cap, min(_SLOW_TIMES * self._cap, _SOCKETS))
+            self._most = max(concurrency, min(_AT_A_TIME * concurrency, _SOCKETS))
         else:
             # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
-            self._cap = self._most = max(1, concurrency // 2)
+            self._most = max(1, concurrency // 2)
 
     def __contains__(self, origin: Origin) -> bool:
         return origin in self._flights
@@ -189,34 +175,17 @@ class Flights:
         return flight
 
     def _take_off(self) -> None:
-        while (queue := self._first or self._again) and self._end.result is None:
-            if len(self._quick) >= self._cap:
-                oldest = next(iter(self._quick))
-                left = oldest.took_off_at + _SLOW_SECONDS - time.monotonic()
-                if left > 0:
-                    self._timer = self._timer or call_later(left, self._look_again)
-                    break
-                del self._quick[oldest]
-                self._slow += 1
-            if len(self._quick) + self._slow >= self._most:
-                break
+        open_ = self._end.result is None
+        while open_ and self._running < self._most and (queue := self._first or self._again):
             flight, _ = queue.popitem(last=False)
-            flight.took_off_at = time.monotonic()
-            self._quick[flight] = None
+            self._running += 1
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
-            flight.running.addBoth(self._came_down, flight)
+            flight.running.addBoth(self._came_down)
 
-    def _look_again(self) -> None:
-        self._timer = None
-        self._take_off()
-
-    def _came_down(self, result: Any, flight: Flight) -> Any:
-        if flight in self._quick:
-            del self._quick[flight]
-        else:
-            self._slow -= 1
+    def _came_down(self, result: Any) -> Any:
+        self._running -= 1
         self._take_off()
         return result
 
@@ -241,16 +210,6 @@ class Flights:
     def landing(self) -> bool:
         return any(flight.landing for flight in self._flights.values())
 
-    def expire(self, origin: Origin) -> bool:
-        """Make the fetch from *origin* fail as too slow. Return whether its end is near."""
-        flight = self._flights.get(origin)
-        if flight is None or flight.running is None or not (flight.fetching or flight.landing):
-            return False
-        if flight.fetching and not flight.expired:
-            flight.expired = True
-            flight.running.cancel()
-        return True
-
     def abandon(self, origin: Origin) -> None:
         """Cancel the flight to *origin*, unless something waits for it or it is landing."""
         flight = self._flights.get(origin)
@@ -272,8 +231,6 @@ class Flights:
 
     def end(self) -> None:
         """Cancel all flights: their waiters get :class:`CrawlEnding`."""
-        if self._timer is not None:
-            self._timer.cancel()
         self._end.land(CrawlEnding())
         for flight in list(self._flights.values()):
             flight.land(CrawlEnding())

@@ -36,15 +36,16 @@ class Origins:
         self.table = OriginTable(
             settings.cache_max_origins, settings.cache_max_bytes, context.clock
         )
-        fetcher = Fetcher(context)
+        self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
-        if context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
+        storage = open_storage(context.crawler, settings)
+        if storage is None and context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
             logger.info(
-                "Scrapy's HTTP cache doesn't keep robots.txt files: they are always fetched. To replay "
-                "a crawl without contacting any site, set ROBOTSTXT_OBEY = False.",
+                "Scrapy's HTTP cache keeps no robots.txt. To replay a crawl while its sites can't be "
+                "reached, keep them in a storage that lasts: "
+                'REP_CACHE_STORAGE = "scrapy_rep.storages.SqliteStorage"',
                 extra=context.extra,
             )
-        storage = open_storage(context.crawler, settings, context.clock)
         self.cache = RobotsCache(settings, self.table, fetcher, context.clock, storage)
         self.cache.choices = Choices.of(settings)
         self.policy = Policy(settings)
@@ -107,7 +108,7 @@ class Origins:
         if state is not None and now < state.usable_until:
             state.used_at = now
             return state, path
-        origin = origin_of(request)
+        origin = Origin.from_url(prefix)
         state = self.cache.get(origin)
         if state is not None:
             self.table.add_prefix(state, prefix)

@@ -7,24 +7,17 @@ passes, except when a held request's time is over: holding/deferral.py does. Pur
 from __future__ import annotations
 
 import math
-from enum import Enum
 from typing import NamedTuple
 
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.entry import Entry
 
-# Multiple of REP_DEFER_GRACE.
-_SLOW = 5
-
 # An attempt is the last one if it was made within this share of REP_DEFER_MAX_WAIT before the end.
 _LATE_SHARE = 4
 
 # Requests come and go: after a last attempt, the next one waits for this share of the pause.
 _PAUSE_SHARE = 2
-
-# Origins.
-_MOST = 10_000
 
 
 class Leave(NamedTuple):
@@ -57,7 +50,7 @@ class Drop(NamedTuple):
     """Consecutive failed fetches of robots.txt."""
     for_room: bool = False
     """Whether the only reason is that too many are held."""
-    cause: Exception | None = None
+    cause: BaseException | None = None
     """What the last fetch raised."""
 
     @classmethod
@@ -66,39 +59,26 @@ class Drop(NamedTuple):
         return cls(reason, state.entry.attempts, cause=state.failure)
 
 
-class Room(Enum):
-    """How many more requests of an origin may be held."""
-
-    FREE = "free"
-    """At least one more."""
-    FULL = "full"
-    """None: what room the hold has left is for other origins."""
-    GREEDY = "greedy"
-    """None, and much of what is at the gate is this origin's."""
-
-
 class Policy:
     def __init__(self, settings: RepSettings) -> None:
         self.unreachable = settings.unreachable
         """``REP_UNREACHABLE``."""
         self.grace = settings.defer_grace
         """Seconds from the start of a first fetch until a request that waits for it counts as held."""
-        self.slow = _SLOW * self.grace
-        """Seconds after which a first answer is slow."""
         self._tries = settings.defer_dead_host_tries
         self._patience = settings.download_timeout
         """Seconds that a direct download waits for the next attempt."""
+        self._late = min(settings.retry_delay, settings.defer_max_wait / _LATE_SHARE)
 
-    def at_the_gate(self, state: OriginState | None, room: Room) -> Leave | Wait | Hold | Drop:
+    def at_the_gate(self, state: OriginState | None, *, full: bool) -> Leave | Wait | Hold | Drop:
         """Return what to do with a request from the scheduler. *state* is what is known of its
-        origin; None: a fetch is due. *room* is for more requests to it."""
+        origin; None: a fetch is due. *full*: no more requests to it may be held."""
         if state is None:
-            if room is Room.GREEDY:  # other origins need the place
-                return Drop("too many of its requests are held", for_room=True)
-            return Wait(self.grace)
+            drop = Drop("too many of its requests are held", for_room=True)
+            return drop if full else Wait(self.grace)  # other origins need the place
         if not self.is_worth_waiting(state):
             return Leave()
-        return Hold() if room is Room.FREE else Drop.of(state)._replace(for_room=True)
+        return Drop.of(state)._replace(for_room=True) if full else Hold()
 
     def in_the_middleware(
         self, state: OriginState | None, now: float
@@ -122,42 +102,13 @@ class Policy:
         alive = state.entry.dead_attempts < self._tries
         return state.unreachable and alive and self.unreachable == "defer"
 
-
-class LastAttempts:
-    """The last attempt at a robots.txt, made when held requests run out of time before the origin's
-    next attempt is due (REP.md section 4). No request waits for an attempt that won't be made."""
-
-    def __init__(self, settings: RepSettings) -> None:
-        self.late = min(settings.retry_delay, settings.defer_max_wait / _LATE_SHARE)
-        """Seconds: an attempt in the last of them was the last one."""
-        self.seconds = min(settings.download_timeout, settings.defer_max_wait)
-        """Seconds that requests whose time is over wait for an answer."""
-        self._made: dict[str, int] = {}
-        """Which attempt in a row of failures was a last one, by origin."""
-
-    def is_due(self, entry: Entry | None, now: float) -> bool:
-        """Whether to make one *now* (seconds since the epoch), when a request's time is over."""
-        if entry is None or entry.unreachable_since is None:
-            return True
-        least = self._pause(entry) or self.late
-        return now >= max(entry.updated_at + least, _not_before(entry))
-
-    def hopeless(self, entry: Entry, now: float) -> float:
-        """Return for how many seconds from *now* on, after a failure, none will be made."""
-        return max(0.0, entry.updated_at + self._pause(entry) - now, _not_before(entry) - now)
-
-    def made(self, origin: str, entry: Entry | None) -> None:
-        if len(self._made) >= _MOST:
-            self._made.clear()
-        self._made[origin] = entry.attempts + 1 if entry else 1
-
-    def _pause(self, entry: Entry) -> float:
-        """Return the seconds for which no other may follow the latest attempt, if that was a last one."""
-        if self._made.get(entry.origin) != entry.attempts:
-            return 0.0
-        return max(0.0, entry.next_attempt_at - entry.updated_at) / _PAUSE_SHARE
-
-
-def _not_before(entry: Entry) -> float:
-    # Whatever a storage says, the origin's clock goes on.
-    return min(entry.not_before, entry.next_attempt_at)
+    def last_attempt_at(self, entry: Entry, latest: int) -> float:
+        """Return from when on (seconds since the epoch) an attempt may be made because the time of
+        held requests is over, before the origin's next one is due. *latest*: which attempt in a row
+        of failures was such a last one."""
+        pause = self._late
+        if entry.attempts == latest:
+            pause = max(pause, (entry.next_attempt_at - entry.updated_at) / _PAUSE_SHARE)
+        # Whatever a storage says, the origin's clock goes on.
+        not_before = min(entry.not_before, entry.next_attempt_at)
+        return max(entry.updated_at + pause, not_before)

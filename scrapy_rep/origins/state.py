@@ -73,11 +73,7 @@ class OriginState:
     def __post_init__(self) -> None:
         self.name = self.entry.origin
         self.origin = self.origin or Origin.from_text(self.name)
-        self.update(self.entry)
-
-    def update(self, entry: Entry) -> None:
-        self.entry = entry
-        self.robots = RobotsTxt(entry) if entry.has_copy else None
+        self.robots = RobotsTxt(self.entry) if self.entry.has_copy else None
 
     @property
     def bytes(self) -> int:
@@ -134,20 +130,16 @@ class OriginTable:
             with suppress(UnreadableEntry):  # a clock out of range, say
                 if entry := self._packed.load(name):
                     self._packed.drop(name)
-                    state = OriginState(entry, origin)
-                    self._add(state)
+                    state = self._keep(OriginState(entry, origin))
         return state
 
     def put(self, origin: Origin, entry: Entry) -> OriginState:
         state = self.get(origin)
         if state is None:
             state = OriginState(entry, origin)
-            self._add(state)
         else:
-            state.update(entry)
-            state.used_at = self._clock()
-            self.weigh(state)
-        return state
+            state.entry, state.robots = entry, RobotsTxt(entry) if entry.has_copy else None
+        return self._keep(state)
 
     def weigh(self, state: OriginState) -> None:
         """Count the bytes of *state* again: parsing adds some. Beyond the limits, pack others."""
@@ -187,18 +179,21 @@ class OriginTable:
         if state is not None:
             if self._parsed.pop(state.name, None) is not None:
                 self._parsed_bytes -= state.size
+            state.size = 0
             self._pinned[state.name] = state
 
     def unpin(self, origin: Origin) -> None:
         """Let *origin* leave again."""
         state = self._pinned.pop(str(origin), None)
         if state is not None:
-            self._add(state)
+            self._keep(state)
 
-    def _add(self, state: OriginState) -> None:
-        state.used_at, state.size = self._clock(), 0
-        self._parsed[state.name] = state
-        self.weigh(state)
+    def _keep(self, state: OriginState) -> OriginState:
+        state.used_at = self._clock()
+        if state.name not in self._pinned:
+            self._parsed[state.name] = state
+            self.weigh(state)
+        return state
 
     def _pack(self, state: OriginState) -> None:
         del self._parsed[state.name]

@@ -24,7 +24,6 @@ from scrapy import signals as scrapy_signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import CannotResolveHostError
 from scrapy.http import Response
-from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.reactor import is_reactor_installed
@@ -112,26 +111,17 @@ class Targets:
         self._public, self._private = BoundedSet(), BoundedSet()  # hosts that resolved so
         self._log = Limiter(logger, "connections refused")
         if not private_hosts:
-            crawler.signals.connect(self._opened, scrapy_signals.spider_opened)
             crawler.signals.connect(self._stopped, scrapy_signals.engine_stopped)
-
-    def _opened(self) -> None:
-        call_later(0, self.begin)  # CrawlerProcess installs Scrapy's resolver after that
 
     def _stopped(self) -> None:
         unwatch(self)
-
-    def begin(self) -> None:
-        """Watch connections, unless :setting:`REP_PRIVATE_HOSTS` is on."""
-        if not self._all:
-            watch(self)
 
     async def refuses(self, target: Origin, by: Origin) -> bool:
         """Whether to request nothing from *target*, which *by* named: it is private, and *by* isn't.
         A name that can't be resolved now passes: connections to it are watched."""
         if self._all:
             return False
-        self.begin()
+        watch(self)
         if await self._is_inside(by):  # in the user's own network: it may name whatever it likes
             return False
         self.keep(by)
@@ -260,7 +250,7 @@ class _Getaddrinfo:
 
 def watch(watcher: Watcher) -> None:
     """Ask *watcher* from now on, unless the event loop can't be changed. Call it again when
-    something may have replaced our resolver."""
+    something may have replaced our resolver, as CrawlerProcess does."""
     _watchers.add(watcher)
     if is_reactor_installed():
         from twisted.internet import reactor

@@ -3,19 +3,16 @@ headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
 from scrapy.http import Response
-from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import chain_behind, crawls_behind, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
@@ -28,7 +25,6 @@ from scrapy_rep.preferences.statements import (
     POLICY,
     RESERVATION,
     Reservation,
-    RobotsUsage,
     TdmFile,
     Usage,
     from_headers,
@@ -41,16 +37,11 @@ from scrapy_rep.preferences.statements import (
 )
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.storages.base import Entry
 
 Chain = tuple[str, ...]
-FileT = TypeVar("FileT", RobotsUsage, TdmFile)
-
-# Bytes. Reading a larger file takes up to 50 ms, so a thread does it.
-_LARGE = 16_384
-# Bytes of all that was read from files.
-_MAX_BYTES = 16_000_000
-_MAX_FILES = 10_000
+# What was read last is kept: at worst 800 KB for a robots.txt, 2.5 MB for a tdmrep.json.
+_read_robots = lru_cache(32)(read_robots)
+_read_tdm = lru_cache(32)(TdmFile)
 
 _known: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
 
@@ -107,34 +98,32 @@ def usage_of(
     return found
 
 
-class Files(dict[Any, FileT]):
-    _bytes = 0
+class TdmOrigin(Origin):
+    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is the file's
+    URL, which keeps the two apart in storages."""
 
-    def of(self, key: Any, read: Callable[[], FileT]) -> FileT:
-        """Return what is known for *key*, or else what *read* returns, which is kept."""
-        if key not in self:
-            if len(self) >= _MAX_FILES or self._bytes > _MAX_BYTES:
-                self.clear()
-                self._bytes = 0
-            self[key] = read()
-            self._bytes += self[key].size
-        return self[key]
+    __slots__ = ()
+
+    @property
+    def robots_url(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return super().__str__() + PATH
 
 
 class UsageLookup:
     """What the origins of one crawl say about use. Use :func:`lookup_of`."""
 
     def __init__(self, context: CrawlContext, table: OriginTable, cache: RobotsCache) -> None:
-        settings = context.settings
+        self._settings = settings = context.settings
         self._table = table
         self._cache = cache
-        self._obey_global = settings.obey_global_group
         self._tokens = settings.usage_tokens or {}
         self._clock = context.clock
-        self._robots: Files[RobotsUsage] = Files()  # by SHA-256 and group
-        self._tdm: Files[TdmFile] = Files()
-        self.tdm = TdmFiles(context, cache) if settings.tdmrep else None
-        """Fetches tdmrep.json files; None without ``REP_TDMREP``."""
+        # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
+        self._tdm_cache = cache.sibling() if settings.tdmrep else None
+        self._flights = Flights(context.crawler, self._ask)
 
     def known(self, request: Request) -> tuple[Origin | None, OriginState | None]:
         with suppress(ValueError):
@@ -149,8 +138,8 @@ class UsageLookup:
         if state is None or state.robots is None:
             return Usage(time=time)
         entry, path = state.entry, comparable(path_in(request))
-        token, rules = state.robots.rules(chain, self._obey_global)
-        said = self._robots.of((entry.sha256, token), lambda: read_robots(entry.body, token))
+        token, rules = state.robots.rules(chain, self._settings.obey_global_group)
+        said = _read_robots(entry.body, token)
         statements = said.about(path, allowed=rules.allows(path))
         for name, purposes in self._tokens.items():
             decision = state.robots.decide(comparable(request.url), name)
@@ -167,36 +156,46 @@ class UsageLookup:
 
     def tdmrep(self, request: Request) -> tuple[Reservation | None, str | None]:
         origin, _ = self.known(request)
-        entry = self.tdm.known(origin) if self.tdm is not None and origin is not None else None
-        if entry is None:
+        if self._tdm_cache is None or origin is None:
             return None, None
-        file = self._tdm.of(entry.sha256, lambda: TdmFile(entry.body))
-        return file.about(comparable(path_in(request))), entry.sha256
+        if (state := self._tdm_cache.get(TdmOrigin(*origin))) is None:
+            return None, None
+        file = _read_tdm(state.entry.body)
+        return file.about(comparable(path_in(request))), state.entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:
-        """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
+        """Read the rules of a large robots.txt in a thread, so that :meth:`robots` need not do it."""
         _, state = self.known(request)
-        if state is None or state.robots is None:
-            return
         for one in (chain, *((name,) for name in self._tokens)):
-            if self._cache.takes_long(state, one):
+            if state is not None and self._cache.takes_long(state, one):
                 await self._cache.read(state, one)
-        entry = state.entry
-        group, _ = state.robots.rules(chain, self._obey_global)
-        key = entry.sha256, group
-        # The body is unpacked for its length: only if there is something to read.
-        if key not in self._robots and len(body := entry.body) > _LARGE:
-            found = await run_in_thread(read_robots, body, group)
-            self._robots.of(key, lambda: found)
 
     async def fetch(self, request: Request, chain: Chain) -> None:
-        """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt."""
+        """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt. Wait for it, at
+        most ``REP_DOWNLOAD_TIMEOUT`` from the beginning of the fetch."""
         origin, state = self.known(request)
-        if self.tdm is None or origin is None or state is None:
+        if self._tdm_cache is None or origin is None or state is None:
             return
-        robots = state.robots
-        if robots is None or robots.rules(chain, self._obey_global)[1].allows(PATH):
-            await self.tdm.fetch(request, origin)
+        file, robots = TdmOrigin(*origin), state.robots
+        if self._tdm_cache.get(file) is not None:
+            return
+        if robots and not robots.rules(chain, self._settings.obey_global_group)[1].allows(PATH):
+            return
+        flight = self._flights.to(file, request)
+        try:
+            await flight.wait(flight.left_of(self._settings.download_timeout))
+        except CancelledError:
+            raise
+        except Exception:  # noqa: BLE001, S110 (too late, the crawl is ending, or a bug, which is logged)
+            pass
+
+    async def _ask(self, flight: Flight) -> OriginState:
+        assert self._tdm_cache is not None
+        state, _ = await self._tdm_cache.ask(flight)
+        return state
+
+    async def end(self) -> None:
+        self._flights.end()
 
 
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
@@ -210,61 +209,3 @@ def _date(seconds: float | None) -> datetime | None:
     with suppress(ValueError, OverflowError, OSError):  # a clock may say anything
         return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
     return None
-
-
-class TdmOrigin(Origin):
-    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is the file's
-    URL, which keeps the two apart in storages."""
-
-    __slots__ = ()
-
-    @property
-    def robots_url(self) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
-        return super().__str__() + PATH
-
-
-class TdmFiles:
-    """The tdmrep.json files of all origins: fetched, cached and shared by the code for robots.txt."""
-
-    def __init__(self, context: CrawlContext, cache: RobotsCache) -> None:
-        self._context = context
-        self._cache = cache.sibling()
-        self._flights = Flights(context.crawler, self._ask)
-        # A page that waits for a file occupies a download slot. This many get an extra one; more
-        # slow the crawl down, so that a server that never answers can't fill the memory with pages.
-        self._most = concurrency_of(context.crawler)
-        self._waiting = 0
-
-    def known(self, origin: Origin) -> Entry | None:
-        state = self._cache.get(TdmOrigin(*origin))
-        return None if state is None else state.entry
-
-    async def fetch(self, request: Request, origin: Origin) -> None:
-        """Fetch the file of *origin* if need be, and wait for it: at most ``REP_DOWNLOAD_TIMEOUT``
-        from the beginning of the fetch. *request* is to *origin*, see
-        :meth:`~scrapy_rep.origins.fetcher.Fetcher.fetch`."""
-        file = TdmOrigin(*origin)
-        if self._cache.get(file) is not None:
-            return
-        flight = self._flights.to(file, request)
-        self._waiting += 1
-        spare = self._context.engine.extra_slot() if self._waiting <= self._most else nullcontext()
-        try:
-            with spare:
-                await flight.wait(flight.left_of(self._context.settings.download_timeout))
-        except CancelledError:
-            raise
-        except Exception:  # noqa: BLE001, S110 (too late, the crawl is ending, or a bug, which is logged)
-            pass
-        finally:
-            self._waiting -= 1
-
-    async def _ask(self, flight: Flight) -> OriginState:
-        state, _ = await self._cache.ask(flight)
-        return state
-
-    async def end(self) -> None:
-        self._flights.end()

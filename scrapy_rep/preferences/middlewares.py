@@ -3,7 +3,7 @@ requests and items; and the settings that ask for that. Not loaded unless one of
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -34,24 +34,8 @@ _OURS = frozenset({META_KEY, SITEMAP})
 
 _PART = "check of usage preferences (REP_USAGE)"
 
-# Verdicts of REP_DECISIONS: what is dropped, and what counts that.
-_DROPPED = {
-    "usage_request": ("request to", "rep/usage/requests"),
-    "usage_item": ("item from", "rep/usage/items"),
-}
-
-
 RECORD, DROP_ITEMS, DROP_REQUESTS = ACTIONS = ("record", "drop-items", "drop-requests")
 """What is done about pages that disallow a use; each does what those before it do."""
-
-_ACTIONS_HINT = (
-    f"a dict such as {{'train-ai': 'record'}}, with keys among {', '.join(PURPOSES)} and values among"
-    f" {', '.join(ACTIONS)}"
-)
-_TOKENS_HINT = (
-    "a list of product tokens, such as ['Google-Extended', 'CCBot'], or a dict from these to purposes"
-    f" ({', '.join(PURPOSES)})"
-)
 
 
 def actions(value: Any) -> dict[str, str] | None:
@@ -63,7 +47,10 @@ def actions(value: Any) -> dict[str, str] | None:
             return chosen or None
     except (ValueError, TypeError):  # broken JSON; no dict
         pass
-    raise ValueError(_ACTIONS_HINT)
+    raise ValueError(
+        f"a dict such as {{'train-ai': 'record'}}, with keys among {', '.join(PURPOSES)} and values "
+        f"among {', '.join(ACTIONS)}"
+    )
 
 
 def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
@@ -80,13 +67,11 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
             if not is_name(token) or not found[token] or not {*found[token]} <= {*PURPOSES}:
                 raise ValueError
     except (ValueError, TypeError):  # broken JSON; no dict, list or text where one must be
-        raise ValueError(_TOKENS_HINT) from None
+        raise ValueError(
+            "a list of product tokens, such as ['Google-Extended', 'CCBot'], or a dict from these to "
+            f"purposes ({', '.join(PURPOSES)})"
+        ) from None
     return found or None
-
-
-def _asked_for(settings: RepSettings) -> str | None:
-    """Return the first setting that asks for usage preferences; None if none does."""
-    return next((setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)), None)
 
 
 class UsageMiddleware:
@@ -98,11 +83,10 @@ class UsageMiddleware:
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
-        self._setting = _asked_for(settings)
         self._actions = dict(settings.usage or {})
         self._dry_run = settings.dry_run
         self._isolated = Isolation(crawler)
-        self._tell = Limiter(logger, "origins that disallow a use")
+        self._limiter = Limiter(logger, "origins that disallow a use")
         self._rep: RepMiddleware | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)
 
@@ -110,43 +94,36 @@ class UsageMiddleware:
     def from_crawler(cls, crawler: Crawler) -> UsageMiddleware | StopAtStart:
         """:raises NotConfigured: if no setting asks for it"""
         settings = settings_beside(crawler)
-        if not (setting := _asked_for(settings)):
+        asking = [setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)]
+        if not asking:
             raise NotConfigured
         if find_spec("http_sf") is None:
-            return StopAtStart(crawler, f"{setting} needs http-sf: {EXTRA}.")
+            return StopAtStart(crawler, f"{asking[0]} needs http-sf: {EXTRA}.")
         return cls(crawler, settings)
 
     def _opened(self) -> None:
         self._rep = rep = self._crawler.get_downloader_middleware(RepMiddleware)
-        if rep is None:
-            logger.warning(
-                "%(setting)s has no effect without scrapy_rep.RepMiddleware",
-                {"setting": self._setting},
-                extra={"spider": self._crawler.spider},
-            )
-        elif (tdm := lookup_of(rep).tdm) is not None:
-            rep.context.engine.before_closing(Stage.HOLDING, tdm.end)
+        if rep is not None:
+            rep.context.engine.before_closing(Stage.HOLDING, lookup_of(rep).end)
 
-    def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
+    async def process_request(self, request: Request) -> None:
         """Return None: *request* passes.
 
         :raises UsageDisallowed: if robots.txt disallows a use that has ``"drop-requests"``
         """
-        meta = request.meta
-        if DROP_REQUESTS not in self._actions.values() or not _OURS.isdisjoint(meta):
-            return None
-        if self._rep is None or meta.get("dont_obey_robotstxt"):
-            return None
-        return self._check(self._rep, request)
-
-    async def _check(self, rep: RepMiddleware, request: Request) -> None:
+        rep, meta = self._rep, request.meta
+        if rep is None or DROP_REQUESTS not in self._actions.values():
+            return
+        if not _OURS.isdisjoint(meta) or meta.get("dont_obey_robotstxt"):
+            return
         refused, lookup = None, lookup_of(rep)
         with self._isolated(_PART):
             chain = rep.agents.chain_of(request)
             await lookup.read(request, chain)
             refused = self._refusal(lookup.robots(request, chain), DROP_REQUESTS)
             if refused is not None:
-                self._say(rep, request, "usage_request", *refused)
+                self._count("rep/usage/requests")
+                self._tell(rep, request, "request to", *refused)
         origin, _ = lookup.known(request)
         if refused is not None and origin is not None and not self._dry_run:
             raise UsageDisallowed(origin, *refused)
@@ -191,24 +168,23 @@ class UsageMiddleware:
         refused = self._refusal(usage, DROP_ITEMS, DROP_REQUESTS)
         if refused is None or self._rep is None:
             return False
-        self._say(self._rep, request, "usage_item", *refused)
+        self._count("rep/usage/items")
+        self._tell(self._rep, request, "item from", *refused)
         return not self._dry_run
 
-    def _say(
-        self, rep: RepMiddleware, request: Request, verdict: str, purpose: str, statement: Statement
+    def _tell(
+        self, rep: RepMiddleware, request: Request, what: str, purpose: str, statement: Statement
     ) -> None:
-        what, stat = _DROPPED[verdict]
-        self._count(stat)
+        kind = what.partition(" ")[0]
         origin, _ = lookup_of(rep).known(request)
         reason, dry_run = f"{purpose}: {statement}", self._dry_run
-        rep.decisions.record(request, origin, verdict, reason=reason, dry_run=dry_run)
+        rep.decisions.record(request, origin, f"usage_{kind}", reason=reason, dry_run=dry_run)
         message = (
             f"{'Would drop' if dry_run else 'Dropping'} {what} %(url)s: use for %(purpose)s is not "
             "permitted (%(statement)s)"
         )
         values = {"url": request.url, "purpose": purpose, "statement": statement}
-        more = "; more for this origin at DEBUG level"
-        self._tell.log(message, values, self._crawler.spider, (origin, verdict), more)
+        self._limiter.log(message, values, self._crawler.spider, (origin, kind))
 
 
 class UsageItemMiddleware(BaseSpiderMiddleware):
@@ -221,7 +197,7 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         super().__init__(crawler)
         self._field = settings.usage_field
         self._isolated = Isolation(crawler)
-        self._warned: set[type] = set()
+        self._warned = False
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> UsageItemMiddleware:
@@ -248,8 +224,8 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         try:
             ItemAdapter(item)[field] = found.as_dict()
         except Exception as error:  # noqa: BLE001 (of any class of items)
-            if type(item) not in self._warned and len(self._warned) < 100:
-                self._warned.add(type(item))
+            if not self._warned:
+                self._warned = True
                 logger.warning(
                     "REP_USAGE_FIELD: items of the class %(kind)s can't take %(field)r (%(error)s). "
                     "Add the field to the class.",

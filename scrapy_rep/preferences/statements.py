@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -65,13 +66,9 @@ class Statement:
     says: dict[str, str] = field(default_factory=dict)
     """``"y"`` or ``"n"`` by purpose. Empty if it says nothing that is understood."""
 
-    @property
-    def where(self) -> str:
-        """The source, with the line."""
-        return self.source if self.line is None else f"{self.source}, line {self.line}"
-
     def __str__(self) -> str:
-        return f"{self.where}: {self.text}"
+        where = self.source if self.line is None else f"{self.source}, line {self.line}"
+        return f"{where}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +127,8 @@ def _iso(time: datetime | None) -> str | None:
 LABELS = {"train-ai": TRAINING, "ai-use": INPUT, "search": SEARCH}
 """The categories of the vocabulary, and our purposes."""
 
-MAX_BYTES = 4_096
-"""Longer preferences say nothing."""
+MAX_BYTES = 500
+"""Longer preferences say nothing: these take half a millisecond."""
 
 EXTRA = "pip install 'scrapy-rep[usage]'"
 """What installs the parser of structured fields."""
@@ -263,17 +260,11 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
     ][:MAX_LICENSES]
 
 
-MAX_LINES = 250
-"""Lines of each kind that are looked at in one crawler's groups: each page looks at all of them."""
+MAX_LINES = 100
+"""Lines of each kind that count in one crawler's groups, for all pages together."""
 
-# Bytes of preferences that are parsed: a thousand take a millisecond.
-_MAX_PREFERENCES = 50_000
 # Lines about use that are read in a file, for any agent: a slow machine has to read them in 50 ms.
 _MAX_READ = 5_000
-# Statements of one kind about one page. More are kept only if they say something new.
-_MAX_STATEMENTS = 20
-# Bytes of memory for a line, beside its text and rules.
-_LINE = 500
 
 _FIELD = re.compile(
     r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
@@ -296,12 +287,6 @@ class RobotsUsage:
     """``Content-Signal`` lines: of the crawler's groups, and those before all groups."""
     licenses: tuple[str, ...] = ()
 
-    @property
-    def size(self) -> int:
-        lines = [*(one for _, one in self.rules), *self.signals]
-        paths = sum(rules.size for rules, _ in self.rules if rules is not None)
-        return paths + sum(_LINE + len(one.text) for one in lines) + sum(map(len, self.licenses))
-
     def about(self, path: str, *, allowed: bool) -> list[Statement]:
         """Return the statements about *path*: those of the longest matching path, and all signals.
 
@@ -316,17 +301,7 @@ class RobotsUsage:
                 best, found = length, [statement]
             elif length == best >= 0:
                 found.append(statement)
-        return [*_without_repetitions(found), *_without_repetitions(self.signals)]
-
-
-def _without_repetitions(statements: Sequence[Statement]) -> list[Statement]:
-    kept = list(statements[:_MAX_STATEMENTS])
-    said = {pair for one in kept for pair in one.says.items()}
-    for one in statements[_MAX_STATEMENTS:]:
-        if not said >= one.says.items():
-            kept.append(one)
-            said |= one.says.items()
-    return kept
+        return [*found, *self.signals]
 
 
 def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, str, str]]:
@@ -348,7 +323,6 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     rules: list[tuple[Rules | None, Statement]] = []
     signs: list[Statement] = []
     licenses: list[str] = []
-    room = _MAX_PREFERENCES
     for line, kind, value, written in _lines_for(body, token and token.lower()):
         text = readable(written.strip("\n" + SPACE))[:MAX_TEXT]
         if kind == "license" and value and len(licenses) < MAX_LICENSES:
@@ -357,8 +331,7 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
             signs.append(Statement("robots.txt", line, text, signals(value)))
         elif kind == "content-usage" and len(rules) < MAX_LINES:
             path, given = split_rule(value)
-            room -= len(given)
-            says = preferences(given.encode("latin-1")) if room >= 0 else {}
+            says = preferences(given.encode("latin-1"))
             rule = Rules([path], [ALLOW - 1 - line]) if path else None
             rules.append((rule, Statement("robots.txt", line, text, says)))
     return RobotsUsage(tuple(rules), tuple(signs), tuple(licenses))
@@ -393,9 +366,7 @@ PATH = "/.well-known/tdmrep.json"
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 
-_MAX_LOCATIONS, _MAX_METAS = 1_000, 100  # more can only be an attack
-# Bytes of memory for a location, beside its rules and texts.
-_LOCATION = 500
+_MAX_LOCATIONS, _MAX_VALUES = 1_000, 100  # more can only be an attack
 
 
 class Reservation(NamedTuple):
@@ -414,59 +385,44 @@ def _reservation(
     return Reservation(statement, url or None)
 
 
-def _strictest(found: Iterable[Reservation | None]) -> Reservation | None:
-    """Return the first that reserves something, else the first."""
+def _strictest(
+    source: str, values: Sequence[tuple[str, int | None]], policy: str | None
+) -> Reservation | None:
+    """Return the first of *values* that reserves something, else the first that is valid."""
+    found = [_reservation(source, line, text, text, policy) for text, line in values[:_MAX_VALUES]]
     return min(filter(None, found), key=lambda one: not one.statement.says, default=None)
 
 
 def from_headers(values: Sequence[bytes], policies: Sequence[bytes]) -> Reservation | None:
     """Return what the headers ``tdm-reservation`` and ``tdm-policy`` say; None for nothing."""
     policy = policies[-1][:MAX_URL].decode("latin-1") if policies else None
-    texts = [value[:MAX_TEXT].decode("latin-1") for value in values[:_MAX_METAS]]
-    return _strictest(
-        _reservation(f"header {RESERVATION}", None, text, text, policy) for text in texts
-    )
+    texts = [(value[:MAX_TEXT].decode("latin-1"), None) for value in values]
+    return _strictest(f"header {RESERVATION}", texts, policy)
 
 
 def from_html(body: bytes, encoding: str) -> Reservation | None:
-    values: list[tuple[str, int]] = []
-    policy = None
-    for name, content, line in metas_of(body, encoding, {RESERVATION, POLICY}):
-        if name == POLICY:
-            policy = content
-        elif len(values) < _MAX_METAS:
-            values.append((content, line))
-    return _strictest(
-        _reservation(f"meta {RESERVATION}", line, value, value, policy) for value, line in values
-    )
+    metas = list(metas_of(body, encoding, {RESERVATION, POLICY}))
+    policy = {name: content for name, content, _ in metas}.get(POLICY)
+    values = [(content, line) for name, content, line in metas if name == RESERVATION]
+    return _strictest(f"meta {RESERVATION}", values, policy)
 
 
 class TdmFile:
     """The rules of a ``tdmrep.json``: any bytes at all; never raises."""
 
     def __init__(self, body: bytes) -> None:
-        try:
+        self._rules: list[tuple[Rules, Reservation | None]] = []
+        with suppress(ValueError, RecursionError):
             entries = json.loads(body.decode("utf-8-sig"))
-        except (ValueError, RecursionError):
-            entries = None
-        self._rules = [
-            self._rule(entry)
-            for entry in (entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ())
-            if isinstance(entry, dict) and isinstance(entry.get("location"), str)
-        ]
+            for entry in entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ():
+                if isinstance(entry, dict) and isinstance(entry.get("location"), str):
+                    self._add(entry)
 
-    def _rule(self, entry: dict[str, Any]) -> tuple[Rules, Reservation | None]:
+    def _add(self, entry: dict[str, Any]) -> None:
         location = entry["location"].encode("utf-8", "replace").decode("latin-1")
-        said = {name: entry.get(name) for name in ("location", RESERVATION, POLICY)}
-        text = json.dumps({name: value for name, value in said.items() if value is not None})
-        found = _reservation("tdmrep.json", None, text, said[RESERVATION], said[POLICY])
-        return Rules([location], [ALLOW - 1]), found
-
-    @property
-    def size(self) -> int:
-        found = [one for _, one in self._rules if one is not None]
-        texts = sum(len(one.statement.text) + len(one.policy or "") for one in found)
-        return texts + sum(_LOCATION + rules.size for rules, _ in self._rules)
+        text, value, policy = json.dumps(entry), entry.get(RESERVATION), entry.get(POLICY)
+        found = _reservation("tdmrep.json", None, text, value, policy)
+        self._rules.append((Rules([location], [ALLOW - 1]), found))
 
     def about(self, path: str) -> Reservation | None:
         """Return what the first location that matches says.

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from weakref import WeakSet
 
@@ -394,11 +394,17 @@ class Signals(ResolutionListener):
 
     part = "announcement of robots.txt"
 
-    def __init__(self, context: CrawlContext) -> None:
+    def __init__(
+        self, context: CrawlContext, announce: Callable[[Resolution], Awaitable[None]]
+    ) -> None:
+        """*announce* the sitemaps of a robots.txt that lists some."""
         self._context = context
+        self._announce = announce
 
     async def resolved(self, resolution: Resolution) -> None:
         answer, robots = resolution.answer, resolution.robots
+        if robots is not None and robots.sitemaps:
+            await self._announce(resolution)
         has_listeners = self._context.engine.has_listeners
         send = self._context.crawler.signals.send_catch_log_async
         if robots is not None and _PARSED is not None and has_listeners(_PARSED):

@@ -19,7 +19,8 @@ from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Resolution
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
@@ -88,35 +89,50 @@ def listed_sitemaps(
             yield value, None
 
 
-class Discovery(ResolutionListener):
-    """Announces each sitemap once (unless very many others have come in between)."""
+async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
+    """Return the URLs of sitemaps, with the origin that each is fetched from. Resolving hostile ones
+    takes a second."""
+    found, slices = {}, Slices()
+    for _, one in listed_sitemaps(robots_url, values):
+        if one is not None:
+            found[one.url.partition("#")[0]] = str(one.origin)
+        if slices.over:
+            await pause()
+    return found
 
-    part = "search for sitemaps"
+
+async def listed_by(state: OriginState) -> dict[str, str]:
+    """Return the sitemaps that a robots.txt lists, see :func:`resolve_all`."""
+    url = state.entry.url or state.origin.robots_url
+    return await resolve_all(url, state.robots.sitemaps if state.robots else ())
+
+
+class Discovery:
+    """Announces each sitemap once (unless very many others have come in between)."""
 
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
         self._seen = BoundedSet()
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def announce(self, resolution: Resolution) -> None:
         """Announce the sitemaps that a new robots.txt lists."""
-        if resolution.robots is None or not resolution.robots.sitemaps:
-            return
+        assert resolution.robots is not None
         origin, context = resolution.state.origin, self._context
         values = dict.fromkeys(resolution.robots.sitemaps)
         wrong, slices = 0, Slices()
         for value, found in listed_sitemaps(resolution.robots_url, values):
-            wrong += found is None or found.relative
-            if (found is None or found.relative) and wrong <= _WARNINGS:
+            if found is None or found.relative:
                 kind = "an invalid" if found is None else "a relative"
-                self._warn(origin, f"lists a sitemap with {kind} URL: %(what)s", value[:200])
+                wrong += 1
+                if wrong <= _WARNINGS:
+                    self._warn(origin, f"lists a sitemap with {kind} URL: %(what)s", value[:200])
             if found is not None and self.count(found.url):
                 about = {"origin": origin, "url": found.url, **context.extra}
                 context.crawler.signals.send_catch_log(signals.sitemap_discovered, **about)
             if slices.over:
                 await pause()
         if wrong > _WARNINGS:
-            more = counted(wrong - _WARNINGS, "more line")
-            self._warn(origin, "has %(what)s like these", more)
+            self._warn(origin, "has %(what)s like these", counted(wrong - _WARNINGS, "more line"))
         if len(values) > MAX_SITEMAPS:
             message = f"lists %(what)d sitemaps; those after the first {MAX_SITEMAPS} are ignored"
             self._warn(origin, message, len(values))
@@ -126,6 +142,7 @@ class Discovery(ResolutionListener):
         logger.warning("robots.txt of %(origin)s " + message, values, extra=self._context.extra)
 
     def count(self, url: str) -> bool:
+        """Count a sitemap. Return whether it is new."""
         is_new = self._seen.add(url)
         if is_new:
             self._context.stats.inc_value("rep/sitemaps/found")
@@ -164,16 +181,13 @@ def with_seeding(kind: KindT) -> KindT:
     return made
 
 
-class Entries:
+class Entries(Iterator[Entry]):
     """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's ``Sitemap``."""
 
     def __init__(self, entries: list[Entry], kind: str) -> None:
         self.left = deque(entries)
         self.type = kind
         """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
-
-    def __iter__(self) -> Entries:
-        return self
 
     def __next__(self) -> Entry:
         if not self.left:
@@ -189,27 +203,32 @@ class SpiderOptions:
     def __init__(self, spider: Spider | None) -> None:
         self._spider = spider
         pairs = "pairs of a regular expression and a callback (the name of a method, or a callable)"
-        self._rules = self._checked(
-            "sitemap_rules",
-            lambda rules: [(re.compile(regex), self._callback(name)) for regex, name in rules],
-            pairs,
-        )
-        self._follow = self._checked("sitemap_follow", _patterns, "regular expressions")
+        self._rules = self._checked("sitemap_rules", self._rule, pairs)
+        self._follow = self._checked("sitemap_follow", re.compile, "regular expressions")
         self._filter, self._request = map(self._method, ("sitemap_filter", "sitemap_request"))
-        self._logged = False
+        self._told: set[str] = set()
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
         """Whether alternate URLs of a page are requested too."""
         self.media = bool(getattr(spider, "sitemap_media", False))
         """Whether entries have the URLs of images and videos."""
 
-    def _checked(self, name: str, convert: Callable[[Any], T], what: str) -> T | None:
+    def _checked(self, name: str, convert: Callable[[Any], T], what: str) -> list[T] | None:
         value = getattr(self._spider, name, None)
         try:
-            return None if value is None else convert(value)
+            if isinstance(value, str):
+                raise TypeError("it is a single string")
+            return None if value is None else list(map(convert, value))
         except (TypeError, ValueError, AttributeError, re.error) as error:
             raise SettingsError(
                 f"The spider's attribute {name} must be a list of {what}: {error}."
             ) from None
+
+    def _rule(self, pair: Any) -> tuple[re.Pattern[str], Any]:
+        regex, value = pair
+        callback = getattr(self._spider, value) if isinstance(value, str) else value
+        if not callable(callback):
+            raise TypeError(f"{value!r} can't be called")
+        return re.compile(regex), callback
 
     def _method(self, name: str) -> Any:
         method = getattr(self._spider, name, None)
@@ -217,32 +236,28 @@ class SpiderOptions:
             raise SettingsError(f"The spider's attribute {name} must be a method.")
         return method
 
-    def _callback(self, value: Any) -> Any:
-        callback = getattr(self._spider, value) if isinstance(value, str) else value
-        if not callable(callback):
-            raise TypeError(f"{value!r} can't be called")
-        return callback
-
     def prepared(self, request: Request) -> Request:
+        """Return the request for a sitemap as ``sitemap_request`` wants it."""
         if self._request is None:
             return request
         ours = dict(request.meta)
         try:
             made = self._request(request) or request
-            if isinstance(made, Request):
-                made.meta.update(ours)
-                made.dont_filter = request.dont_filter
-                return made
-            raise TypeError(f"it returned {made!r}, which is not a Request")
-        except Exception:
-            if not self._logged:
-                self._logged = True
-                message = (
-                    "sitemap_request() raised an exception: the sitemap is requested as it was. "
-                    "Further exceptions are not logged."
-                )
-                logger.exception(message, extra={"spider": self._spider})
+            if not isinstance(made, Request):
+                raise TypeError(f"it returned {made!r}, which is not a Request")
+        except Exception:  # noqa: BLE001 (it is the spider's)
+            self._tell("sitemap_request", "the sitemap is requested as it was")
             return request
+        made.meta.update(ours)
+        made.dont_filter = request.dont_filter
+        return made
+
+    def _tell(self, method: str, what: str) -> None:
+        """Log the exception that is being handled, if it is the first of the spider's *method*."""
+        if method not in self._told:
+            self._told.add(method)
+            message = f"{method}() raised an exception: {what}. Further ones are not logged."
+            logger.exception(message, extra={"spider": self._spider})
 
     def callback_for(self, url: str) -> tuple[bool, Any]:
         """Return whether a page is wanted, and its callback (None: the spider's default)."""
@@ -256,9 +271,9 @@ class SpiderOptions:
     def follows(self, url: str) -> bool:
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
-    def filtered(self, entries: list[Entry], kind: str, *, log: bool) -> tuple[list[Entry], int]:
+    def filtered(self, entries: list[Entry], kind: str) -> tuple[list[Entry], int]:
         """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that *kind*, and
-        how many entries made it raise. *log* the first exception or not."""
+        how many entries made it raise."""
         if self._filter is None:
             return entries, 0
         kept: list[Entry] = []
@@ -267,26 +282,12 @@ class SpiderOptions:
             try:
                 for entry in self._filter(rest) or ():
                     if not isinstance(entry, dict):
-                        raise TypeError(
-                            f"it returned {entry!r}, which is not a sitemap entry (dict)"
-                        )
+                        raise TypeError(f"it returned {entry!r}, which is not an entry (a dict)")
                     kept.append(entry)  # one by one: those before an exception count
                 break
-            except Exception:
-                if log:
-                    log = False
-                    logger.exception(
-                        "sitemap_filter() raised an exception: its entry is skipped. Further "
-                        "exceptions for this sitemap are not logged.",
-                        extra={"spider": self._spider},
-                    )
+            except Exception:  # noqa: BLE001 (it is the spider's)
+                self._tell("sitemap_filter", "its entry is skipped")
                 if len(rest.left) == left:  # it took no entry, so it would raise again
                     return kept, failed + left
                 failed += 1
         return kept, failed
-
-
-def _patterns(follow: Any) -> list[re.Pattern[str]]:
-    if isinstance(follow, str):
-        raise TypeError("it is a single string")
-    return list(map(re.compile, follow))

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
-from inspect import isabstract
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,21 +19,18 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import Response
 from scrapy.utils.defer import maybe_deferred_to_future
-from scrapy.utils.misc import load_object
 from twisted.internet.defer import DeferredLock
 
-from scrapy_rep.engine.access import Listener
-from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
-from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.reporting.record import SITEMAP as KIND
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
-from scrapy_rep.seeding.selection import CHOSEN, Reason, Selection, Verifier, host_of
+from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog
 from scrapy_rep.seeding.spool import (
     ASKED,
     DONE,
@@ -44,7 +39,7 @@ from scrapy_rep.seeding.spool import (
     SeedingContext,
     SitemapRow,
 )
-from scrapy_rep.text import clean, counted, text_of
+from scrapy_rep.text import clean, text_of
 
 logger = get_logger(__name__)
 
@@ -59,164 +54,59 @@ SITEMAP_KEY = "rep_sitemap_of"
 
 # Sitemaps that are requested at a time: of one host, of all.
 _OF_HOST, _ALL = 2, 32
-# Of one host in one step, when the crawl closes and the scheduler gets all of them.
-_AT_ONCE = 50
+# Of one host in one step, where a scheduler that processes share gets all of them.
+_AT_ONCE = 8
 # While this many pages wait, no sitemaps are requested.
 _PAGES_ENOUGH = 1_000_000
-
-# Warnings per origin: an index may list 50,000 missing sitemaps. Others share one limit.
-_WARNINGS, _ORIGINS = 5, 10_000
 
 MAXSIZE = "download_maxsize"
 """Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. It is for one response:
 :meth:`Loader.check` removes it from retries."""
 
 
-_READ = "Sitemap %(url)s (%(kind)s): %(entries)s, %(accepted)s accepted%(unproven)s%(why)s"
-
-
-def _values(url: str, kind: str, entries: int, selection: Selection) -> dict[str, str]:
-    """Return the values for :data:`_READ`."""
-    rejected = selection.rejected.items()
-    why = ", ".join(f"{count:,} {reason.value}" for reason, count in rejected if count)
-    waiting = f" ({selection.unproven:,} waiting for another host's robots.txt)"
-    return {
-        "url": url,
-        "kind": kind,
-        "entries": counted(entries, "entry", "entries"),
-        "accepted": f"{selection.accepted:,}",
-        "unproven": waiting if selection.unproven else "",
-        "why": f"; rejected: {why}" if why else "",
-    }
-
-
-class SitemapLog:
-    def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
-        """*tell* puts a line on record: ``Recorder.tell``."""
-        self._context = context
-        self._tell = tell
-        self._problems: Counter[str] = Counter()  # by origin
-        self._read = Limiter(logger, "sitemaps read")
-        self._unread = Limiter(logger, "sitemaps not read")
-        context.crawler.signals.connect(self._spider_closed, scrapy_signals.spider_closed)
-
-    def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
-        assert reader.kind is not None
-        rejected = {reason: count for reason, count in selection.rejected.items() if count}
-        nothing = bool(rejected and not selection.accepted)
-        self._context.stats.inc_value("rep/sitemaps/fetched")
-        self._context.stats.inc_value("rep/sitemaps/urls", reader.count)
-        if selection.undated:
-            self._context.stats.inc_value("rep/sitemaps/undated", selection.undated)
-        if nothing:
-            self._context.stats.inc_value("rep/sitemaps/nothing_taken")
-        for reason, count in rejected.items():
-            self._context.stats.inc_value(reason.stat, count)
-        self._record(
-            sitemap,
-            reason=reader.problem or None,
-            kind=reader.kind.value,
-            entries=reader.count,
-            taken=selection.accepted,
-            rejected={reason.value: count for reason, count in rejected.items()},
-        )
-        message, values = _READ, _values(sitemap.url, reader.kind.value, reader.count, selection)
-        if nothing and not CHOSEN.issuperset(rejected):
-            self.warn(sitemap.origin, message, **values)
-        else:
-            self._read.log(message, values, self._context.spider)
-        if reader.problem:
-            message = "Sitemap %(url)s: %(why)s"
-            self.warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
-
-    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
-        """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
-        self._context.stats.inc_value("rep/sitemaps/failed")
-        self._record(sitemap, failed=why)
-        message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
-        if expected:
-            self._unread.log(message, values, self._context.spider)
-        else:
-            self.warn(sitemap.origin, message, **values)
-
-    def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
-        found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
-        by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
-        nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
-        fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
-        self._tell(KIND, sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
-
-    def warn(self, of: str, message: str, **values: Any) -> None:
-        """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""
-        of = of if of in self._problems or len(self._problems) < _ORIGINS else ""
-        self._problems[of] += 1
-        log = logger.warning if self._problems[of] <= _WARNINGS else logger.debug
-        log(message, values, extra=self._context.extra)
-
-    def _spider_closed(self) -> None:
-        left_out = [count - _WARNINGS for count in self._problems.values() if count > _WARNINGS]
-        if left_out:
-            message = "%(count)s with sitemaps of %(origins)s: logged at DEBUG level"
-            more, origins = counted(sum(left_out), "more problem"), counted(len(left_out), "origin")
-            values = {"count": more, "origins": origins}
-            logger.warning(message, values, extra=self._context.extra)
-
-
 class Loader:
     """Hands requests for sitemaps to the scheduler. Reads sitemaps into the spool, one at a time."""
 
-    def __init__(self, context: SeedingContext, verifier: Verifier, log: SitemapLog) -> None:
+    def __init__(self, context: SeedingContext, targets: Targets, log: SitemapLog) -> None:
         self._context = context
         self._crawl = context.crawl
         self._engine = context.crawl.engine
         self._spool = context.spool
-        self._verifier = verifier
-        self.targets = verifier.targets
+        self.targets = targets
         self._log = log
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
-        # Connected while there are sitemaps: `bytes_received` is sent for every piece of every page.
-        handlers: dict[object, Callable[..., Any]] = {
-            scrapy_signals.bytes_received: self._bytes_received,
-            scrapy_signals.response_downloaded: self._response_downloaded,
-        }
-        self._transfers = Listener(context.crawl.crawler, handlers)
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self._host = ""  # had the last turn
-        self._shared = False
         self._reading = DeferredLock()
+        connect = context.crawl.crawler.signals.connect
+        connect(self._bytes_received, scrapy_signals.bytes_received)
+        connect(self._response_downloaded, scrapy_signals.response_downloaded)
 
-    def begin(self) -> None:
-        self._shared = self._engine.scheduler_is_foreign
-        if self._shared:  # and may hand us anything at any time
-            self._transfers.listen(True)
-
-    def end(self) -> None:
-        self._transfers.listen(False)
+    @property
+    def _shared(self) -> bool:
+        """Whether other processes may hand us anything at any time, and get anything of ours."""
+        return self._engine.scheduler_is_foreign
 
     # Requests
 
-    def request_some(self, *, everything: bool = False) -> bool:
-        """Request the next sitemaps (*everything*: all). Return whether to go on at once."""
-        if self._spool.waiting >= _PAGES_ENOUGH and not everything:
+    def request_some(self) -> bool:
+        """Request the next sitemaps. Return whether to go on at once."""
+        if self._spool.waiting >= _PAGES_ENOUGH:
             return False
         # Another process may read it, so this one doesn't wait for it: only time ends the step.
-        unlimited = everything or self._shared
-        most, asked = _AT_ONCE if everything else _OF_HOST, self._spool.sitemaps.asked
-        requested = Counter(() if everything else asked.values())
-        slices, left = Slices(), False
-        for host in self._spool.sitemaps.hosts(self._host):
-            if len(asked) >= _ALL and not unlimited:
+        most, asked = _AT_ONCE if self._shared else _OF_HOST, self._spool.asked
+        requested = Counter(asked.values())
+        slices = Slices()
+        for host in self._spool.hosts(self._host):
+            if len(asked) >= _ALL:
                 break
             self._host = host
-            while requested[host] < most and (sitemap := self._spool.sitemaps.next(host)):
+            while requested[host] < most and (sitemap := self._spool.next_sitemap(host)):
                 requested[host] += 1
                 self._request(sitemap)
-            left = left or requested[host] >= most
-            if unlimited and slices.over:
-                return True
-        if not (asked or self._shared):
-            self._transfers.listen(False)
-        return left and unlimited
+            if self._shared and slices.over:
+                break
+        return self._shared and bool(requested)
 
     def _request(self, sitemap: SitemapRow) -> None:
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
@@ -230,22 +120,18 @@ class Loader:
                 # A sitemap may be on any host: allowed_domains is about pages.
                 meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
             )
-            self._transfers.listen(True)
             self._engine.crawl(self._context.options.prepared(request))
         except Exception:  # the feeder retries
-            self._spool.sitemaps.mark(sitemap, WAITING)
+            self._spool.mark(sitemap, WAITING)
             raise
         if not self._shared:  # else it may go to another process
-            self._spool.sitemaps.asked[sitemap.url] = sitemap.host
+            self._spool.asked[sitemap.url] = sitemap.host
 
     def _headers(self, url: str) -> dict[str, str]:
-        """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of
-        one: these return bodies as servers encode them. Others may take a header that isn't
-        Scrapy's for the project's."""
-        path = self._handlers.get(url.partition(":")[0])
-        kinds = getattr(load_object(path), "__mro__", ()) if path else ()
-        found = any(one.__module__.startswith("scrapy.") and not isabstract(one) for one in kinds)
-        return {"Accept-Encoding": "gzip"} if found else {}
+        """Ask Scrapy's own download handlers for gzip, which the reader unpacks. Others may take a
+        header that isn't Scrapy's for the project's."""
+        handler = str(self._handlers.get(url.partition(":")[0]))
+        return {"Accept-Encoding": "gzip"} if handler.startswith("scrapy.") else {}
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         if SITEMAP not in request.meta:
@@ -282,7 +168,7 @@ class Loader:
         try:
             if self._of(request) is None:
                 raise IgnoreRequest("this sitemap was already read")
-            if other and not self._spool.sitemaps.may_name(str(by), host_of(origin)):
+            if other and self._spool.site(str(origin), str(by)) is None:
                 raise IgnoreRequest(f"sitemaps of {by} already name {MAX_HOSTS} other hosts")
         except sqlite3.Error:
             pass  # checked again once it is here
@@ -294,27 +180,26 @@ class Loader:
 
     def _of(self, request: Request) -> SitemapRow | None:
         """Return the sitemap of *request*; None if it is finished. May raise ``sqlite3.Error``."""
-        about = request.meta[SITEMAP]
-        url, sitemaps = about["url"], self._spool.sitemaps
-        found = sitemaps.get(url)
+        about, by, spool = request.meta[SITEMAP], request.meta[SITEMAP_KEY], self._spool
+        url, chain = about["url"], tuple(about["chain"])
+        found = spool.sitemap(url)
         if found is None:
             # Another process found it, or our file lost it. If it is done, it is not new.
-            where, by = {url: str(Origin.from_url(url))}, request.meta[SITEMAP_KEY]
-            if sitemaps.add(by, where, tuple(about["chain"]), guessed=about["guessed"])[0]:
-                found = sitemaps.get(url)
+            where = {url: str(Origin.from_url(url))}
+            if spool.add_sitemaps(by, where, chain, guessed=about["guessed"])[0]:
+                found = spool.sitemap(url)
                 assert found is not None
-                sitemaps.mark(found, ASKED)
+                spool.mark(found, ASKED)
         return found
 
     def failed(self, request: Request, exception: Exception) -> None:
         """Note that a sitemap can't be fetched; ``IgnoreRequest`` if Scrapy would log an error."""
-        sitemap = None
+        sitemap, ignored = None, isinstance(exception, IgnoreRequest)
         with suppress(sqlite3.Error):  # the next run asks for it again
             sitemap = self._of(request)
         if sitemap is not None:
-            name = "" if isinstance(exception, IgnoreRequest) else type(exception).__name__ + ": "
-            self._end(sitemap, f"{name}{exception}", exception)
-        if not isinstance(exception, IgnoreRequest):
+            self._end(sitemap, str(exception) if ignored else text_of(exception), exception)
+        if not ignored:
             raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
 
     def _end(
@@ -327,7 +212,7 @@ class Loader:
             if sitemap.guessed and (error is None or forbidden) and not down:
                 with suppress(sqlite3.Error, ValueError):  # another version guesses other places
                     self.guess(sitemap.origin, sitemap.url.removeprefix(sitemap.host))
-            self._spool.sitemaps.mark(sitemap, DONE)
+            self._spool.mark(sitemap, DONE)
         self._log.failed(sitemap, why, expected=sitemap.guessed or forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
@@ -335,14 +220,14 @@ class Loader:
         at = 0 if after is None else GUESSES.index(after) + 1
         for place in GUESSES[at : at + 1]:
             url = origin + place
-            if self._spool.sitemaps.add(origin, {url: origin}, guessed=True)[0]:
+            if self._spool.add_sitemaps(origin, {url: origin}, guessed=True)[0]:
                 self._context.discovery.count(url)
 
     def add_listed(self, origin: str, sitemaps: dict[str, str]) -> None:
         """Add *sitemaps* that the robots.txt of *origin* lists, counted already: the origin that
         each is fetched from, by URL; ``sqlite3.Error`` if the spool can't be read."""
         most = self._crawl.settings.sitemap_max_files
-        _, beyond = self._spool.sitemaps.add(origin, sitemaps, most=most)
+        _, beyond = self._spool.add_sitemaps(origin, sitemaps, most=most)
         for url in beyond:
             self._crawl.stats.inc_value(Reason.LIMIT.stat)
             message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
@@ -352,8 +237,8 @@ class Loader:
         """Give up *urls*: the crawl is idle, so another component must have dropped the requests."""
         for url in urls:
             with suppress(sqlite3.Error):  # there will be another look
-                sitemap = self._spool.sitemaps.get(url)
-                self._spool.sitemaps.finished(url)
+                sitemap = self._spool.sitemap(url)
+                self._spool.finished(url)
                 if sitemap is not None:
                     self._end(sitemap, "another component dropped its request")
 
@@ -373,7 +258,7 @@ class Loader:
                 values = {"url": request.url, "error": text_of(error)}
                 logger.error(message, values, extra=self._crawl.extra)
             self._crawl.stats.inc_value("rep/sitemaps/failed")
-            self._spool.sitemaps.finished(request.meta[SITEMAP]["url"])
+            self._spool.finished(request.meta[SITEMAP]["url"])
         finally:
             self._engine.drop_body(response)
             self._reading.release()
@@ -389,13 +274,15 @@ class Loader:
             max_entries=settings.sitemap_max_urls,
             media=self._context.options.media,
         )
-        selection = await retry(Selection, self._context, sitemap, reader, self._verifier.verdict)
+        selection = await retry(Selection, self._context, sitemap, reader)
         slices = Slices()
         for entries in reader.read([response.body]):
             selection.add(entries)
             more = True
             while more:
                 more = await retry(selection.write)
+                if selection.accepted > selection.unproven:
+                    self._log.taken.add(sitemap.url)
                 if slices.over:
                     await pause()
                     if spool.over and not spool.durable:
@@ -403,7 +290,5 @@ class Loader:
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return
-        spool.sitemaps.mark(sitemap, DONE)
+        spool.mark(sitemap, DONE)
         self._log.read(sitemap, reader, selection)
-        if 0 < selection.accepted == selection.unproven:
-            self._verifier.expect(sitemap, selection.unproven)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections import Counter, deque
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -20,7 +20,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.lifecycle import Stage
-from scrapy_rep.engine.log import BoundedSet, get_logger
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
@@ -38,13 +38,14 @@ from scrapy_rep.seeding.discovery import (
     SITEMAP,
     Discovery,
     SpiderOptions,
-    listed_sitemaps,
+    listed_by,
     own_sitemaps,
+    resolve_all,
     seeding_mode,
 )
-from scrapy_rep.seeding.loader import Loader, SitemapLog
-from scrapy_rep.seeding.selection import Reason, Verifier
-from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Spool
+from scrapy_rep.seeding.loader import Loader
+from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier
+from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Site, Spool
 from scrapy_rep.signals import request_deferred, request_given_up
 from scrapy_rep.text import counted, text_of
 
@@ -134,33 +135,33 @@ class Outstanding:
 class Feeder:
     """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
 
-    def __init__(self, context: SeedingContext, deferral: Deferral, loader: Loader) -> None:
+    def __init__(
+        self, context: SeedingContext, deferral: Deferral, loader: Loader, verifier: Verifier
+    ) -> None:
         self._crawl = context.crawl
         self._options = context.options
         self._spool = context.spool
         self._engine = context.crawl.engine
         self._deferral = deferral
         self._loader = loader
+        self._verifier = verifier
         self.outstanding = Outstanding(context.spool)
+        self._taken: deque[tuple[Page, Site]] = deque()
+        """Pages on their way from the spool to the scheduler, with their sites."""
+        self._again = False
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
         self._failing_since: float | None = None
 
     def __bool__(self) -> bool:
-        busy = self._running or self._spool.waiting or self._spool.sitemaps.asked
+        busy = self._running or self._spool.waiting or self._spool.asked
         return not self._spool.over and bool(busy)
 
-    def stop(self) -> None:
-        self._spool.over = True
-        self._loader.end()
-
-    def close(self) -> None:
-        """End a run that was not killed."""
-        self.stop()
-        self.outstanding.close()
-        self.forget()
-        self._gauge()
+    @property
+    def left(self) -> int:
+        """How many pages no callback got yet."""
+        return self._spool.waiting + len(self._taken) + self.outstanding.total
 
     def wake(self) -> None:
         """Look soon: there may be something new in the spool, or room in the scheduler."""
@@ -180,7 +181,7 @@ class Feeder:
             pause = RETRY_SECONDS
         except Exception as error:  # noqa: BLE001
             pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
-        self._gauge()
+        self.gauge()
         if pause is None and self._woken:
             pause = 0
         # However often it is woken, one step follows another, with a turn of the event loop in between.
@@ -189,16 +190,14 @@ class Feeder:
             call_later(pause, self._run)
 
     def _failed(self, error: Exception) -> float:
-        now, extra = time.monotonic(), self._crawl.extra
+        now, seconds = time.monotonic(), self._crawl.settings.defer_max_wait
         if self._failing_since is None:
             self._failing_since = now
-            message = "Can't schedule pages from sitemaps, retrying: %(error)s"
+            message = "Can't schedule pages from sitemaps, retrying for %(seconds)g s: %(error)s"
+            values = {"error": text_of(error), "seconds": seconds}
             unusual = not isinstance(error, OSError)
-            logger.error(message, {"error": text_of(error)}, extra=extra, exc_info=unusual)
-        if now - self._failing_since >= self._crawl.settings.defer_max_wait:
-            self.stop()
-            message = "Gave up scheduling pages from sitemaps, %(pages)s left: see the error above"
-            logger.error(message, {"pages": counted(self._spool.waiting, "page")}, extra=extra)
+            logger.error(message, values, extra=self._crawl.extra, exc_info=unusual)
+        self._spool.over = now - self._failing_since >= seconds
         return _RETRY_SECONDS
 
     def step(self, *, everything: bool = False) -> float | None:
@@ -208,64 +207,62 @@ class Feeder:
         if self._engine.paused and not everything:
             return _LOOK
         slices, blocked = Slices(), 0
-        self.forget()
-        more = self._loader.request_some(everything=everything)
+        self._verifier.begin()
+        self._send_taken()
+        more = self._loader.request_some()
         while (site := self._spool.next_site()) is not None:
             full = self.outstanding.total >= _ALL or self._deferral.held.full
             if not everything and (full or blocked > len(self._spool.sites)):
                 return _LOOK
             room = _BATCH if everything else self._room(site)
-            blocked = 0 if self._feed(site, room) else blocked + 1
+            blocked += 1
+            if room:
+                blocked = 0
+                self._taken += [(page, site) for page in self._spool.take(site, room)]
+                self._send_taken()
             if slices.over:
                 return 0
         return 0 if more else None
 
-    def _room(self, site: int) -> int:
+    def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
-        if self._deferral.holding and self._deferral.held.full_for(self._spool.origin_of(site)):
+        if self._deferral.holding and self._deferral.held.full_for(site.origin):
             return 0
         if self._engine.scheduler_is_foreign:
             others = self._engine.scheduled - self._deferral.handing_back.waiting
             room = _ALONE - max(0, others)
         else:
             share = max(self._each, _ALONE // len(self._spool.sites))
-            room = min(share - self.outstanding.by_site[site], _ALL - self.outstanding.total)
+            room = min(share - self.outstanding.by_site[site.id], _ALL - self.outstanding.total)
         return max(0, min(room, _BATCH))
 
-    def _feed(self, site: int, room: int) -> int:
-        """Schedule up to *room* pages of *site*. Return how many."""
-        if not room:
-            return 0
-        pages = self._spool.take(site, room)
-        handed = 0
-        again = bool(pages and pages[0].again)
-        signals = self._crawl.crawler.signals
-        if again:
-            # Called after the handler of OffsiteMiddleware, which must see them unchanged.
-            signals.connect(self._let_pass, scrapy_signals.request_scheduled)
-        try:
-            for page in pages:
-                self._send(page, site)
-                handed += 1
-        finally:
-            if again:
-                signals.disconnect(self._let_pass, scrapy_signals.request_scheduled)
-            self._spool.put_back(site, pages[handed:])
-            self.forget()
-        return handed
+    def _send_taken(self) -> None:
+        """Schedule the pages that were taken. If that fails, they stay for the next attempt."""
+        while self._taken:
+            page, site = self._taken[0]
+            self._again = page.id <= site.sent
+            try:
+                self._send(page, site.id)
+            except Exception:
+                # It may have reached the dupe filter, which would drop it the next time.
+                site.sent = max(site.sent, page.id)
+                raise
+            finally:
+                self._again = False
+            self._taken.popleft()
+        self.forget()
 
-    def _let_pass(self, request: Request, **_: object) -> None:
-        """Make a page skip the dupe filter, which it has passed in an earlier run."""
-        if FED in request.meta:
+    def let_pass(self, request: Request, **_: object) -> None:
+        """Make a page skip the dupe filter if that has seen it before."""
+        if self._again:
             request.dont_filter = True
 
     def _send(self, page: Page, site: int) -> None:
         wanted, callback = self._options.callback_for(page.url)
-        meta = {PAGE_KEY: {**page.entry, "sitemap": page.sitemap}}
         priority = self._crawl.settings.sitemap_page_priority
         try:
-            request = Request(page.url, callback, priority=priority, meta=meta)
-        except ValueError:
+            request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: page.about})
+        except (TypeError, ValueError):
             wanted = False
         if not wanted:  # the spider's rules, or Scrapy's, have changed since the last run
             self._crawl.stats.inc_value(Reason.NO_RULE.stat)
@@ -284,13 +281,13 @@ class Feeder:
         self._crawl.stats.inc_value("rep/sitemaps/emitted")
 
     def forget(self) -> None:
+        """Delete the rows of pages that are done."""
         finished, self.outstanding.finished = self.outstanding.finished, []
         if finished:
             self._spool.forget(finished)
 
-    def _gauge(self) -> None:
-        waiting = self._spool.waiting + self._spool.unproven
-        self._crawl.stats.set_value("rep/sitemaps/waiting", waiting)
+    def gauge(self) -> None:
+        self._crawl.stats.set_value("rep/sitemaps/waiting", self._spool.waiting)
 
 
 class SitemapSeeding(ResolutionListener):
@@ -313,24 +310,19 @@ class SitemapSeeding(ResolutionListener):
         self._deferral = deferral
         self._discovery = discovery
         self._mode = seeding_mode(crawler, settings)
-        # Forgetting an origin does no harm: the spool has its sitemaps.
-        self._visited = BoundedSet()
         self.visited_prefixes: set[str] = set()
-        """Prefixes of URLs whose origins the crawl has visited: a fast path."""
+        """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no harm: the
+        spool has its sitemaps."""
         self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
         self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         parts = SeedingContext(context, discovery, SpiderOptions(crawler.spider), self._spool)
         log = SitemapLog(context, recorder.tell)
-        self._verifier = Verifier(parts, origins, log.warn)
-        self.loader = Loader(parts, self._verifier, log)
-        self._feeder = Feeder(parts, deferral, self.loader)
+        self.loader = Loader(parts, origins.targets, log)
+        self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, origins, log))
         self._idle_with: list[str] = []
-        self._connect()
-
-    def _connect(self) -> None:
         self._spool.wake = self._feeder.wake
-        connect = self._context.crawler.signals.connect
+        connect = crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
@@ -344,9 +336,8 @@ class SitemapSeeding(ResolutionListener):
         fetched for it: whether its sitemap may lead there. None if there is nothing to check, or it
         was *checked*."""
         usual = USUAL.match(request.url)
-        prefix = usual[1] + "/" if usual else None
-        if prefix not in self.visited_prefixes:
-            self._visit(request, prefix)
+        if usual is None or usual[1] + "/" not in self.visited_prefixes:
+            self._visit(request)
         far = self._context.settings.sitemap_cross_host != "strict" and FED in request.meta
         to_check = not checked and (far or SITEMAP in request.meta)
         return self.loader.check(request) if to_check else None
@@ -358,15 +349,8 @@ class SitemapSeeding(ResolutionListener):
             self._feeder.outstanding.arrive(request)
         return check
 
-    async def visit_after(self, request: Request, decided: Coroutine[Any, Any, None]) -> None:
-        """Await the decision on *request*, then note it: its origin may be forgotten meanwhile."""
-        try:
-            await decided
-        finally:
-            self._visit(request, None)
-
-    def _visit(self, request: Request, prefix: str | None) -> None:
-        """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""
+    def _visit(self, request: Request) -> None:
+        """Let the origin of a page that the crawl requests seed."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._mode == "start" and not request.meta.get("is_start_request"):
@@ -375,38 +359,33 @@ class SitemapSeeding(ResolutionListener):
             origin = origin_of(request)
         except ValueError:
             return
-        if prefix:
-            if len(self.visited_prefixes) >= _PREFIXES:
-                self.visited_prefixes.clear()
-            self.visited_prefixes.add(prefix)
-        if self._mode == LISTED or not self._visited.add(origin):
+        prefix = f"{origin}/"
+        if prefix in self.visited_prefixes:
             return
+        if len(self.visited_prefixes) >= _PREFIXES:
+            self.visited_prefixes.clear()
+        self.visited_prefixes.add(prefix)
         state = self._cache.get(origin)
-        if state is not None and not state.unreachable:
-            robots_url = state.entry.url or origin.robots_url
-            self._seed(origin, robots_url, state.robots.sitemaps if state.robots else ())
+        if state is not None and not state.unreachable and self._mode != LISTED:
+            self._seed(origin, listed_by(state))
 
     async def resolved(self, resolution: Resolution) -> None:
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
         origin, robots = resolution.state.origin, resolution.robots
         there = robots is not None or resolution.outcome is Outcome.MISSING
-        if there and origin in self._visited:
-            self._seed(origin, resolution.robots_url, robots.sitemaps if robots else ())
+        if there and self._mode != LISTED and f"{origin}/" in self.visited_prefixes:
+            self._seed(
+                origin, resolve_all(resolution.robots_url, robots.sitemaps if robots else ())
+            )
 
-    def _seed(self, origin: Origin, robots_url: str, sitemaps: Iterable[str]) -> None:
+    def _seed(self, origin: Origin, listing: Coroutine[Any, Any, dict[str, str]]) -> None:
         self._adding += 1
-        deferred_from_coro(self._add(str(origin), robots_url, sitemaps))
+        deferred_from_coro(self._add(str(origin), listing))
 
-    async def _add(self, origin: str, robots_url: str, values: Iterable[str]) -> None:
-        """Write sitemaps into the spool. Resolving hostile ones takes long."""
-        found, slices = {}, Slices()
+    async def _add(self, origin: str, listing: Coroutine[Any, Any, dict[str, str]]) -> None:
+        """Write sitemaps into the spool."""
         try:
-            for _, one in listed_sitemaps(robots_url, values):
-                if one is not None:
-                    found[one.url] = str(one.origin)
-                if slices.over:
-                    await pause()
-            if found:
+            if found := await listing:
                 await self._spool.retry(self.loader.add_listed, origin, found)
             elif self._context.settings.sitemap_guess:
                 await self._spool.retry(self.loader.guess, origin)
@@ -418,13 +397,12 @@ class SitemapSeeding(ResolutionListener):
     def _request_dropped(self, request: Request, **_: Any) -> None:
         if FED in request.meta:
             self._feeder.outstanding.left(request)
-        elif SITEMAP in request.meta and self._context.engine.scheduler_is_foreign:
-            # Another process has asked for this sitemap. It may still come here.
-            self._context.stats.inc_value(Reason.KNOWN.stat)
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
-        self.loader.begin()
+        # Here, so that it comes after the handler of OffsiteMiddleware, which must see pages unchanged.
+        connect = self._context.crawler.signals.connect
+        connect(self._feeder.let_pass, scrapy_signals.request_scheduled)
         await self._upkeep.begin()
         if urls := own_sitemaps(self._context.crawler):
             values = {"sitemaps": counted(len(urls), "sitemap")}
@@ -435,33 +413,31 @@ class SitemapSeeding(ResolutionListener):
             self._discovery.count(url)
             by_origin.setdefault(Origin.from_url(url), []).append(url)
         for origin, listed in by_origin.items():
-            self._seed(origin, origin.robots_url, listed)  # as if its robots.txt listed them
+            # As if its robots.txt listed them.
+            self._seed(origin, resolve_all(origin.robots_url, listed))
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""
-        if (opened := await self._spool.look()) is None:
-            return
-        self._feeder.wake()
-        self._verifier.recover(opened.origins)
-        if left := self._spool.waiting + self._spool.unproven:
-            pages = {"pages": counted(left, "page")}
-            message = "An earlier run left %(pages)s from sitemaps"
-            logger.info(message, pages, extra=self._context.extra)
+        if await self._spool.look():
+            self._feeder.wake()
+            if self._spool.waiting:
+                pages = {"pages": counted(self._spool.waiting, "page")}
+                message = "An earlier run left %(pages)s from sitemaps"
+                logger.info(message, pages, extra=self._context.extra)
 
     def _spider_idle(self) -> None:
         if self._spool.over:
             return
-        asked = list(self._spool.sitemaps.asked)
+        asked = list(self._spool.asked)
         if asked == self._idle_with and not self._deferral.holding:
             self.loader.lost(asked)
         self._idle_with = asked
         self._feeder.forget()
-        if self._feeder or self._verifier or self._adding or not self._spool.opened:
+        if self._feeder or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
         spool = self._spool
-        self._verifier.stop()
         spool.ending = True
         while self._adding and not spool.over:
             await pause()
@@ -472,17 +448,19 @@ class SitemapSeeding(ResolutionListener):
             except Exception:
                 message = "Can't hand pages from sitemaps to the scheduler"
                 logger.exception(message, extra=self._context.extra)
-        self._feeder.stop()
-        left = spool.waiting + spool.unproven + self._feeder.outstanding.total
-        if left and not spool.durable:
+        spool.over = True
+        if self._feeder.left and not spool.durable:
             logger.info(
                 "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep them for "
                 "the next run",
-                {"pages": counted(left, "page")},
+                {"pages": counted(self._feeder.left, "page")},
                 extra=self._context.extra,
             )
 
     async def _spider_closed(self) -> None:
-        self._feeder.close()
+        self._spool.over = True
+        self._feeder.outstanding.close()
+        self._feeder.forget()
+        self._feeder.gauge()
         await self._upkeep.now(last=True)
         await run_in_thread(self._spool.close)

@@ -5,32 +5,31 @@ scope")."""
 from __future__ import annotations
 
 import json
-import math
+import logging
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from enum import Enum
-from itertools import islice
 from typing import Any
 
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import DeferredSemaphore
+from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.timers import Slices, pause
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry, Kind
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.seeding.discovery import listed_sitemaps
-from scrapy_rep.seeding.spool import Row, SeedingContext, SitemapRow, strings
-from scrapy_rep.text import PageURLs, resolve_sitemap
+from scrapy_rep.reporting.record import SITEMAP
+from scrapy_rep.seeding.discovery import listed_by
+from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, strings
+from scrapy_rep.text import PageURLs, counted, resolve_sitemap
 
 logger = get_logger(__name__)
 
@@ -39,16 +38,12 @@ _MAX_ENTRY, _MAX_ENTRIES = 65_536, 1 << 20
 _MAX_DATE, _MAX_ALTERNATES = 100, 1000
 # URL prefixes whose verdict is remembered while a sitemap is read.
 _PREFIXES = 10_000
-# Entries that are written at a time, while the event loop waits. Each may be on another host.
+# Entries that are written, accepted or rejected before the event loop has its turn.
 _AT_A_TIME = 200
-# robots.txt files that are fetched for this at a time.
-_FETCHES = 16
-# Seconds between looks at an unreachable origin: at least, at most.
-_LOOK, _LONGEST_LOOK = 0.05, 0.5
-# Entries that are accepted or rejected before the event loop has its turn.
-_SLICE = 200
-# Listings that are kept, and sitemaps that are watched.
-_KEPT, _EXPECTED = 100, 1000
+# Origins that are asked for proof at a time; seconds until the next look at an unreachable one.
+_ORIGINS, _LOOK = 16, 0.25
+# Warnings per origin: an index may list 50,000 missing sitemaps. Others share one limit.
+_WARNINGS, _MOST = 5, 10_000
 
 
 class Reason(Enum):
@@ -79,9 +74,6 @@ CHOSEN = {
 }  # fmt: skip
 """Reasons that the project has chosen, or by which nothing is lost."""
 
-Verdict = Reason | bool | None
-"""On an entry. True: accepted; a reason: rejected; None: not known yet."""
-
 
 def host_of(origin: Origin) -> str:
     """Return the host as in REP.md section 9: the same for http and https, not for other ports."""
@@ -105,30 +97,23 @@ def entry_as_json(entry: Entry, pages: int) -> str:
 class Selection:
     """Selects entries of one sitemap, and puts them into the spool."""
 
-    def __init__(
-        self,
-        context: SeedingContext,
-        sitemap: SitemapRow,
-        reader: SitemapReader,
-        verdict: Callable[[Origin, SitemapRow], Verdict],
-    ) -> None:
-        """*verdict* on entries of another origin: ``Verifier.verdict``."""
+    def __init__(self, context: SeedingContext, sitemap: SitemapRow, reader: SitemapReader) -> None:
         self._sitemap = sitemap
         self._reader = reader
         self._spool = context.spool
         self._settings = context.crawl.settings
         self._options = context.options
         self._discovery = context.discovery
-        self._verdict = verdict
         led_here = Origin.from_url(sitemap.origin)
         self._host = host_of(led_here)
         near = self._settings.sitemap_cross_host == "site"
         self._domain = registrable_domain(led_here.host) if near else None
-        _, self._urls = context.spool.sitemaps.counts(sitemap.origin)
+        _, self._urls = context.spool.counts(sitemap.origin)
         self._pending: deque[tuple[Any, str | None]] = deque()
         """URLs; those of pages with the JSON of their entries."""
+        self._accepted: list[Any] = []
         self._page_urls = PageURLs()
-        self._by_prefix: dict[str, tuple[int, Verdict]] = {}
+        self._by_prefix: dict[str, tuple[int, bool] | Reason] = {}
         self.accepted = 0
         self.unproven = 0  # how many of these wait for the robots.txt of their host
         self.rejected: Counter[Reason] = Counter()
@@ -139,8 +124,7 @@ class Selection:
         kind = self._reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
-        log = not self.rejected[Reason.FILTER_ERROR]
-        kept, failed = self._options.filtered(sound, kind.value if kind else "", log=log)
+        kept, failed = self._options.filtered(sound, kind.value if kind else "")
         self.rejected[Reason.FILTER_ERROR] += failed
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
         recent = [entry for entry in kept if not self._is_old(entry)]
@@ -164,27 +148,21 @@ class Selection:
     def write(self) -> bool:
         """Write some of what was added to the spool, for one slice of time. Return whether there is
         more. After a ``sqlite3.Error``, call it again."""
-        urls, rejected = self._urls, Counter(self.rejected)
         is_index = self._reader.kind is Kind.INDEX
         look = self._sitemap_of if is_index else self._page_of
-        accepted: list[Any] = []
-        slices, done = Slices(), 0
-        try:
-            for value, entry in islice(self._pending, _AT_A_TIME):
-                done += 1
-                found = look(value, entry)
-                if isinstance(found, Reason):
-                    self.rejected[found] += 1
-                else:
-                    accepted.append(found)
-                if slices.over:
-                    break
-            (self._add_sitemaps if is_index else self._add_pages)(accepted)
-        except sqlite3.Error:
-            self._urls, self.rejected = urls, rejected
-            raise
-        for _ in range(done):
+        slices = Slices()
+        while self._pending and len(self._accepted) < _AT_A_TIME:
+            found = look(*self._pending[0])  # may raise
             self._pending.popleft()
+            if isinstance(found, Reason):
+                self.rejected[found] += 1
+            else:
+                self._accepted.append(found)
+            if slices.over:
+                break
+        if self._accepted:
+            (self._add_sitemaps if is_index else self._add_pages)(self._accepted)
+            self._accepted = []
         return bool(self._pending)
 
     def _sitemap_of(self, loc: Any, _: str | None) -> tuple[str, str] | Reason:
@@ -201,7 +179,7 @@ class Selection:
 
     def _add_sitemaps(self, accepted: list[tuple[str, str]]) -> None:
         most = self._settings.sitemap_max_files
-        add = self._spool.sitemaps.add
+        add = self._spool.add_sitemaps
         new, beyond = add(self._sitemap.origin, dict(accepted), self._sitemap.line, most=most)
         self.rejected[Reason.LIMIT] += len(beyond)
         self.rejected[Reason.KNOWN] += len(accepted) - len(new) - len(beyond)
@@ -210,223 +188,216 @@ class Selection:
             self._discovery.count(url)
 
     def _page_of(self, value: Any, entry: str | None) -> tuple[Row, bool] | Reason:
-        """Return the row of a page, and whether its host is known to list the sitemap."""
+        """Return the row of a page, and whether its host has to list the sitemap."""
         try:
             url, prefix = self._page_urls.resolve(value)
-            site, verdict = self._by_prefix.get(prefix) or self._judge(prefix)
+            found = self._by_prefix.get(prefix) or self._judge(prefix)
         except ValueError:
             return Reason.INVALID
         if not self._options.callback_for(url)[0]:
             return Reason.NO_RULE
-        if isinstance(verdict, Reason):
-            return verdict
+        if isinstance(found, Reason):
+            return found
         if self._urls >= self._settings.sitemap_max_origin_urls:
             return Reason.LIMIT
         self._urls += 1
-        return (site, self._sitemap.id, url, entry), verdict is True
+        return (found[0], self._sitemap.id, url, entry), found[1]
 
     def _add_pages(self, accepted: list[tuple[Row, bool]]) -> None:
-        pages = [row for row, is_proven in accepted if is_proven]
-        unproven = [row for row, is_proven in accepted if not is_proven]
-        self._spool.add_pages(self._sitemap.origin, pages, unproven)
+        self._spool.add_pages(self._sitemap.origin, [row for row, _ in accepted])
         self.accepted += len(accepted)
-        self.unproven += len(unproven)
+        self.unproven += sum(unproven for _, unproven in accepted)
 
-    def _judge(self, prefix: str) -> tuple[int, Verdict]:
-        """Return the site number of URLs with this prefix, and the verdict on them."""
+    def _judge(self, prefix: str) -> tuple[int, bool] | Reason:
+        """Return the site of URLs with this prefix, and whether its host has to list the sitemap;
+        or why they are rejected."""
         origin, mode = Origin.from_url(prefix), self._settings.sitemap_cross_host
-        verdict: Verdict = True
         near = mode == "any" or host_of(origin) == self._host
         if mode == "site" and registrable_domain(origin.host) == self._domain is not None:
             near = True
-        if not near:
-            verdict = self._verdict(origin, self._sitemap)
-        site = 0 if isinstance(verdict, Reason) else self._spool.site(str(origin))
-        # If it isn't known yet, it may be while the sitemap is being read.
-        if verdict is not None and len(self._by_prefix) < _PREFIXES:
-            self._by_prefix[prefix] = site, verdict
-        return site, verdict
+        site = self._spool.site(str(origin), "" if near else self._sitemap.origin)
+        found = Reason.HOSTS if site is None else (site, not near)
+        if len(self._by_prefix) < _PREFIXES:
+            self._by_prefix[prefix] = found
+        return found
 
 
-class Listing:
-    """The sitemaps of one robots.txt. Hostile files take a second to resolve."""
+class SitemapLog:
+    """Tells what came of sitemaps: in the log, the stats and the record."""
 
-    def __init__(self, robots_url: str, values: Iterable[str]) -> None:
-        self._hashes: set[int] = set()  # URLs can be long
-        self._steps = self._resolve(robots_url, values)
+    def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
+        """*tell* puts a line on record: ``Recorder.tell``."""
+        self._context = context
+        self._tell = tell
+        self._problems: Counter[str] = Counter()  # by origin
+        self._read = Limiter(logger, "sitemaps read")
+        self._unread = Limiter(logger, "sitemaps not read")
+        self.taken = BoundedSet()
+        """URLs of sitemaps of which something was taken."""
+        self._refused: dict[str, tuple[str, Reason]] = {}
 
-    def _resolve(self, robots_url: str, values: Iterable[str]) -> Iterator[None]:
-        for _, found in listed_sitemaps(robots_url, values):
-            if found is not None:
-                self._hashes.add(hash(found.url.partition("#")[0]))
-            yield
+    def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
+        assert reader.kind is not None
+        rejected = {reason: count for reason, count in selection.rejected.items() if count}
+        nothing, kind = bool(rejected and not selection.accepted), reader.kind.value
+        count = self._context.stats.inc_value
+        count("rep/sitemaps/fetched")
+        count("rep/sitemaps/urls", reader.count)
+        if selection.undated:
+            count("rep/sitemaps/undated", selection.undated)
+        if nothing:
+            count("rep/sitemaps/nothing_taken")
+        for reason, entries in rejected.items():
+            count(reason.stat, entries)
+        self._record(
+            sitemap,
+            reason=reader.problem or None,
+            kind=kind,
+            entries=reader.count,
+            taken=selection.accepted,
+            rejected={reason.value: entries for reason, entries in rejected.items()},
+        )
+        message = f"Sitemap %(url)s ({kind}): %(entries)s, {selection.accepted:,} accepted"
+        if selection.unproven:
+            message += f" ({selection.unproven:,} waiting for another host's robots.txt)"
+        if rejected:
+            why = ", ".join(f"{entries:,} {reason.value}" for reason, entries in rejected.items())
+            message += f"; rejected: {why}"
+        values = {"url": sitemap.url, "entries": counted(reader.count, "entry", "entries")}
+        if nothing and not CHOSEN.issuperset(rejected):
+            self.warn(sitemap.origin, message, **values)
+        else:
+            self._read.log(message, values, self._context.spider)
+        if reader.problem:
+            message = "Sitemap %(url)s: %(why)s"
+            self.warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
 
-    def complete(self) -> bool:
-        """Resolve URLs for one slice of time. Return whether that was all."""
-        slices = Slices()
-        return not any(slices.over for _ in self._steps)
+    def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
+        """Note that *count* entries of *sitemap*, to which *origin* led, have waited in vain."""
+        self._context.stats.inc_value(reason.stat, count)
+        if len(self._refused) < _MOST:
+            self._refused[sitemap] = origin, reason
 
-    def has_any(self, urls: Iterable[str]) -> bool:
-        """Whether it lists one of *urls*, once it is complete."""
-        return not self._hashes.isdisjoint(map(hash, urls))
+    def none_waits(self) -> None:
+        """Tell of which sitemaps nothing was taken, now that no entries wait."""
+        refused, self._refused = self._refused, {}
+        for url, (origin, reason) in refused.items():
+            if self.taken.add(url):
+                self._context.stats.inc_value("rep/sitemaps/nothing_taken")
+                message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
+                self.warn(origin, message, url=url, why=reason.value)
 
+    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
+        """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
+        self._context.stats.inc_value("rep/sitemaps/failed")
+        self._record(sitemap, failed=why)
+        message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
+        if expected:
+            self._unread.log(message, values, self._context.spider)
+        else:
+            self.warn(sitemap.origin, message, **values)
 
-class Listings:
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str | None], Listing] = {}
+    def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
+        found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
+        by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
+        nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
+        fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
+        self._tell(SITEMAP, sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
 
-    def of(self, state: OriginState) -> Listing:
-        url = state.entry.url or state.origin.robots_url
-        file = url, state.entry.sha256  # not the entry, which holds the body
-        listing = self._kept.pop(file, None)
-        if listing is None:
-            listing = Listing(url, state.robots.sitemaps if state.robots is not None else ())
-        self._kept[file] = listing
-        if len(self._kept) > _KEPT:
-            del self._kept[next(iter(self._kept))]
-        return listing
+    def warn(self, of: str, message: str, **values: Any) -> None:
+        """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""
+        of = of if of in self._problems or len(self._problems) < _MOST else ""
+        self._problems[of] += 1
+        level = logging.WARNING if self._problems[of] <= _WARNINGS else logging.DEBUG
+        if self._problems[of] == _WARNINGS:
+            message += ". Further problems with this origin's sitemaps are logged at DEBUG level"
+        logger.log(level, message, values, extra=self._context.extra)
 
 
 class Verifier:
-    """Checks whether an origin lists a sitemap, and settles the entries that wait for that."""
+    """Finds out whether other origins list the sitemaps that their pages are from, a few origins at
+    a time, and accepts or rejects these pages."""
 
-    def __init__(
-        self, context: SeedingContext, origins: Origins, warn: Callable[..., None]
-    ) -> None:
-        """*warn* logs a problem: ``SitemapLog.warn``."""
+    def __init__(self, context: SeedingContext, origins: Origins, log: SitemapLog) -> None:
         self._crawl = context.crawl
         self._spool = context.spool
         self._origins = origins
-        self._warn = warn
-        self._listings = Listings()
-        self.targets = origins.targets
-        self._turns = DeferredSemaphore(_FETCHES)
-        self._pending: dict[Origin, tuple[Origin, float]] = {}
-        """Origins whose entries wait: for each, an origin whose sitemap named it, and the deadline."""
-        self._open: dict[int, float] = {}
-        """For each sitemap all of whose entries wait: how many. Negative until all of it is read,
-        and if any was accepted."""
+        self._log = log
+        self._running = 0
+        self._tried: set[int] = set()
+        """Sites that are being looked at."""
 
-    def __bool__(self) -> bool:
-        return bool(self._pending)
+    def begin(self) -> None:
+        """Go on, if pages wait."""
+        while self._running < min(_ORIGINS, len(self._spool.unproven)):
+            self._running += 1
+            deferred_from_coro(self._work())
 
-    def recover(self, origins: list[tuple[str, str]]) -> None:
-        """Go on with *origins* that an earlier run left, each with one whose sitemap named it."""
-        for origin, by in origins:
-            with suppress(ValueError):
-                self._wait_for(Origin.from_url(origin), by)
+    async def _work(self) -> None:
+        try:
+            while (site := self._next()) is not None:
+                self._tried.add(site.id)
+                try:
+                    settled = await self._try(site)
+                finally:
+                    self._tried.discard(site.id)
+                await pause(0 if settled else _LOOK)
+        except sqlite3.Error:
+            pass  # the file has failed for too long, which is logged
+        finally:
+            self._running -= 1
+            if not (self._running or self._spool.unproven):
+                self._log.none_waits()
+            self._crawl.engine.wake()  # the crawl may be over
 
-    def verdict(self, origin: Origin, sitemap: SitemapRow) -> Verdict:
-        """Return whether *origin*'s robots.txt lists *sitemap*, or an index that led to it;
-        ``sqlite3.Error`` if the spool can't be read."""
-        state = self._origins.cache.get(origin)
-        listing = None if state is None or state.unreachable else self._listings.of(state)
-        if listing is not None and listing.complete():
-            self.targets.keep(origin)
-            return True if listing.has_any(sitemap.line) else Reason.CROSS_HOST
-        if listing is None and not self._spool.sitemaps.may_name(sitemap.origin, host_of(origin)):
-            return Reason.HOSTS
-        self._wait_for(origin, sitemap.origin)
+    def _next(self) -> Site | None:
+        """Return a site whose pages wait and that nothing looks at; sites take turns."""
+        if self._spool.over or self._spool.ending:
+            return None
+        for number, site in self._spool.unproven.items():
+            if number not in self._tried:
+                self._spool.unproven[number] = self._spool.unproven.pop(number)  # to the end
+                return site
         return None
 
-    def expect(self, sitemap: SitemapRow, count: int) -> None:
-        """Note that all *count* accepted entries of *sitemap* wait, or waited."""
-        self._settled(sitemap, -count, Reason.CROSS_HOST)
-
-    def _settled(self, sitemap: SitemapRow, rejected: float, reason: Reason) -> None:
-        left = self._open[sitemap.id] = self._open.pop(sitemap.id, 0) - rejected
-        if len(self._open) > _EXPECTED:
-            del self._open[next(iter(self._open))]
-        if left == 0:  # all of them waited, and none was accepted
-            self._crawl.stats.inc_value("rep/sitemaps/nothing_taken")
-            message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
-            self._warn(sitemap.origin, message, url=sitemap.url, why=reason.value)
-
-    def stop(self) -> None:
-        """Check nothing more: the crawl is closing, and what waits is for the next run."""
-        self._pending.clear()
-
-    def _wait_for(self, origin: Origin, by: str) -> None:
-        if origin not in self._pending:
-            deadline = time.monotonic() + self._crawl.settings.defer_max_wait
-            self._pending[origin] = Origin.from_text(by), deadline
-            deferred_from_coro(self._verify(origin))
-
-    async def _verify(self, origin: Origin) -> None:
-        """Accept or reject the entries of *origin* once it is known what it lists, or it is too late."""
-        seconds: float | None = 0.0
-        try:
-            while origin in self._pending and seconds is not None:
-                await pause(seconds)
-                turn = self._turns.run(lambda: deferred_from_coro(self._try(origin)))
-                seconds = await maybe_deferred_to_future(turn)
-        except sqlite3.Error:
-            self.stop()
-        finally:
-            self._pending.pop(origin, None)
-            if not self._pending:
-                self._crawl.engine.wake()  # the crawl may be over
-
-    async def _try(self, origin: Origin) -> float | None:
-        """Return the seconds until the next try; None if no other is needed."""
-        await pause()  # until the entries are in the spool
-        if origin not in self._pending:
-            return None
-        by, deadline = self._pending[origin]
-        state, reason = self._origins.cache.get(origin), Reason.UNPROVEN
-        left = deadline - time.monotonic()
+    async def _try(self, site: Site) -> bool:
+        """Accept or reject the pages of *site* if it is known what its origin lists, or it is too
+        late. Return whether that was so."""
+        origin, reason = Origin.from_text(site.origin), Reason.UNPROVEN
+        site.deadline = site.deadline or time.monotonic() + self._crawl.settings.defer_max_wait
+        state, left = self._origins.cache.get(origin), site.deadline - time.monotonic()
         if state is None and left > 0:
-            if await self.targets.refuses(origin, by):
+            if await self._origins.targets.refuses(origin, Origin.from_text(site.named_by)):
                 reason = Reason.PRIVATE
-            elif origin in self._pending:
+            else:
                 try:
                     state = await self._origins.flights.to(origin).wait(left)
                 except StillWaiting:
                     pass
-                except Exception:  # noqa: BLE001 (a misconfiguration, which is logged elsewhere)
-                    return _LONGEST_LOOK
-        if state is not None and state.unreachable:
-            if self._origins.policy.is_worth_waiting(state) and time.monotonic() < deadline:
-                seconds = state.usable_until - self._crawl.clock()
-                return min(max(seconds, _LOOK), _LONGEST_LOOK)
-            state = None
-        await self._settle(origin, state, reason if state is None else Reason.CROSS_HOST)
-        return None
-
-    async def _settle(self, origin: Origin, state: OriginState | None, reason: Reason) -> None:
-        """Accept the entries of *origin* whose sitemap its robots.txt lists, and reject the others,
-        with the *reason*. *state*: None if the robots.txt can't be fetched."""
-        listing = self._listings.of(state) if state is not None else None
-        while listing is not None and not listing.complete():
-            await pause()
-        retry = self._spool.retry
-        while origin in self._pending and await retry(self._judge, str(origin), listing, reason):
-            await pause()
-        if state is None:
-            self._origins.flights.abandon(origin)  # no waiters left: don't keep the crawl open
-
-    def _judge(self, origin: str, listing: Listing | None, reason: Reason) -> bool:
-        """Settle some entries. Return False if there are none."""
-        rows = self._spool.unproven_of(origin, _SLICE)
-        if not rows:
+                except Exception:  # noqa: BLE001 (the crawl ends; or a misconfiguration, logged elsewhere)
+                    return False
+        listed: Collection[str] = ()
+        if state is not None and not state.unreachable:
+            listed = await listed_by(state)
+            reason = Reason.CROSS_HOST
+            self._origins.targets.keep(origin)
+        elif state is not None and self._origins.policy.is_worth_waiting(state) and left > 0:
             return False
-        sitemaps = {row[1]: self._spool.sitemaps.of_row(row[1]) for _, row in rows}
-        listed = {
-            number
-            for number, sitemap in sitemaps.items()
-            if listing and listing.has_any(sitemap.line)
-        }
-        accepted = [row for _, row in rows if row[1] in listed]
-        self._spool.settle([number for number, _ in rows], accepted)
-        for number, count in Counter(row[1] for _, row in rows).items():
-            self._settled(sitemaps[number], math.inf if number in listed else count, reason)
-        rejected = len(rows) - len(accepted)
-        if rejected:
-            self._crawl.stats.inc_value(reason.stat, rejected)
-        why = f": {reason.value}" if rejected else ""
-        logger.debug(
-            "Entries of %(origin)s: %(accepted)d accepted, %(rejected)d rejected%(why)s",
-            {"origin": origin, "accepted": len(accepted), "rejected": rejected, "why": why},
-            extra=self._crawl.extra,
-        )
+        while site.waiting and not self._spool.ending:
+            await self._spool.retry(self._settle, site, listed, reason)
+            await pause()
+        if reason is Reason.UNPROVEN:
+            self._origins.flights.abandon(origin)  # no waiters left: don't keep the crawl open
         return True
+
+    def _settle(self, site: Site, listed: Collection[str], reason: Reason) -> None:
+        """Accept or reject some pages of *site*."""
+        pages = self._spool.first_of(site, _AT_A_TIME)
+        accepted = [page for page in pages if any(url in listed for url in page.line)]
+        self._spool.settle(site, pages, accepted)
+        taken = {page.sitemap_url for page in accepted}
+        for url in taken:
+            self._log.taken.add(url)
+        for url, count in Counter(page.sitemap_url for page in pages).items():
+            if url not in taken:
+                self._log.refused(site.named_by, url, reason, count)

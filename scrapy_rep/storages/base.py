@@ -88,11 +88,6 @@ class Storage:
         for origin in origins:
             self.release(origin, owner)
 
-    def purge(self, before: float) -> bool | None:
-        """Delete what wasn't updated since *before*, in seconds since the epoch; or some of it, and
-        return True, to be called again: other methods can come in between."""
-        return False
-
     def close(self) -> None:
         """The crawl has ended."""
 

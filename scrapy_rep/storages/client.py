@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
@@ -111,7 +110,8 @@ class _Calls:
         found |= self._load(granted)
         late = {one.origin for one in asked if one.origin in granted and one.settled_by(found)}
         self._release(late)
-        return [Claim(found.get(one.origin), one.origin in granted - late) for one in asked]
+        granted -= late
+        return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
 
     def _lease(self, origins: list[str]) -> set[str]:
         """Return which *origins* to fetch: all, if the storage fails."""
@@ -163,21 +163,13 @@ class _Calls:
 
 
 class StorageClient:
-    """Calls a storage, one call at a time; what arrives meanwhile is batched into the next. Purges
-    the storage when the spider opens, and closes it with the spider."""
+    """Calls a storage, one call at a time; what arrives meanwhile is batched into the next. Closes
+    the storage with the spider."""
 
-    def __init__(
-        self,
-        crawler: Crawler,
-        storage: Storage,
-        lease_seconds: float,
-        expired: Callable[[], float],
-    ) -> None:
-        """*lease_seconds*: how long others wait at most for a process that died. *expired* returns
-        since when an entry must have been updated, in seconds since the epoch."""
+    def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
+        """*lease_seconds*: how long others wait at most for a process that died."""
         assert crawler.stats is not None
         self._stats = crawler.stats
-        self._expired = expired
         self._calls = _Calls(crawler, storage, lease_seconds)
         self._asked: dict[_PendingClaim, None] = {}
         self._unsaved: dict[str, Entry] = {}
@@ -185,15 +177,13 @@ class StorageClient:
         self._unsaved_bytes = 0
         self._leased: set[str] = set()
         self._released: set[str] = set()
-        self._purges = False
         self._running = False
         self._retry: CallLaterResult | None = None
         self._closed: Deferred[None] | None = None
         self._ended = False
         """Whether the storage is closed or closing: nothing is asked of it any more."""
-        # Methods, which signals refer to weakly: the table of handlers belongs to the process, and
+        # A method, which signals refer to weakly: the table of handlers belongs to the process, and
         # would keep a closure, and so the crawl, in memory.
-        crawler.signals.connect(self.purge, signals.spider_opened)
         crawler.signals.connect(self.close, signals.spider_closed)
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
@@ -225,11 +215,6 @@ class StorageClient:
             self._leased.remove(origin)
             self._released.add(origin)
             self._go()
-
-    def purge(self) -> None:
-        """Delete what has expired, soon."""
-        self._purges = True
-        self._go()
 
     async def close(self) -> None:
         """Finish everything else, end all leases and close the storage."""
@@ -267,10 +252,9 @@ class StorageClient:
         return bool(self._unsaved) and self._calls.works(_SAVE)
 
     async def _work(self) -> None:
-        while self._asked or self._released or self._purges or self._saves:
-            for step in (self._write, self._purge_some):
-                await self._answer()  # claims don't wait for all that is to be written
-                await step()
+        while self._asked or self._released or self._saves:
+            await self._answer()
+            await self._write()
         self._running = False
         if self._closed is not None:
             self._ended = True
@@ -318,43 +302,29 @@ class StorageClient:
             if self._unsaved.get(entry.origin) is entry:  # unless a newer one has replaced it
                 self._forget(entry.origin)
 
-    async def _purge_some(self) -> None:
-        if self._purges:
-            calls, before = self._calls, self._expired()
-            purge = partial(calls.storage.purge, before)
-            self._purges = bool(await run_in_thread(calls.attempt, _SAVE, None, purge))
-
 
 def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
     """Return the storage that ``REP_CACHE_STORAGE`` names; ``SettingsError`` if it can't be made."""
     name = settings.cache_storage
-    wrong = f"REP_CACHE_STORAGE is {name!r}"
     try:
         made = load_object(name)
-    except (ImportError, NameError, ValueError) as error:
-        hint = ""
-        if isinstance(error, ImportError) and (error.name or "").startswith("redis"):
-            hint = ' Try "pip install scrapy-rep[redis]".'
-        raise SettingsError(f"{wrong}, which can't be imported: {error}.{hint}") from None
-    if not (isinstance(made, type) and issubclass(made, Storage)):
-        raise SettingsError(f"{wrong}, which is not a subclass of scrapy_rep.storages.Storage.")
-    try:
+        if not (isinstance(made, type) and issubclass(made, Storage)):
+            raise TypeError("it is not a subclass of scrapy_rep.storages.Storage")
         return build_from_crawler(made, crawler)
     except SettingsError:
         raise
-    except Exception as error:
-        # A user's class may raise anything.
-        raise SettingsError(f"{wrong}: {text_of(error)}.") from error
+    except Exception as error:  # a user's class may raise anything
+        hint = ""
+        if isinstance(error, ImportError) and (error.name or "").startswith("redis"):
+            hint = ' Try "pip install scrapy-rep[redis]".'
+        message = f"REP_CACHE_STORAGE is {name!r}, which can't be used: {text_of(error)}.{hint}"
+        raise SettingsError(message) from error
 
 
-def open_storage(
-    crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
-) -> StorageClient | None:
+def open_storage(crawler: Crawler, settings: RepSettings) -> StorageClient | None:
     """Return the client of the crawl's storage; None for plain memory, which needs none;
-    ``SettingsError`` if the storage can't be made. *clock*: seconds since the epoch."""
+    ``SettingsError`` if the storage can't be made."""
     storage = make_storage(crawler, settings)
     if type(storage) is MemoryStorage:  # not a user's subclass
         return None
-    return StorageClient(
-        crawler, storage, settings.download_timeout, lambda: clock() - settings.cache_expiry
-    )
+    return StorageClient(crawler, storage, settings.download_timeout)

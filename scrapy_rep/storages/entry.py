@@ -50,7 +50,7 @@ _MAX_COUNT = 10**9
 # Characters of a bad value that are quoted in a message.
 _SHOWN = 80
 
-TOO_LARGE = "broken: it is too large"
+TOO_LARGE = "broken: it is too large, or no text"
 
 
 class UnreadableEntry(ValueError):

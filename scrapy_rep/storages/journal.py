@@ -18,6 +18,7 @@ from scrapy import Spider
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.timers import pause
 
 logger = get_logger(__name__)
 
@@ -25,10 +26,6 @@ T = TypeVar("T")
 
 _Changes: TypeAlias = "dict[tuple[Any, ...], tuple[Any, ...] | None]"
 """Rows by table and key; None: to be deleted."""
-
-
-class Foreign(sqlite3.DatabaseError):
-    """The file is a SQLite database, but not the one that it should be."""
 
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
@@ -69,17 +66,17 @@ def tables_of_schema(schema: str) -> dict[str, list[Any]]:
 
 
 def has_tables(db: sqlite3.Connection, ours: dict[str, list[Any]]) -> bool:
-    """Whether a file has *ours*; False: it is new; ``Foreign`` if it has others."""
+    """Whether a file has *ours*; False: it is new. If it has others, it counts as damaged."""
     theirs = tables_of(db)
     if theirs and theirs != ours:
-        raise Foreign("its tables are not those of scrapy-rep")
+        raise sqlite3.DatabaseError("its tables are not those of scrapy-rep")
     return bool(theirs)
 
 
 def is_damaged(error: Exception) -> bool:
     """Whether *error* says that the file itself is damaged, or isn't the one that it should be.
     Setting it aside wouldn't help against others: a lock, a full disk, a read-only folder."""
-    return type(error) in (sqlite3.DatabaseError, Foreign)
+    return type(error) is sqlite3.DatabaseError
 
 
 def open_or_set_aside(
@@ -127,8 +124,8 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
 
 # Seconds to wait for a lock: nobody else should lock such a file, or may block the event loop.
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
-# Changes written in one transaction, by a thread.
-_AT_ONCE = 500
+# Changes written in one transaction, after a failure.
+_AT_ONCE = 100
 # Changes until a checkpoint, and pages of a WAL that is to begin anew.
 _MANY, _LARGE = 200, 4000
 _CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
@@ -195,10 +192,9 @@ class Journal:
             self._set_up(db)
             return recover(db)
 
+        seconds = _THREAD_LOCK_SECONDS
         try:
-            self._db, found = open_or_set_aside(
-                self.path, _THREAD_LOCK_SECONDS, set_up, self._spider
-            )
+            self._db, found = open_or_set_aside(self.path, seconds, set_up, self._spider)
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
             return None
@@ -214,8 +210,8 @@ class Journal:
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-        has_tables(db, self._tables)
-        db.executescript(self._schema)
+        if not has_tables(db, self._tables):
+            db.executescript(f"BEGIN IMMEDIATE; {self._schema} COMMIT;")
         for table, keys in self._keys.items():
             if keys == ["id"]:
                 [self._last_ids[table]] = db.execute(_LAST_ID.format(table=table)).fetchone()
@@ -305,12 +301,15 @@ class Journal:
                 await self._write_again(self._db)
             elif time.monotonic() - self._failed_at >= _CALM_SECONDS:
                 self._tell_works()
-        except (sqlite3.Error, OSError) as error:
+        except sqlite3.Error as error:
             self._failed(error)
         if self._unmerged >= _MANY and self.path and self.failing_since is None:
             self._unmerged = 0
             with suppress(sqlite3.Error, OSError):  # nothing depends on it
-                if await run_in_thread(self._checkpoint) >= _LARGE and self._db is not None:
+                if (
+                    await run_in_thread(self._checkpoint, self.path) >= _LARGE
+                    and self._db is not None
+                ):
                     # What was written meanwhile would keep it growing.
                     self._db.execute(_CHECKPOINT)
 
@@ -318,51 +317,37 @@ class Journal:
         if self._failed_read is not None:
             db.execute(*self._failed_read).fetchall()
             self._failed_read = None
-        while self.failing_since is not None:
+        while self._pending and self._db is not None:
             changes = dict(islice(self._pending.items(), _AT_ONCE))
-            if self.path:
-                await run_in_thread(self._write_in_thread, changes)
-            else:
-                self._write_to(db, changes)
-            for key, row in changes.items():
-                if key in self._pending and self._pending[key] is row:
-                    del self._pending[key]
-            self._unmerged += len(changes)
-            if not self._pending:
-                self.failing_since = None
-
-    def _write_in_thread(self, changes: _Changes) -> None:
-        """Wait longer for a lock. The event loop can read meanwhile."""
-        with self._another() as db:
-            db.execute("PRAGMA synchronous = OFF")
             self._write_to(db, changes)
+            for key in changes:
+                del self._pending[key]
+            await pause()
+        self.failing_since = None
 
-    def _checkpoint(self) -> int:
+    def _checkpoint(self, path: Path) -> int:
         """Move commits from the WAL to the file, and wait for the disk; others may write meanwhile.
         Return the pages in the WAL."""
-        with self._another() as db:
+        if not path.exists():  # deleted; connecting would create another
+            return 0
+        with closing(connect(path, _THREAD_LOCK_SECONDS)) as db:
             return int(db.execute(_CHECKPOINT).fetchone()[1])
-
-    def _another(self) -> closing[sqlite3.Connection]:
-        assert self.path is not None
-        if not self.path.exists():
-            raise FileNotFoundError("it was deleted")
-        return closing(connect(self.path, _THREAD_LOCK_SECONDS))
 
     def close(self) -> None:
         """Try a last time to write everything, and close the file. Blocks."""
         if self._db is None:
             return
-        if self._pending and self.path and not self.damaged:
+        if self._pending and not self.damaged:
             try:
-                self._write_in_thread(self._pending)
+                self._db.execute(f"PRAGMA busy_timeout = {1000 * _THREAD_LOCK_SECONDS:.0f}")
+                self._write_to(self._db, self._pending)
                 self._pending.clear()
                 self.failing_since = None
-            except (sqlite3.Error, OSError) as error:
+            except sqlite3.Error as error:
                 logger.warning(
                     "Could not finish writing %(path)s (%(error)s): the next run may fetch some pages "
                     "again",
-                    {"path": self.path, "error": error},
+                    {"path": self._name, "error": error},
                     extra={"spider": self._spider},
                 )
         if self.failing_since is None:

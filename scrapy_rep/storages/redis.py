@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -33,16 +33,17 @@ _TIMEOUT_SECONDS = 2.0
 # Keys in one call when iterating over all entries.
 _AT_A_TIME = 500
 
-# Returns what is there: nothing longer than allowed, and no more than the batch may have, since
-# others who share the server may have written anything. Numbers: see _WRONG.
+# Returns what is there, and no more than the batch may have: others who share the server may have
+# written anything. 1: a value that is longer than allowed, or no string.
 _READ = """
 local found, room = {}, tonumber(ARGV[2])
 for at, key in ipairs(KEYS) do
     local length = redis.pcall('STRLEN', key)
     if type(length) == 'table' then
         if not string.find(length.err, 'WRONGTYPE') then return length end
-        found[at] = 0
-    elseif length > tonumber(ARGV[1]) then
+        length = math.huge
+    end
+    if length > tonumber(ARGV[1]) then
         found[at] = 1
     else
         found[at] = length <= room and redis.call('GET', key)
@@ -51,7 +52,6 @@ for at, key in ipairs(KEYS) do
 end
 return found
 """
-_WRONG = "broken: it is not a string", TOO_LARGE
 
 # Milliseconds. Returns a 1 for each lease the owner has now. What counts as free: a lease without
 # an end (lost in a restored dump) or with an impossibly late one; a value of another type.
@@ -123,8 +123,9 @@ class RedisStorage(BatchStorage):
             self._url,
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
-            # Once: an idle connection may have been closed.
-            retry=Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+            # Once, on a new connection: an idle one may have been closed, or lead to what is a
+            # replica since a failover.
+            retry=Retry(NoBackoff(), 1, (redis.ConnectionError, redis.ReadOnlyError)),
         )
 
     def _key(self, kind: str, name: str) -> str:
@@ -160,7 +161,7 @@ class RedisStorage(BatchStorage):
         """Return the existing values of *keys*, within :data:`MAX_BATCH` bytes."""
         values = self._client.register_script(_READ)(keys, [limit, MAX_BATCH]) if keys else ()
         return {
-            key: UnreadableEntry(_WRONG[value]) if isinstance(value, int) else value
+            key: UnreadableEntry(TOO_LARGE) if isinstance(value, int) else value
             for key, value in zip(keys, values, strict=True)
             if value is not None
         }
@@ -171,15 +172,7 @@ class RedisStorage(BatchStorage):
             if entry.sha256 is not None:
                 pipeline.set(self._key("body", entry.sha256), entry.packed, ex=self._expiry)
             pipeline.set(self._key("entry", entry.origin), entry.header(), ex=self._expiry)
-        self._write(pipeline.execute)
-
-    def _write(self, call: Callable[..., Any], *arguments: object) -> Any:
-        """Connect again if the server is now a replica: the address leads to another by then."""
-        try:
-            return call(*arguments)
-        except redis.ReadOnlyError:
-            self.close()
-            raise
+        pipeline.execute()
 
     def drop(self, origin: str) -> bool:
         # A server that is out of memory refuses transactions, even ones that free some.
@@ -203,12 +196,12 @@ class RedisStorage(BatchStorage):
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         keys = [self._key("lease", origin) for origin in origins]
         lease = self._client.register_script(_LEASE)
-        leased = self._write(lease, keys, [owner, max(1, int(seconds * 1000))])
+        leased = lease(keys, [owner, max(1, int(seconds * 1000))])
         return {origin for origin, one in zip(origins, leased, strict=True) if one}
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         release = self._client.register_script(_RELEASE)
-        self._write(release, [self._key("lease", origin) for origin in origins], [owner])
+        release([self._key("lease", origin) for origin in origins], [owner])
 
     def close(self) -> None:
         if (client := vars(self).pop("_client", None)) is not None:

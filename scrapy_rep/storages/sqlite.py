@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
@@ -34,8 +35,6 @@ _VERSION = 1
 
 # Other processes hold the lock for milliseconds.
 _LOCK_SECONDS = 5.0
-# Rows that are deleted in one transaction.
-_PURGED_AT_ONCE = 1000
 
 # Bodies have a table of their own: many origins share one, and an old one is kept for a while so
 # that decisions based on it can be checked.
@@ -74,22 +73,32 @@ INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
-_PURGE = "DELETE FROM {0} WHERE {1} IN (SELECT {1} FROM {0} WHERE {2} < ? LIMIT ?)"
+# Some at a time: others wait for the lock.
+_EXPIRING = 1000
+_EXPIRE = f"""
+DELETE FROM entries WHERE origin IN
+(SELECT origin FROM entries WHERE updated_at < ? LIMIT {_EXPIRING})
+"""  # noqa: S608 (all ours)
+_EXPIRE_BODIES = f"""
+DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? LIMIT {_EXPIRING})
+"""  # noqa: S608 (all ours)
 
 
 class SqliteStorage(BatchStorage):
     """Entries in a file. If that is broken, or not ours, it is set aside and a new one created."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, expiry: float = math.inf) -> None:
+        """:param expiry: how many seconds older than one being saved an entry may be: else it is deleted"""
         self._path = path
+        self._expiry = expiry
         self._db: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
         """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the project."""
-        path = RepSettings.from_settings(crawler.settings).cache_path
-        return cls(Path(data_path(path)).absolute())
+        settings = RepSettings.from_settings(crawler.settings)
+        return cls(Path(data_path(settings.cache_path)).absolute(), settings.cache_expiry)
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
         query = f"{_SELECT} WHERE origin IN ({','.join('?' * len(origins))})"
@@ -106,13 +115,20 @@ class SqliteStorage(BatchStorage):
         return self._do(load)
 
     def save_many(self, entries: Sequence[Entry]) -> None:
-        bodies = [
-            (_SAVE_BODY, (one.sha256, one.updated_at, one.packed))
-            for one in entries
-            if one.sha256 is not None
-        ]
-        rows = [(_SAVE, (one.origin, one.header(), one.sha256, one.updated_at)) for one in entries]
-        self._write(*bodies, *rows)
+        rows = [(one.origin, one.header(), one.sha256, one.updated_at) for one in entries]
+        bodies = [(one.sha256, one.updated_at, one.packed) for one in entries if one.sha256]
+
+        def save(db: sqlite3.Connection) -> None:
+            before = max((one.updated_at for one in entries), default=0.0) - self._expiry
+            with transaction(db):
+                db.executemany(_SAVE_BODY, bodies)
+                db.executemany(_SAVE, rows)
+                # Bodies expire after all entries that use them: saving one updates used_at.
+                if db.execute(_EXPIRE, (before,)).rowcount < _EXPIRING:
+                    db.execute(_EXPIRE_BODIES, (before,))
+                    db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
+
+        self._do(save)
 
     def drop(self, origin: str) -> bool:
         _, dropped = self._write(
@@ -140,18 +156,6 @@ class SqliteStorage(BatchStorage):
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
         self._write(*((delete, (origin, owner)) for origin in origins))
-
-    def purge(self, before: float) -> bool:
-        # Bodies after all entries that use them. (Saving an entry updates used_at of its body.)
-        for *names, date in (
-            ("entries", "origin", "updated_at", before),
-            ("bodies", "sha256", "used_at", before),
-            ("leases", "origin", "until", time.time()),
-        ):
-            [deleted] = self._write((_PURGE.format(*names), (date, _PURGED_AT_ONCE)))
-            if deleted:
-                return True
-        return False
 
     def close(self) -> None:
         if self._db is not None:

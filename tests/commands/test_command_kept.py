@@ -90,16 +90,16 @@ def test_cache_lists_each_entry_on_a_line(tmp_path: Path) -> None:
     done = cache(tmp_path)
     assert (done.status, done.err) == (0, "")
     fetched = "fetched 2023-11-14T22:13:20Z, fresh until"
-    due = f"no restrictions  {fetched} 2023-11-14T22:13:21Z"
+    due = f"{fetched} 2023-11-14T22:13:21Z"
     assert sorted(done.out.splitlines()) == [
-        f"ask           http://example.com:8080  404: {due}",
-        f"ask           https://ahead.example  200: rules  {fetched} 2096-10-02T07:06:40Z",
-        f'ask           https://trouble.example  500: "not found", {due}',
-        f"fresh         {long.origin}  200: rules  {fetched} {iso(SOON)}",
-        f"fresh         https://page.example  200: an HTML page  {fetched} {iso(SOON)}",
-        f"fresh         https://www.example.com  200: rules  {fetched} {iso(SOON)}",
-        "stale         https://stale.example  200: rules  since 2023-11-14T22:13:20Z: HTTP 500",
-        f"unreachable   https://down.example  none yet  since {iso(NOW)}: HTTP 503",
+        f"ask           http://example.com:8080  HTTP 404  {due}",
+        f"ask           https://ahead.example  HTTP 200  {fetched} 2096-10-02T07:06:40Z",
+        f"ask           https://trouble.example  HTTP 500  {due}",
+        f"fresh         {long.origin}  HTTP 200  {fetched} {iso(SOON)}",
+        f"fresh         https://page.example  HTTP 200  {fetched} {iso(SOON)}",
+        f"fresh         https://www.example.com  HTTP 200  {fetched} {iso(SOON)}",
+        "stale         https://stale.example  HTTP 200  since 2023-11-14T22:13:20Z: HTTP 500",
+        f"unreachable   https://down.example  no answer  since {iso(NOW)}: HTTP 503",
     ]
     # By Google's newer rules, 12 hours without a file close a site, whatever copy there is.
     settings = {"REP_UNREACHABLE_RULES": "google-2026"}
@@ -117,18 +117,19 @@ def test_hosts_and_urls_choose_what_is_shown_or_dropped(tmp_path: Path) -> None:
     ):
         assert kept(tmp_path, *hosts.split()) == {one.origin for one in found}
     done = cache(tmp_path, "https://www.example.com:443/any?page", "https://down.example/")
-    assert "  redirects    1, to https://example.org/robots.txt\n" in done.out
-    assert "  failed attempts    3\n" in done.out
+    assert "  url                https://example.org/robots.txt\n" in done.out
+    assert "  attempts           3\n" in done.out
     assert "\x1b" not in done.out, "a site steers the terminal"
     (shown,) = cache(tmp_path, "--json", "https://www.example.com/").json
     assert shown["body"] == BODY.decode("utf-8", "replace")
     done = cache(tmp_path, "--drop", "*.example")
     assert {*done.out.splitlines()} == {f"dropped {one.origin}" for one in (DOWN, STALE)}
     assert cache(tmp_path, "--drop", "https://down.example/").status == 1
-    error = "scrapy: error: --drop takes hosts and URLs, not hashes"
+    error = "scrapy: error: --drop needs hosts or URLs; '*' drops everything"
     assert cache(tmp_path, "--drop", HASH).errors[-1] == error
     assert kept(tmp_path) == {FRESH.origin, MISSING.origin}
-    cache(tmp_path, "--drop", "*")
+    dropped = cache(tmp_path, "--drop", "*", "--json").json
+    assert sorted(one["origin"] for one in dropped) == [MISSING.origin, FRESH.origin]
     assert kept(tmp_path) == set()
 
 
@@ -141,7 +142,7 @@ def test_nothing_found_is_status_1_and_says_so(tmp_path: Path) -> None:
     assert done.status == 1
     assert done.errors == [
         f"scrapy robots: robots.txt with hash {'0' * 64}: not in the cache",
-        "scrapy robots: nothing cached for https://example.com",
+        "scrapy robots: https://example.com: nothing cached",
         "scrapy robots: nothing cached for other.example",
     ]
 
@@ -225,7 +226,7 @@ async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
     before, names = stamps(job), {path.name for path in job.iterdir()}
     for settings in ({}, {"REP_CACHE_STORAGE": f"{__name__}.Damaged"}):
         line, _ = robots_here(tmp_path, "--held", "job", settings=settings).out.splitlines()
-        assert line.endswith("  reason unknown: REP_CACHE_STORAGE has no entry for it")
+        assert line.endswith(" REP_CACHE_STORAGE doesn't know it as unreachable")
     # No file that the next run would take for the trace of a kill.
     assert {path.name for path in job.iterdir()} == names
     assert stamps(job) == before

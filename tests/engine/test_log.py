@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 import sys
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -15,8 +13,7 @@ from hypothesis import strategies as st
 from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.holding import deferral
-from scrapy_rep.holding import log as hold_log
-from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
+from scrapy_rep.holding.hold import HeldOrigins
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
@@ -51,9 +48,10 @@ def test_what_was_told_is_told_again_for_debugging(caplog: pytest.LogCaptureFixt
     caplog.set_level("DEBUG")
     limiter = Limiter(get_logger("scrapy_rep.test"), "sites so")
     for about in "aab":
-        limiter.log("Site %(one)s", {"one": about}, None, about, "; more")
+        limiter.log("Site %(one)s", {"one": about}, None, about)
     told = [(one.levelname, one.getMessage()) for one in caplog.records]
-    assert told == [("INFO", "Site a; more"), ("DEBUG", "Site a"), ("INFO", "Site b; more")]
+    more = "; more for this origin at DEBUG level"
+    assert told == [("INFO", f"Site a{more}"), ("DEBUG", "Site a"), ("INFO", f"Site b{more}")]
 
 
 def test_words_for_numbers_and_times() -> None:
@@ -95,28 +93,9 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     assert "12 given up" in summary(result)[1]
 
 
-def hold_some(table: HeldOrigins, origin: Origin, count: int) -> HeldOrigin:
+def hold_some(table: HeldOrigins, origin: Origin, count: int) -> None:
     for number in range(count):
-        held_origin = table.add_waiting(origin, held(number).request, None)
-        table.hold_waiting(held_origin)
-    return held_origin
-
-
-def test_waiting_is_not_told_at_every_turn(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caplog.set_level("INFO", "scrapy_rep.holding")
-    now = 0.0
-    monkeypatch.setattr(hold_log, "time", SimpleNamespace(monotonic=lambda: now))
-    context = context_of()
-    table = HeldOrigins(context, Origins(context))
-    held_origin = hold_some(table, Origin.from_url("http://a.test/"), 50)
-    told = []
-    for now in map(float, range(21)):
-        table.log.state(table.all(), math.inf, math.inf, idle=True)
-        table.left(held_origin, held(1)._replace(counts=True))
-        told.append(len(caplog.messages))
-    assert told == [1] * 10 + [2] * 10 + [3]
+        table.hold_waiting(table.add_waiting(origin, held(number).request, None))
 
 
 def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -132,7 +111,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    table.log.state(table.all(), 1, 2, idle=False)
+    deferral.HoldLog(context, origins.table).state(table.origins.values(), 1, 2, idle=False)
     odd = errors["b"][:60]
     assert caplog.messages[0].startswith(
         "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "
@@ -148,7 +127,7 @@ async def test_a_line_a_minute_tells_what_is_held(
     site = sites.add(robots=silent)
     busy = sites.add(robots=RULES, pages={"/x": when_open(silent, "")})
     which = f"3 to {origin_of(site)}: no answer yet"
-    line = f"3 requests held ({which}); next robots.txt attempt now, giving up in 8"
+    line = f"3 requests held ({which}); next robots.txt attempt in 0 s, giving up in 8"
 
     def look() -> None:
         if len(told) == 3:
@@ -185,13 +164,14 @@ async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None
 
 
 def test_what_is_remembered_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth here of what it is in a crawl: of the 100,000 that are remembered, and of 2 MB."""
+    """A tenth here of what it is in a crawl: of the 50,000 that are remembered, and of 15 MB."""
     monkeypatch.setattr(log, "_REMEMBERED", log._REMEMBERED // 10)
     some = BoundedSet()
-    assert all(some.add(f"http://{number}.example") for number in range(40_000))
-    assert len({*some._new, *some._old}) == len(some._new) + len(some._old) <= 20_000
-    assert sum(map(sys.getsizeof, [some._new, some._old])) < 250_000
-    assert not any(some.add(f"http://{number}.example") for number in range(30_000, 40_000))
+    assert all(some.add(f"http://{number}.example") for number in range(20_000))
+    held = {*some._new, *some._old}
+    assert len(held) == len(some._new) + len(some._old) <= 10_000
+    assert sum(map(sys.getsizeof, [some._new, some._old, *held])) < 1_500_000
+    assert not any(some.add(f"http://{number}.example") for number in range(15_000, 20_000))
     assert some.add("http://0.example")
 
 

@@ -18,7 +18,8 @@ class World:
         self.now, self.paused = 100.0, False
         self.timers: list[tuple[float, Callable[[], Any]]] = []
         self.due: list[tuple[float, str]] = []
-        self.alarm = Alarm(self.ring, lambda: self.paused)
+        crawler: Any = SimpleNamespace(engine=self, spider=None)
+        self.alarm = Alarm(crawler, self.ring)
         self.on_due: Callable[[str], object] = lambda key: None
 
     def call_later(self, seconds: float, function: Callable[[], Any]) -> Any:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.crawler import Crawler
 
-from scrapy_rep.commands.lookup import Job
 from scrapy_rep.commands.output import CommandError, Status
-from scrapy_rep.commands.task import Task
+from scrapy_rep.commands.task import Job, Task
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.protocol import Origin
@@ -78,6 +77,7 @@ class Answers:
 
     def __init__(self, settings: Any, robots: RobotsFile) -> None:
         self.settings = RepSettings.from_settings(settings)
+        self.origins = self
         self.agents = Agents(Crawler(Spider, settings), self.settings)
         self._robots = robots
 
@@ -88,7 +88,8 @@ class Answers:
     async def now(self, origin: Origin) -> RobotsFile:
         if self._robots.outcome is Outcome.UNREACHABLE:
             raise CommandError(f"unreachable: {self._robots.facts.error}", Status.UNREACHABLE)
-        return self._robots
+        facts = replace(self._robots.facts, file=origin.robots_url)
+        return replace(self._robots, facts=facts)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scrapy_rep.holding.disk import dumps
 from tests.fuzz.strategies import columns
-from tests.holding.holds import INF, SPIDER, A, B, held, numbers, on_disk, opened, read_all
+from tests.holding.holds import INF, SPIDER, A, B, held, numbers, opened, read_all
 
 pytestmark = pytest.mark.slow
 GOOD = held(1).request
@@ -54,11 +54,11 @@ def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: in
         db.execute(f"UPDATE sqlite_sequence SET seq = {kinds[8]}", values[8:])  # noqa: S608 (the same)
     hold = opened(file)
     try:
-        recovered = {origin: read_all(hold, heap) for origin, heap in hold.recover()}
+        recovered = {origin: read_all(hold, heap) for origin, heap in hold.recovered.items()}
         assert GOOD.url in [one.request.url for one in recovered[A]]
         assert 0 <= hold.ran < INF
-        new = on_disk(hold, B, held(hold.number + 1, hold.ran))
-        assert numbers(read_all(hold, [new])) == [hold.number + 1]
-        assert hold._journal.unwritten("held", hold.number + 1) is None
+        new = hold.hold(B, held(3))
+        assert new.row is not None and hold.has(new.row)
+        assert numbers(read_all(hold, [new])) == [3]
     finally:
         hold.close()

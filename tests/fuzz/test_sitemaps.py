@@ -15,7 +15,6 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.entries import MAX_TEXT
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_sitemaps
-from scrapy_rep.seeding.selection import Listing
 from scrapy_rep.text import PageURLs
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.sitemaps import atom, index, rss, urlset
@@ -127,18 +126,9 @@ def test_pages_of_any_kind(loc: bytes) -> None:
 @example([LONG_HOST])
 @example([rb"http://a\[.example/"])
 def test_lines_of_any_kind(lines: list[bytes]) -> None:
-    """What a robots.txt lists: found by one way, and told to be listed by another."""
     host = Origin.from_url("http://a.example")
     robots = RobotsTxt.parse(b"".join(b"Sitemap: " + line + b"\n" for line in lines))
     steps = in_slices(lambda: listed_sitemaps(host.robots_url, robots.sitemaps))
     found = [(one.url, str(one.origin)) for _, one in steps if one is not None]
     for url, place in found:
         assert str(Origin.from_url(url)) == place
-    listings: list[Listing] = []
-
-    def resolved() -> Iterator[None]:
-        listings[:] = [Listing(host.robots_url, robots.sitemaps)]
-        return listings[0]._steps
-
-    assert len(in_slices(resolved)) <= len(robots.sitemaps)
-    assert all(listings[0].has_any([url.partition("#")[0]]) for url, _ in found)

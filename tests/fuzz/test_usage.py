@@ -13,7 +13,13 @@ from scrapy_rep import usage
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.preferences import PURPOSES, Statement, Usage, read_robots
 from scrapy_rep.preferences.lint import usage_findings
-from scrapy_rep.preferences.statements import MAX_LICENSES, MAX_TEXT, TdmFile, link_licenses
+from scrapy_rep.preferences.statements import (
+    MAX_LICENSES,
+    MAX_LINES,
+    MAX_TEXT,
+    TdmFile,
+    link_licenses,
+)
 from scrapy_rep.protocol.syntax import MAX_BYTES
 from tests.fuzz.strategies import damaged
 from tests.helpers.timing import in_a_slice
@@ -84,7 +90,7 @@ def test_files_of_any_kind(body: bytes, path: str, token: str | None) -> None:
     found = in_a_slice(lambda: read_robots(body, token))
     statements = in_a_slice(lambda: found.about(path, allowed=True))
     check(statements)
-    assert len(statements) <= 60
+    assert len(statements) <= 2 * MAX_LINES
     assert len(found.licenses) <= MAX_LICENSES
     last = body.count(b"\n") + body.count(b"\r") + 1
     assert all(one.line <= last for one in statements if one.line)

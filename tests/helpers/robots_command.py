@@ -21,7 +21,6 @@ from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerRunner, Crawler
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
-import scrapy_rep.commands.output
 from tests.helpers.process import arguments_of, environment
 from tests.helpers.scrapy_process import PATIENCE, Done, run_scrapy
 
@@ -109,7 +108,6 @@ def robots_here(
         patched.setattr(ours, "handlers", [*ours.handlers])
         patched.setattr(scrapy.cmdline, "CrawlerProcess", process)
         patched.setattr(scrapy.cmdline, "AsyncCrawlerProcess", process)
-        patched.setattr(scrapy_rep.commands.output, "configure_logging", lambda settings: None)
         with pytest.raises(SystemExit) as ended:
             scrapy.cmdline.execute([*line])
     assert "Traceback" not in err.text, err.text

@@ -9,8 +9,7 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep.holding.disk import DiskHold
-from scrapy_rep.holding.hold import Entry, Held, entry_of
+from scrapy_rep.holding.disk import DiskHold, Held
 
 INF = float("inf")
 
@@ -37,7 +36,8 @@ SPIDER = hold_spider()
 
 
 def held(number: int, since: float = 0.0, **kwargs: Any) -> Held:
-    return Held(number, since, Request(f"{A}/{number}", **kwargs))
+    request = Request(f"{A}/{number}", **kwargs)
+    return Held(-request.priority, number, since, request)
 
 
 def unserialisable(number: int, since: float = 0.0, **kwargs: Any) -> Held:
@@ -45,21 +45,11 @@ def unserialisable(number: int, since: float = 0.0, **kwargs: Any) -> Held:
 
 
 def numbers(taken: list[Held]) -> list[int]:
-    assert [one.request.url for one in taken] == [f"{A}/{one.number}" for one in taken]
-    return [one.number for one in taken]
+    return [int(one.request.url.removeprefix(f"{A}/")) for one in taken]
 
 
-def on_disk(hold: DiskHold, origin: str, one: Held) -> Entry:
-    """What is in memory of *one*, which is held on disk if that is possible."""
-    row = hold.hold(origin, one)
-    return entry_of(one, one.request if row is None else row)
-
-
-def read_all(hold: DiskHold, heap: list[Entry]) -> list[Held]:
-    found = [
-        hold.read(number, since, what) if isinstance(what, int) else Held(number, since, what)
-        for _, number, since, what in sorted(heap)
-    ]
+def read_all(hold: DiskHold, heap: list[Held]) -> list[Held]:
+    found = [one if one.request is not None else hold.read(one) for one in sorted(heap)]
     return [one for one in found if one is not None]
 
 
@@ -69,16 +59,16 @@ def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
     return hold
 
 
-def run(path: Path) -> tuple[DiskHold, dict[str, list[Entry]]]:
+def run(path: Path) -> tuple[DiskHold, dict[str, list[Held]]]:
     hold = opened(path)
-    return hold, dict(hold.recover())
+    return hold, hold.recovered
 
 
 def file_of(hold: DiskHold) -> sqlite3.Connection:
     """What *hold* reads and writes in the event loop."""
-    assert hold._journal._db is not None
-    return hold._journal._db
+    assert hold.journal._db is not None
+    return hold.journal._db
 
 
 def ran(hold: DiskHold, seconds: float) -> None:
-    hold._journal.put("clock", (1, seconds))
+    hold.journal.put("clock", (1, seconds))

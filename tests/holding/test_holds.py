@@ -13,9 +13,8 @@ import pytest
 from scrapy import FormRequest, Request
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.holding.disk import FILE_NAME, dumps, loads
-from scrapy_rep.holding.gate import Releases
-from scrapy_rep.holding.hold import Held, HeldOrigin, HeldOrigins, entry_of
+from scrapy_rep.holding.disk import FILE_NAME, Held, dumps, loads
+from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
@@ -30,7 +29,6 @@ from tests.holding.holds import (
     held,
     hold_spider,
     numbers,
-    on_disk,
     opened,
     ran,
     read_all,
@@ -47,12 +45,12 @@ def path(tmp_path: Path) -> Path:
 def origin_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> HeldOrigin:
     one = HeldOrigin(Origin.from_url(A), A)
     one.waiting += waiting
-    one.heap = sorted(entry_of(request, request.request) for request in holding)
+    one.heap = sorted(request._replace(counts=True) for request in holding)
     return one
 
 
 def staying(one: HeldOrigin) -> list[int]:
-    return [*(held.number for held in one.waiting), *(entry[1] for entry in sorted(one.heap))]
+    return [held.number for held in (*one.waiting, *sorted(one.heap))]
 
 
 def test_those_that_came_before_a_moment_leave() -> None:
@@ -61,27 +59,19 @@ def test_those_that_came_before_a_moment_leave() -> None:
     one = origin_with(held(5, 30.0), holding=some)
     assert one.oldest() == 10.0
     one.let_leave(("too late", 1), 30.0)
-    assert (one.oldest(), one.oldest(everything=True)) == (50.0, 10.0)
-    assert [entry[1] for entry in sorted(one.failing)] == [4, 2, 5]
+    assert one.oldest() == 50.0
+    assert [held.number for held in sorted(one.ready)] == [4, 2, 5]
     assert staying(one) == [1, 3]
 
 
-@pytest.mark.parametrize(("everything", "stay"), [(False, [1, 3]), (True, [1, 2, 3, 4])])
-def test_those_about_to_leave_can_be_recalled(everything: bool, stay: list[int]) -> None:
-    one = origin_with(held(2, 1.0), holding=(held(4, 1.0),))
+def test_an_answer_releases_those_about_to_fail() -> None:
+    one = origin_with(held(2, 1.0), held(3, 2.0), holding=(held(4, 1.0),))
     one.let_leave(("too late", 1), 1.0)
-    one.waiting.append(held(1, 5.0))
-    one.heap = [entry_of(held(3, 5.0), held(3).request)]
+    assert (one.fails, staying(one), len(one.ready)) == (True, [3], 2)
     one.let_leave(None, INF)
-    [_, (*place, request)] = one.ready
-    assert isinstance(request, Request)
-    # It is next, but has no download slot.
-    one.ready[1] = (*place[:3], Held(3, 5.0, request, counts=True))
-    one.recall(everything=everything)
-    assert sorted(staying(one)) == stay
-    assert one.leaves is not everything
-    assert not any(held.counts for held in one.waiting)
-    assert not any(isinstance(entry[3], Held) for entry in one.heap)
+    assert (one.fails, staying(one), len(one.ready)) == (False, [], 3)
+    one.recall()
+    assert (one.ready, staying(one)) == ([], [2, 3, 4])
 
 
 class Unordered(int):
@@ -97,7 +87,7 @@ def test_what_is_held_is_not_put_in_order_again(path: Path) -> None:
     table = HeldOrigins(context, Origins(context))
     table.disk = hold = opened(path)
     one = origin_with()
-    one.heap = [(0, Unordered(n), 0.0, on_disk(hold, A, held(n))[3]) for n in range(3)]
+    one.heap = [hold.hold(A, held(n))._replace(number=Unordered(n)) for n in range(3)]
     assert list(table.take_mortal(one)) == []
     one.let_leave(None, INF)
     assert (len(one.ready), one.heap) == (3, [])
@@ -135,24 +125,33 @@ def test_a_request_on_disk_comes_back_as_it_was() -> None:
 def test_what_has_not_been_dealt_with_stays(path: Path, in_order: bool) -> None:
     """After a kill too: nobody knows whether what was released was fetched."""
     hold = opened(path)
-    first, given_up, *_ = read_all(hold, [on_disk(hold, A, held(n, since=n)) for n in range(1, 6)])
+    first, given_up, *_ = read_all(hold, [hold.hold(A, held(n, since=n)) for n in range(1, 6)])
     hold.hold(B, held(6, since=60.0))
-    hold.left(A, first)
-    hold.forget_left()
-    hold.left(A, given_up)
-    hold.give_up(A, given_up)
-    hold.forget_left()
+    hold.left(A, first, given_up=False)
+    hold.left(A, given_up, given_up=True)
     ran(hold, 50.0)
     if in_order:
         hold.close()
     else:
         file_of(hold).close()
     hold, recovered = run(path)
-    assert (hold.number, hold.ran) == (6, 60.0)
+    assert hold.ran == 60.0
     # What was given up waits anew.
-    found = [(one.number, one.since) for one in read_all(hold, recovered[A])]
-    assert found == [(2, 60.0), (3, 3.0), (4, 4.0), (5, 5.0)]
+    found = read_all(hold, recovered[A])
+    assert numbers(found)[-4:] == [2, 3, 4, 5]
+    assert len(found) == (4 if in_order else 5)
+    assert [one.since for one in found[-4:]] == [0.0, -57.0, -56.0, -55.0]
     assert numbers(read_all(hold, recovered[B])) == [6]
+    hold.close()
+
+
+def test_one_that_has_waited_for_longer_than_runs_took_is_kept(path: Path) -> None:
+    """It was handed back, by a process with another JOBDIR or none."""
+    hold = opened(path)
+    hold.hold(A, held(1, since=-300.0))
+    hold.close()
+    hold, recovered = run(path)
+    assert numbers(read_all(hold, recovered[A])) == [1]
     hold.close()
 
 
@@ -168,11 +167,11 @@ async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(path: Pat
     for number in (3, 4):
         table.hold_waiting(table.add_waiting(origin, held(number).request, None))
     one = table.add_waiting(origin, held(5).request, None)
-    async for _ in table.move_to(hold := opened(path)):
+    async for _ in table.recover(hold := opened(path)):
         pass
-    assert numbers([*read_all(hold, one.heap), *one.waiting]) == [1, 2, 3, 4, 5]
-    assert min(entry[2] for entry in one.heap[2:]) >= 50.0
-    assert table.add_waiting(origin, held(6).request, None).waiting[-1].number == 6
+    found = read_all(hold, one.heap)
+    assert numbers([*found, *one.waiting]) == [1, 2, 3, 4, 5]
+    assert [one.since >= 0 for one in found] == [False, False, True, True]
     hold.close()
 
 
@@ -184,7 +183,7 @@ def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
     monkeypatch.setattr(EngineAccess, "wake", lambda _: wakes.append(1))
     table = HeldOrigins(context, Origins(context))
     table.disk = hold = opened(path)
-    releases = Releases(context, table, Mock())
+    releases = Releases(context, table, Mock(), Mock())
     for number in range(60):
         origin = Origin.from_url(f"http://{number}.example")
         table.hold_waiting(one := table.add_waiting(origin, held(number).request, None))
@@ -202,8 +201,8 @@ def test_unserialisable_among_others(path: Path) -> None:
     some = [unserialisable(number) if number % 3 == 0 else held(number) for number in range(1, 10)]
     some.append(held(10, meta={"lock": _Unpicklable()}))
     with captured_log() as records:
-        entries = [on_disk(hold, A, one) for one in some]
-    assert [entry[1] for entry in entries if not isinstance(entry[3], int)] == [3, 6, 9, 10]
+        entries = [hold.hold(A, one) for one in some]
+    assert [one.number for one in entries if one.row is None] == [3, 6, 9, 10]
     [warning] = [one for one in records if one.levelname == "WARNING"]
     assert f"{A}/3" in warning.getMessage()
     assert numbers(read_all(hold, entries)) == list(range(1, 11))
@@ -227,7 +226,9 @@ def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None
     assert [hold.is_held_already(A, one) for one in again] == [True, True, False, True, False]
     hold.close()
     hold, recovered = run(path)
-    hold.left(A, read_all(hold, recovered[A])[0])  # a retry of it is a request of its own
+    hold.left(
+        A, read_all(hold, recovered[A])[0], given_up=False
+    )  # a retry of it is a request of its own
     assert [hold.is_held_already(A, one) for one in again] == [True, False, False, True, False]
     hold.close()
 
@@ -260,7 +261,6 @@ GONE = pickle.dumps(Request(f"{A}/2").to_dict() | {"callback": "parse_that_is_go
     "query",
     [
         "UPDATE held SET id = 9000000000000000000 WHERE number = 2",
-        "UPDATE held SET number = 'two' WHERE number = 2",
         "UPDATE held SET since = 1e300 WHERE number = 2",
         "UPDATE held SET since = x'00' WHERE number = 2",
         "UPDATE held SET origin = x'00' WHERE number = 2",
@@ -289,7 +289,7 @@ def test_values_that_can_not_be(path: Path, query: str) -> None:
     with captured_log() as records:
         hold, recovered = run(path)
         assert 0 <= hold.ran < 100
-        found = numbers(read_all(hold, [*recovered[A], on_disk(hold, A, held(4))]))
+        found = numbers(read_all(hold, [*recovered[A], hold.hold(A, held(4))]))
         hold.close()
     assert found == ([1, 3, 4] if "number = 2" in query else [1, 2, 3, 4])
     said = [one.getMessage() for one in records if one.levelname == "WARNING"]
@@ -302,21 +302,18 @@ def test_values_that_can_not_be(path: Path, query: str) -> None:
 def test_what_can_not_be_written_waits_in_memory(path: Path) -> None:
     """It has no row when it leaves, and is on disk once that works."""
     hold = opened(path)
-    entries = [on_disk(hold, A, held(number)) for number in range(1, 4)]
+    entries = [hold.hold(A, held(number)) for number in range(1, 4)]
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     first, third, fourth = read_all(hold, entries)
     for one in (first, third, fourth):
-        hold.left(A, one)
-    hold.give_up(A, third)
-    hold.forget_left()
+        hold.left(A, one, given_up=one is third)
     assert ask(path, "SELECT count(*) FROM held") == 3
-    entries = [on_disk(hold, A, held(number)) for number in (5, 6)]
-    rows = [row for *_, row in entries if isinstance(row, int)]
-    assert [hold.has(row) for row in rows] == [False, False]
-    assert numbers(read_all(hold, entries)) == [5, 6]
-    hold.hold(A, held(7))
+    entries = [hold.hold(A, held(number)) for number in (4, 5)]
+    assert [hold.has(one.row) for one in entries if one.row] == [False, False]
+    for one in read_all(hold, entries[:1]):
+        hold.left(A, one, given_up=False)
     other.close()
     hold.close()
-    query = "SELECT group_concat(number || ':' || state) FROM (SELECT * FROM held ORDER BY id)"
-    assert ask(path, query) == "2:1,7:0"
+    query = "SELECT group_concat(id || ':' || state) FROM (SELECT * FROM held ORDER BY id)"
+    assert ask(path, query) == "2:1,5:0"

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.behaviours import RULES, after, reset, silence
-from tests.helpers.held import NEVER, silent_until_open
+from tests.helpers.held import NEVER
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
 from tests.helpers.servers import Site, Sites
@@ -211,35 +211,3 @@ def test_a_second_ctrl_c_loses_nothing(sites: Sites, tmp_path: Path) -> None:
         chain.town.pages(PAGES, "run0")
 
     chain.go(stop_twice)
-
-
-def warned_of_kill(run: Crawl) -> int:
-    return run.log.count("was killed. Scrapy saves its queue")
-
-
-@pytest.mark.parametrize("kill", [True, False])
-def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
-    sites: Sites, crawl: Callable[..., Crawl], tmp_path: Path, kill: bool
-) -> None:
-    """Of Scrapy's own; not after an orderly stop."""
-    gate = silent_until_open("answered")
-    site = sites.add(robots="", pages={"/hang": gate})
-    settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "REP_DEFER_GRACE": 5}
-    # More than may wait at the gate for the first answer.
-    urls = [site.url("/hang"), *(site.url(f"/{number}") for number in range(20))]
-    run = crawl(urls, settings)
-    run.wait_until(lambda: site.count("/hang"), "the first page")
-    if kill:
-        run.kill()
-        gate.open()
-    else:
-        run.interrupt()
-        run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
-        gate.open()
-        assert run.join().reason == "shutdown"
-        queue = tmp_path / "job" / "requests.queue"
-        assert any(one.is_file() and one.name != "active.json" for one in queue.rglob("*"))
-    assert warned_of_kill(run) == 0
-    after = crawl(urls if kill else [], settings).join()
-    assert after.reason == "finished"
-    assert warned_of_kill(after) == kill

@@ -13,7 +13,7 @@ from scrapy.exceptions import DontCloseSpider
 
 from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import NEVER, Gate, assert_clean, later, urls
+from tests.helpers.held import Gate, assert_clean, later, urls
 from tests.helpers.servers import Site, Sites
 from tests.holding.closing import SLOW
 
@@ -79,7 +79,6 @@ def one_is_down(sites: Sites) -> tuple[Site, Site, Callable[[ListSpider], None]]
 async def test_urgent_requests_to_a_site_that_is_down_hold_nobody_up(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_rep.holding.gate._REST_SECONDS", NEVER)
     down, site, on_page = one_is_down(sites)
     urgent = [Request(url, priority=100) for url in urls(down, 50)]
     wanted = [*urgent, *urls(site, 10)]
@@ -121,7 +120,7 @@ async def test_the_event_loop_has_its_turn_between_those_that_go_back(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler's server may be far: a slice of time is over after each."""
-    monkeypatch.setattr("scrapy_rep.engine.timers.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("scrapy_rep.holding.gate.SLICE_SECONDS", 0.0)
     down, site, on_page = one_is_down(sites)
     taken = []
 
@@ -152,7 +151,7 @@ async def test_among_those_without_room_urgent_ones_have_no_precedence(sites: Si
 
     def idle(spider: Spider) -> None:
         for _, _, request in spider.crawler.engine.scheduler.queue:
-            if request.meta["_rep_held"]["times"] == 2:
+            if "_rep_held" in request.meta:
                 levels.add(request.priority)
                 gate.open()
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep.commands.task import _MAX_LINE
 from tests.helpers.process import environment
 from tests.helpers.robots_command import robots_here
 from tests.helpers.scrapy_process import ScrapyProcess
@@ -40,8 +39,8 @@ CUT = "all bytes from this line on are ignored"
         (["--lint", str(ZERO)], 1, CUT, ""),
         (["--lint", "-"], 1, CUT, ""),
         (["--file", str(ZERO), "http://a.example/"], 0, "allowed", ""),
-        (["--page", "--file", str(ZERO)], 0, "no restrictions", ""),
-        ([], 2, "", "standard input, line 1: no end in sight\n"),
+        (["--page", "--file", str(ZERO)], 0, "rules              none", ""),
+        ([], 2, "", "standard input: a line has more than 65,536 bytes\n"),
     ],
 )
 def test_what_has_no_end(
@@ -53,16 +52,13 @@ def test_what_has_no_end(
     assert err.endswith(error)
 
 
-def test_a_line_that_is_too_long_costs_the_line(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_ends_the_command(tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text("User-agent: *\nDisallow: /x\n")
     lines = [b"http://a.example/x", b"http://a.example/" + b"y" * 10_000_000, b"/x"]
     done = robots_here(tmp_path, "--file", "r.txt", "--json", stdin=b"\n".join(lines))
-    assert [one["url"] for one in done.json] == ["http://a.example/x", "/x"]
-    assert f"standard input, line 2: longer than {_MAX_LINE:,} characters" in done.err
-    assert len(done.err) < 500
+    assert [one["url"] for one in done.json] == ["http://a.example/x"]
+    assert done.errors[-1] == "scrapy: error: standard input: a line has more than 65,536 bytes"
     assert done.status == 2
-    alone = robots_here(tmp_path, "--file", "r.txt", stdin=lines[1])
-    assert (alone.status, alone.out) == (2, "")
 
 
 def test_errors_never_go_to_standard_output(tmp_path: Path) -> None:

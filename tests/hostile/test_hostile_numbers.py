@@ -15,7 +15,6 @@ from scrapy_rep.reporting.changes import ChangeWatch
 from scrapy_rep.reporting.record import Counts
 from scrapy_rep.reporting.recorder import Recorder, Signals, StartRequests
 from scrapy_rep.reporting.report import Report
-from scrapy_rep.seeding.discovery import Discovery
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
 from tests.helpers.behaviours import RULES, in_turn
@@ -85,7 +84,7 @@ async def test_a_clock_out_of_its_mind(
 
 PARTS: list[list[tuple[type, str]]] = [
     [
-        *((Counts, "answered"), (Report, "add"), (ChangeWatch, "look"), (Discovery, "resolved")),
+        *((Counts, "answered"), (Report, "add"), (ChangeWatch, "look")),
         *((StartRequests, "refused"), (Recorder, "_log_failure")),
     ],
     [(Counts, "outcomes"), (AuditTrail, "add"), (Signals, "resolved")],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -13,15 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy import Request
 
 from scrapy_rep.engine import log
-from scrapy_rep.origins.state import OriginState, OriginTable
-from scrapy_rep.preferences.lookup import UsageLookup
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
-from scrapy_rep.storages.entry import squeeze
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.held import DEFER, origin_of
@@ -260,9 +256,8 @@ async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) 
         robots = RobotsTxt.parse(b"".join(b"Sitemap: /%d.xml\n" % n for n in range(MAX_SITEMAPS)))
         resolution: Any = SimpleNamespace(state=state, robots_url=origin.robots_url, robots=robots)
         for _ in range(2):  # the second time is a day later
-            await discovery.resolved(resolution)
+            await discovery.announce(resolution)
     assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
-    assert len(discovery._seen) <= 2000
 
 
 async def test_what_is_forgotten_seeds_once_all_the_same(
@@ -287,21 +282,3 @@ async def test_what_is_forgotten_seeds_once_all_the_same(
     for site in many:
         assert sorted(site.pages_asked) == ["/0", "/1", "/2", "/a", "/b", "/map.xml"]
     assert sorted(discovered.urls) == sorted(site.url("/map.xml") for site in many)
-
-
-def test_tdmrep_files_with_many_locations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten times as many bytes once read as they are sent: as many as fit into the limit."""
-    monkeypatch.setattr("scrapy_rep.preferences.lookup._MAX_BYTES", 1_600_000)
-    nothing: Any = None
-    lookup: Any = UsageLookup(context_of(), OriginTable(1, 1), nothing)
-    locations = [{"location": f"/{number}", "tdm-reservation": 1} for number in range(100)]
-    most = 0
-    for number in range(50):
-        body = json.dumps([{"location": f"/of/{number}"}, *locations]).encode()
-        entry = Entry("http://a.example", packed=squeeze(body), sha256=f"{number}")
-        lookup.tdm = SimpleNamespace(known=lambda origin, entry=entry: entry)
-        found, sha256 = lookup.tdmrep(Request("http://a.example/7"))
-        assert found.statement.says
-        assert sha256 == f"{number}"
-        most = max(most, len(lookup._tdm))
-    assert 10 <= most <= 20

@@ -395,7 +395,7 @@ async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
     for site in (shop, moved):
         site.set("/robots.txt", listing(shop.url("/map.xml")))
     shop.set("/map.xml", move)
-    result = await crawl(SeededSpider, ON, requests=[moved.url("/start"), shop.url("/start")])
+    result = await crawl(SeededSpider, ON, requests=[shop.url("/start"), moved.url("/start")])
     assert pages(result) == [shop.url("/a")]
 
 
@@ -407,8 +407,9 @@ async def test_one_origin_has_so_many_other_hosts_asked_and_no_more(
     monkeypatch.setattr(sitemaptable, "MAX_HOSTS", 4)
     hosts, targets = [sites.add() for _ in range(8)], [sites.add() for _ in range(6)]
     site, mover = sites.add(), sites.add()
-    for one in (*hosts, *targets):
-        one.set("/map.xml", urlset([site.url(f"/of{one.host}")]))
+    for by, some in ((site, hosts), (mover, targets)):
+        for one in some:
+            one.set("/map.xml", urlset([by.url(f"/of{one.host}")]))
     site.set("/robots.txt", listing(site.url("/text"), *(one.url("/map.xml") for one in hosts[:2])))
     site.set("/text", "".join(one.url("/page\n") for one in hosts[2:]))
     mover.set("/robots.txt", listing(*(mover.url(f"/moved{number}") for number in range(6))))

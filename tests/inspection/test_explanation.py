@@ -129,7 +129,7 @@ def test_a_moment_is_printed_in_utc_or_not_at_all() -> None:
 
 
 def test_the_gravest_status() -> None:
-    good, found, usage, unreachable = Status
+    good, found, unreachable, usage = Status
     assert gravest() == good == 0
     assert gravest(good, found) == found == 1
     assert gravest(found, unreachable, good) == unreachable == 3

@@ -24,7 +24,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.client import Claim
-from tests.helpers.behaviours import RULES, RULES_BYTES, after, answer, in_turn, redirect
+from tests.helpers.behaviours import RULES, RULES_BYTES, after, answer, in_turn, redirect, reset
 from tests.helpers.crawling import DAY, DOWN, NO, OK, crawl
 from tests.helpers.held import NEVER, Record, assert_clean, later, origin_of
 from tests.helpers.log import lines
@@ -69,16 +69,36 @@ async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
                 assert seconds <= until - runs.clock.now <= seconds + more
 
 
-async def test_scrapys_http_cache_keeps_no_robots_txt(sites: Sites, tmp_path: Path) -> None:
-    """Pages are replayed, by the rules of today."""
+async def test_pages_of_scrapys_http_cache_obey_the_rules_of_today(
+    sites: Sites, tmp_path: Path
+) -> None:
     settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
     site = sites.add(robots="")
     for robots, answered in (("", {"/x", "/private"}), (RULES, {"/x"})):
         site.set("/robots.txt", robots)
         result = await crawl([site.url("/x"), site.url("/private")], settings)
         assert {url.removeprefix(site.url("")) for url in result.responses} == answered
-        assert len(lines(result, "To replay", "ROBOTSTXT_OBEY = False", level="INFO")) == 1
+        says = "HTTP cache keeps no robots.txt", "scrapy_rep.storages.SqliteStorage"
+        assert len(lines(result, *says, level="INFO")) == 1
     assert (site.robots_fetches, site.count("/x")) == (2, 1)
+
+
+@pytest.mark.parametrize("later", [1, 40 * DAY], ids=["fresh", "expired"])
+async def test_a_crawl_is_replayed_while_its_site_is_gone(
+    sites: Sites, runs: Runs, tmp_path: Path, later: int
+) -> None:
+    """By its robots.txt in a storage and its pages in Scrapy's HTTP cache."""
+    runs.settings |= {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "pages")}
+    site = sites.add(robots=RULES)
+    pages = site.url("/x"), site.url("/private")
+    assert await runs.next(*pages) == [OK, NO]
+    asked = len(site.requests)
+    for path in ("/robots.txt", "/x"):
+        site.set(path, reset())
+    runs.clock.now += later
+    assert await runs.next(*pages, HTTPCACHE_IGNORE_MISSING=True) == [OK, NO]
+    assert "HTTP cache keeps no robots.txt" not in runs.result.log
+    assert {hit.path for hit in site.requests[asked:]} <= {"/robots.txt"}
 
 
 @pytest.mark.parametrize("status", [200, 404])

@@ -13,7 +13,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.origins.policy import Decide, Drop, Hold, Leave, Pass, Policy, Room, Wait
+from scrapy_rep.origins.policy import Decide, Drop, Hold, Leave, Pass, Policy, Wait
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -25,7 +25,7 @@ from tests.helpers.rows import every_row
 from tests.helpers.storing import rules
 
 NOW = 1000.0
-FREE, FULL, GREEDY = ROOMS = (Room.FREE, Room.FULL, Room.GREEDY)
+FREE, FULL = ROOMS = (False, True)
 CHOICES = ("defer", "drop", "allow")
 NO_ROOM = Drop("too many of its requests are held", for_room=True)
 FAILED = Drop("HTTP 503", 2)
@@ -52,15 +52,14 @@ AT_HAND = [
     known(replace(UNREACHABLE, outcome=Outcome.RULES, fetched_at=1.0), Standing.STALE),
     known(UNREACHABLE, Standing.UNRESTRICTED),
 ]
-# What is known, REP_UNREACHABLE, the room to hold more, at the gate, in the middleware.
-TABLE: list[tuple[OriginState | None, str, Room, object, object]] = [
-    *[(None, choice, room, Wait(0.5), Wait(math.inf)) for choice in CHOICES for room in ROOMS[:2]],
-    *[(None, choice, GREEDY, NO_ROOM, Wait(math.inf)) for choice in CHOICES],
+# What is known, REP_UNREACHABLE, whether no more may be held, at the gate, in the middleware.
+TABLE: list[tuple[OriginState | None, str, bool, object, object]] = [
+    *[(None, choice, FREE, Wait(0.5), Wait(math.inf)) for choice in CHOICES],
+    *[(None, choice, FULL, NO_ROOM, Wait(math.inf)) for choice in CHOICES],
     *[(one, how, room, Leave(), Decide()) for one in AT_HAND for how in CHOICES for room in ROOMS],
     (down(), "defer", FREE, Hold(), Wait(5.0)),
     (down(dead=2), "defer", FREE, Hold(), Wait(5.0)),
     (down(), "defer", FULL, NOT_HELD, Wait(5.0)),
-    (down(), "defer", GREEDY, NOT_HELD, Wait(5.0)),
     *[(down(dead=3), "defer", room, Leave(), FAILED) for room in ROOMS],  # the default of tries
     *[(down(), "drop", room, Leave(), FAILED) for room in ROOMS],
     *[(down(dead=9), "allow", room, Leave(), Pass()) for room in ROOMS],
@@ -111,7 +110,7 @@ def test_the_advice_for_each_request() -> None:
     with every_row() as checking:
         for row in TABLE:
             with checking(row[1:]):
-                state, unreachable, room, at_the_gate, in_the_middleware = row
+                state, unreachable, full, at_the_gate, in_the_middleware = row
                 policy = Policy(RepSettings(unreachable=unreachable, download_timeout=30.0))
-                assert policy.at_the_gate(state, room) == at_the_gate
+                assert policy.at_the_gate(state, full=full) == at_the_gate
                 assert policy.in_the_middleware(state, NOW) == in_the_middleware

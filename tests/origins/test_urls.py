@@ -1,4 +1,4 @@
-"""Short ways with a URL lead where long ones do; where a listed sitemap is (REP.md section 9)."""
+"""Where a listed sitemap is (REP.md section 9)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.origins.agents import as_it_stands
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.text import MAX_SITEMAP_URL, resolve_sitemap
 from tests.helpers.rows import every_row
@@ -41,19 +39,11 @@ urls = st.one_of(texts, texts.map("http://example.com/".__add__), texts.map("htt
 @example("http://example.com/s.xml#c#c")
 @example("https://example.com\\[s.xml")
 @example("ftp://example.com/s.xml")
-def test_short_ways_lead_where_the_long_ones_do(value: str) -> None:
-    """Of a URL that a request leaves as it stands, and of a sitemap that a file lists."""
+def test_a_listed_sitemap_is_where_its_request_goes(value: str) -> None:
     request, origin = None, None
     with suppress(ValueError):  # a port that is none, say
         request = Request(value)
         origin = Origin.from_url(request.url)
-    if (plain := as_it_stands(value)) is not None:
-        assert request is None or plain[1] == path_of(request.url)
-        if origin is None:
-            with pytest.raises(ValueError):
-                Origin.from_url(plain[0])
-        else:
-            assert Origin.from_url(plain[0]) == origin
     if re.match("[a-z]+:", value):  # else it is relative to the file: for the tests of seeding
         ((_, found),) = listed_sitemaps(HOST.robots_url, [value])
         on_the_web = request and origin and origin.scheme in ("http", "https")

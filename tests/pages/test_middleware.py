@@ -161,10 +161,6 @@ class RulesSpider(ListSpider, CrawlSpider):
     parse_start_url = ListSpider.parse
 
 
-class ProcessLinks(RulesSpider):
-    rules = (Rule(LinkExtractor(unique=False), process_links=scrapy_rep.follow_links),)
-
-
 class ProcessRequest(RulesSpider):
     rules = (Rule(LinkExtractor(), process_request=scrapy_rep.follow_links),)
 
@@ -174,7 +170,6 @@ class ProcessRequest(RulesSpider):
     [
         (RulesSpider, False, ALL, ALL),
         (RulesSpider, True, UNMARKED, set()),
-        (ProcessLinks, False, ALL - {"/marked"}, ALL - {"/marked"}),
         (ProcessRequest, False, UNMARKED, set()),
     ],
 )
@@ -345,7 +340,6 @@ async def test_by_hand_it_needs_the_other_one(sites: Sites) -> None:
     }
     result = await crawl(LinkSpider, settings, requests=[site.url("/")])
     assert kept(result) == [site.url("/")]
-    assert len(lines(result, "have no effect without", level="WARNING")) == 1
     settings["DOWNLOADER_MIDDLEWARES"] = {
         "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
         "scrapy_rep.RepMiddleware": 100,

@@ -17,7 +17,7 @@ from scrapy_rep.preferences.middlewares import ACTIONS
 from scrapy_rep.preferences.statements import MAX_LINES
 from tests.helpers import docs
 from tests.helpers.crawling import AGENT, ListSpider, crawl
-from tests.helpers.log import lines, warnings
+from tests.helpers.log import lines
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 
@@ -98,13 +98,6 @@ async def test_the_middlewares_by_hand(site: Site) -> None:
     result = await crawl(urls, settings)
     result.assert_clean()
     assert [*result.responses] == urls[1:]
-    middlewares = settings["DOWNLOADER_MIDDLEWARES"]
-    settings["DOWNLOADER_MIDDLEWARES"] = {
-        name: at for name, at in middlewares.items() if "RepMiddleware" not in str(name)
-    }
-    result = await crawl(urls, settings)
-    assert sorted(result.responses) == sorted(urls)
-    assert warnings(result) == ["REP_USAGE has no effect without scrapy_rep.RepMiddleware"]
 
 
 def test_tables_name_what_there_is() -> None:

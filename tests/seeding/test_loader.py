@@ -26,14 +26,13 @@ class World:
 
     def __init__(self, *, foreign: bool = False) -> None:
         self.spool = Spool(None, 1.0, None)
-        assert self.spool._journal.open(_recover)
+        assert self.spool._journal.open(_recover) == []
         self.scheduled: list[str] = []
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         crawl = CrawlContext(get_crawler(), RepSettings(), engine, time.time)
         nothing: Any = SimpleNamespace(targets=None)
         self.context = SeedingContext(crawl, nothing, SpiderOptions(None), self.spool)
         self.loader = Loader(self.context, nothing, nothing)
-        self.loader.begin()
 
     def crawl(self, request: Request) -> None:
         self.scheduled.append(request.meta[SITEMAP]["url"])
@@ -42,17 +41,17 @@ class World:
         found = {f"{place}/{number}.xml": place for place in places for number in range(each)}
         for place in places:
             some = {url: host for url, host in found.items() if host == place}
-            assert self.spool.sitemaps.add(place, some) == ([*some], [])
+            assert self.spool.add_sitemaps(place, some) == ([*some], [])
         return list(found)
 
     def come(self, url: str) -> None:
-        sitemap = self.spool.sitemaps.get(url)
+        sitemap = self.spool.sitemap(url)
         assert sitemap is not None
-        self.spool.sitemaps.mark(sitemap, DONE)
+        self.spool.mark(sitemap, DONE)
 
     @property
     def asked(self) -> list[str]:
-        return list(self.spool.sitemaps.asked)
+        return list(self.spool.asked)
 
 
 def hosts(count: int) -> list[str]:
@@ -102,35 +101,38 @@ def test_a_step_looks_at_few_of_very_many_hosts() -> None:
         world.loader.request_some()
         world.come(world.asked[0])
     assert len(statements) < 3 * 32 * 4
-    kept = [value for value in vars(world.spool.sitemaps).values() if hasattr(value, "__len__")]
+    kept = [value for value in vars(world.spool).values() if hasattr(value, "__len__")]
     assert max(map(len, kept)) <= 33
 
 
 def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -> None:
     world = World(foreign=True)
     urls = world.add(*hosts(100), each=5)
-    theirs = world.spool.sitemaps.get(urls.pop())
+    theirs = world.spool.sitemap(urls.pop())
     assert theirs is not None
-    world.spool.sitemaps.mark(theirs, ASKED)
+    world.spool.mark(theirs, ASKED)
     while world.loader.request_some():
         pass
     assert sorted(world.scheduled) == sorted(urls)
     assert not world.asked
 
 
-def test_entries_that_are_written_once_more_count_once() -> None:
+def test_entries_that_are_written_once_more_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file failed after some of them."""
     world, failing = World(), [sqlite3.OperationalError("disk I/O error")]
-    sitemap = world.spool.sitemaps.get(*world.add("http://a.example"))
+    sitemap = world.spool.sitemap(*world.add("http://a.example"))
     assert sitemap is not None
 
-    def verdict(*_: Any) -> bool:
-        if failing:
-            raise failing.pop()
-        return True
+    site = world.spool.site
 
+    def failing_once(*arguments: str) -> int:
+        if failing and arguments[0] == "http://b.example":
+            raise failing.pop()
+        return site(*arguments)
+
+    monkeypatch.setattr(world.spool, "site", failing_once)
     reader: Any = SimpleNamespace(kind=Kind.URLSET)
-    selection = Selection(world.context, sitemap, reader, verdict)
+    selection = Selection(world.context, sitemap, reader)
     selection.add([{"loc": url} for url in ("/invalid", "http://a.example/", "http://b.example/")])
     with pytest.raises(sqlite3.OperationalError):
         selection.write()

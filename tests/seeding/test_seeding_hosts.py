@@ -34,8 +34,7 @@ async def test_urls_of_other_hosts(sites: Sites, policy: str) -> None:
     assert pages(result) == sorted(one.url(f"/{n}") for n in range(20) for one in accepted)
     assert result.stat("rep/sitemaps/rejected/cross_host") == (0 if policy == "any" else 60)
     if policy == "strict":
-        # maps is known by then, the others are not.
-        assert "(60 waiting for another host's robots.txt)" in lines(result, "accepted")[0]
+        assert "(80 waiting for another host's robots.txt)" in lines(result, "accepted")[0]
         assert [one.count("/robots.txt") for one in every] == [1] * 5
 
 

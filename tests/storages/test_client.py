@@ -23,7 +23,7 @@ from tests.helpers.storing import NOW, A, B, missing, rules, users_class
 from tests.storages.world import Hanging, World, always, never
 
 FULL = OSError(28, "No space left on device")
-ALL = ("load", "save", "lease", "release", "purge")
+ALL = ("load", "save", "lease", "release")
 ORIGINS = [f"http://{number}.test:80" for number in range(900)]
 GRANTED = Claim(None, granted=True)
 
@@ -48,7 +48,7 @@ class Wants(Users):
 
 def opened(storage: Any, **settings: Any) -> Any:
     crawler = get_crawler(settings_dict={"REP_CACHE_STORAGE": storage, **settings})
-    return open_storage(crawler, RepSettings.from_settings(crawler.settings), lambda: NOW)
+    return open_storage(crawler, RepSettings.from_settings(crawler.settings))
 
 
 def test_made_as_scrapy_makes_components() -> None:
@@ -61,9 +61,9 @@ def test_made_as_scrapy_makes_components() -> None:
 
 
 NO_STORAGES: dict[Any, str] = {
-    "nowhere.Storage": "can't be imported: No module named 'nowhere'",
-    "scrapy_rep.storages.Nothing": "can't be imported",
-    "SqliteStorage": "can't be imported",
+    "nowhere.Storage": "can't be used: ModuleNotFoundError: No module named 'nowhere'",
+    "scrapy_rep.storages.Nothing": "can't be used",
+    "SqliteStorage": "can't be used",
     World: "is not a subclass of scrapy_rep.storages.Storage",
     type("Raises", (Storage,), {"load": None, "__init__": lambda self: 1 / 0}): "division by zero",
     f"{__name__}.opened": "is not a subclass of scrapy_rep.storages.Storage",
@@ -83,8 +83,8 @@ def test_the_class_of_the_manual_needs_no_more(
     storage = users_class()()
     assert storage.lease(A, "me", 3600.0)
     storage.save(rules())
-    for then in (lambda: storage.release(A, "me"), lambda: storage.purge(NOW), storage.close):
-        then()
+    storage.release(A, "me")
+    storage.close()
     assert storage.load(A) == rules()
     for method in (lambda: storage.drop(A), lambda: next(iter(storage.entries()))):
         with pytest.raises(NotImplementedError):
@@ -102,8 +102,8 @@ async def test_an_answer_that_comes_between_the_two(world: World) -> None:
 async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
     """The lease goes on: it must not end under the second fetch."""
     await world.client.claim(A, never)
-    slow = Hanging(world, "purge")
-    world.client.purge()
+    slow = Hanging(world, "save")
+    world.client.publish(missing(B))
     await slow.begins()
     world.client.give_back(A)
     again = deferred_from_coro(world.client.claim(A, never))
@@ -154,7 +154,6 @@ async def test_the_event_loop_goes_on(world: World) -> None:
         assert (await world.client.claim(A, never)).granted
         world.client.publish(rules())
         world.client.give_back(A)
-        world.client.purge()
         await world.client.close()
 
     methods = (*ALL, "close")
@@ -216,7 +215,6 @@ async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: Wo
     assert calls.index("close") == len(calls) - 1
     assert await world.client.claim(B, always) == GRANTED
     world.client.publish(rules(B))
-    world.client.purge()
     slow.go_on()
     await maybe_deferred_to_future(closed)
     await world.settle()
@@ -273,13 +271,12 @@ async def test_leases_end_though_nothing_can_be_saved(world: World) -> None:
 
 
 async def test_a_claim_is_next_after_a_save(world: World) -> None:
-    """What is still to be saved or purged is done after it, however long it has waited."""
+    """What is still to be saved is saved after it, however long it has waited."""
     slow = Hanging(world, "save")
     world.client.publish(missing(ORIGINS[0]))
     await slow.begins()
     for origin in ORIGINS[1:]:
         world.client.publish(missing(origin))
-    world.client.purge()
     claim = deferred_from_coro(world.client.claim(B, always))
     slow.go_on()
     await maybe_deferred_to_future(claim)
@@ -287,28 +284,6 @@ async def test_a_claim_is_next_after_a_save(world: World) -> None:
     names = world.storage.names()
     assert names[:4] == ["save", "load", "lease", "load"]
     assert names.count("save") == 900
-    assert "purge" in names[4:]
-
-
-async def test_claims_are_answered_between_slices_of_a_purge(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file may have very many old rows."""
-    slices = [True, True, False]
-
-    def purge(before: float) -> bool:
-        world.storage.call("slice")
-        return slices.pop(0)
-
-    monkeypatch.setattr(world.storage, "purge", purge)
-    slow = Hanging(world, "slice")
-    world.client.purge()
-    await slow.begins()
-    claim = deferred_from_coro(world.client.claim(A, always))
-    slow.go_on()
-    assert (await maybe_deferred_to_future(claim)).granted
-    await world.settle()
-    assert world.storage.names() == ["slice", "load", "lease", "load", "slice", "slice"]
 
 
 async def test_what_could_not_be_saved_is_saved_later(world: World) -> None:
@@ -391,16 +366,8 @@ async def test_a_storage_that_hangs_and_fails_holds_up_only_who_tries_it(world: 
 
 @pytest.mark.parametrize("methods", [("load",), ("save",), ("lease",), ("release",), ALL])
 async def test_one_method_fails_or_all(world: World, methods: tuple[str, ...]) -> None:
-    """If the others work, the outage is one all the same, until all work again. A purge that fails, of
-    which there is one in a crawl, does not hide what comes later."""
+    """If the others work, the outage is one all the same, until all work again."""
     with captured_log() as records:
-        if "purge" in methods:
-            world.storage.fails = {"purge": FULL}
-            world.client.purge()
-            await world.settle()
-            world.now += 10.1
-            await world.use()
-            records.clear()
         for fails, again in ((methods, 0), ((), 1)):
             world.storage.fails = dict.fromkeys(fails, FULL)
             for number in range(20):
@@ -420,7 +387,6 @@ async def test_whatever_is_raised(world: World, error: type[Exception]) -> None:
     with captured_log() as records:
         assert await world.claims(ORIGINS[:3]) == [GRANTED] * 3
         world.client.publish(rules(ORIGINS[0]))
-        world.client.purge()
         await world.client.close()
     [warning] = warnings(records)
     assert error.__name__ in warning

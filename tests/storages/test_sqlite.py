@@ -75,23 +75,23 @@ def test_a_lease_lapses_after_its_seconds(
     assert not storage.lease(A, "me", 30)
 
 
-def test_purging_takes_bodies_after_their_entries(
-    storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes in slices, and in between no entry is without its body."""
-    monkeypatch.setattr(sqlite, "_PURGED_AT_ONCE", 10)
-    storage.save_many([rules(f"http://{number}:80", b"%d" % number, 5.0) for number in range(95)])
+def test_what_has_expired_goes_when_others_are_saved(path: Path) -> None:
+    """In slices, so that others get the lock; bodies last, so that no entry is without its own."""
+    storage, before = SqliteStorage(path, HOUR), NOW - HOUR - 1
+    storage.save(rules(B, b"1"))
     storage.lease(A, "dead", -1.0)
+    storage.save_many([rules(f"http://{n}:80", b"%d" % n, before) for n in range(1500)])
     left = []
-    while storage.purge(NOW):
+    while len(left) < 5:
         entries = ask(path, "SELECT count(*) FROM entries")
         left.append((entries, ask(path, "SELECT count(*) FROM bodies")))
         for entry in storage.entries():
             assert isinstance(entry, Entry)
             entry.check(entry.origin)
-    slices = [85, 75, 65, 55, 45, 35, 25, 15, 5, 0]
-    assert left == [(n, 95) for n in slices] + [(0, n) for n in [*slices, 0]]
+        storage.save(rules(B, b"1"))
+    assert left == [(1501, 1500), (501, 1500), (1, 500), (1, 1), (1, 1)]
     assert ask(path, "SELECT count(*) FROM leases") == 0
+    storage.close()
 
 
 def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage, path: Path) -> None:
@@ -143,7 +143,7 @@ def test_broken_files_are_set_aside_and_new_ones_begun(path: Path) -> None:
         lambda storage: storage.save(missing()),
         lambda storage: storage.lease(A, "me", HOUR),
         lambda storage: list(storage.entries()),
-        lambda storage: storage.purge(NOW),
+        lambda storage: storage.drop(A),
     )
     contents = []
     with every_row() as row:
@@ -285,7 +285,6 @@ def test_a_locked_file_refuses_writes_but_can_be_read(
         lambda: storage.save(missing()),
         lambda: storage.lease(A, "me", HOUR),
         lambda: storage.drop(A),
-        lambda: storage.purge(NOW),
     ) * 2:
         with pytest.raises(sqlite3.OperationalError, match=f"{path}: .*locked"):
             write()

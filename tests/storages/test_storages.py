@@ -162,28 +162,6 @@ def test_bodies_are_found_by_their_hash(kind: Kind) -> None:
     assert storage.body("first") is None
 
 
-def test_purging_removes_old_entries_but_no_body_in_use(kind: Kind) -> None:
-    """What expires by itself need not be purged."""
-    storage = kind.new()
-    storage.save(rules(A, b"old", at=NOW - 10))
-    storage.save(rules(B, b"new", at=NOW))
-    storage.save(rules("http://c:80", b"new", at=NOW - 10))
-    storage.save(rules("http://d:80", b"was old", at=NOW - 10))
-    # In vain, but just now.
-    storage.save(rules("http://d:80", b"was old", at=NOW, fetched_at=NOW - 10, attempts=1))
-    while storage.purge(NOW):
-        pass
-    if kind.name == "sqlite":
-        assert sorted(all_of(storage)) == ["http://d:80", B]
-        assert storage.load(A) is None
-    for origin, body in ((B, b"new"), ("http://d:80", b"was old")):
-        entry = storage.load(origin)
-        assert entry is not None
-        assert entry.check(origin).body == storage.body(str(entry.sha256)) == body
-    storage.purge(NOW - 10**9)
-    assert B in all_of(storage)
-
-
 @if_shared
 def test_a_lease_is_one_owners(kind: Kind) -> None:
     """Only its owner ends it; who drops an origin by hand wants to see it asked for."""

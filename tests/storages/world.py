@@ -15,7 +15,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.storages import Entry, MemoryStorage, client
 from scrapy_rep.storages.client import Claim, StorageClient
 from tests.helpers.held import a_while
-from tests.helpers.storing import NOW, A, rules
+from tests.helpers.storing import A, rules
 
 LEASE = 30.0
 
@@ -79,9 +79,6 @@ class Watched(MemoryStorage):
         if self.leases.get(origin) == owner:
             del self.leases[origin]
 
-    def purge(self, before: float) -> None:
-        self.call("purge", before)
-
     def close(self) -> None:
         self.call("close")
 
@@ -103,7 +100,7 @@ class World:
         self.client = self.new()
 
     def new(self) -> StorageClient:
-        return StorageClient(self.crawler, self.storage, LEASE, lambda: NOW)
+        return StorageClient(self.crawler, self.storage, LEASE)
 
     def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
         timer = SimpleNamespace(
