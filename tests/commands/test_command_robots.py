@@ -131,7 +131,7 @@ async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: 
         ("groups", "agents: shopbot, lines: 9, rules: 1, applied: yes"),
         (
             "matched",
-            "line: 5, rule: Disallow: /private/, length: 9, why: decides: the longest match",
+            "line: 5, rule: Disallow: /private/, length: 9, why: decides",
         ),
         ("matched", "line: 6, rule: Allow: /private, length: 8, why: lost: shorter"),
         ("matched", "line: 10, rule: Disallow: /private, length: 8, why: lost: shorter"),
