@@ -21,7 +21,7 @@ from scrapy_rep.origins.answer import READ_BYTES
 from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of
-from scrapy_rep.protocol.syntax import GLOBAL, MAX_BYTES, cut
+from scrapy_rep.protocol.syntax import GLOBAL, cut
 from scrapy_rep.text import counted, iso
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.task import Chain, Lookup, Task
     from scrapy_rep.protocol import Origin
 
-# Bytes of a file: far more than count, to tell how many don't.
-_MAX_READ = 16 * MAX_BYTES
 # Characters of a line that are shown below a finding.
 _SHOWN = 100
 
@@ -229,7 +227,7 @@ def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -
             if "://" in name:
                 origins[request_for(name)[1]] = None
             else:
-                use(RobotsFile(Outcome.RULES, read_file(name, _MAX_READ), Facts(file=name)))
+                use(RobotsFile(Outcome.RULES, read_file(name, READ_BYTES), Facts(file=name)))
     if origins:
         task.crawl(job)
 
@@ -249,8 +247,7 @@ def lint(task: Task) -> None:
         if robots.outcome is Outcome.MISSING:
             found = [Finding(None, "no-file", f"no robots.txt ({robots.answer}): no restrictions")]
         else:
-            whole = len(robots.body) < (MAX_BYTES + 1 if url else _MAX_READ)
-            found = findings_in(robots.body, robots_url=url, complete=whole, also=[usage_findings])
+            found = findings_in(robots.body, robots_url=url, also=[usage_findings])
         for one in found:
             if one.severity in failing:
                 task.statuses.add(Status.FOUND)

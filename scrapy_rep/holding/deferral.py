@@ -250,7 +250,7 @@ class Deferral(ResolutionListener):
         """Give up: after a misconfiguration or a bug, retrying can't help."""
         held_origin = self.held.origins.get(str(origin))
         if held_origin is not None and not isinstance(error, CancelledError):
-            held_origin.answered = True
+            held_origin.answered, held_origin.most = True, math.inf
             self.held.changed(held_origin)
             self.releases.add(held_origin, (text_of(error), 0))
 
@@ -274,6 +274,7 @@ class Deferral(ResolutionListener):
         if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         held_origin.recall()
+        held_origin.most = _LATE_COUNT  # they may be very many
         self._wait_for_answer(held_origin, self.held.peek(held_origin))
         return True
 

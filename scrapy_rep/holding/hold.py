@@ -1,6 +1,7 @@
 """The requests at the gate, by origin: how many there may be, and where they are kept. Those that
 *wait* for a first answer are in memory. Those that are *held* are too or, with a JOBDIR, on disk
-(disk.py). Once there is an answer, or they are given up, they are *ready* to leave."""
+(disk.py). Once there is an answer, or they are given up, they are *ready* to leave: urgent ones
+first, origins in turns."""
 
 from __future__ import annotations
 

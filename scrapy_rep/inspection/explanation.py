@@ -52,8 +52,7 @@ class RuleLine(NamedTuple):
     def length_for(self, path: str) -> int | None:
         """Return how many octets of this rule match *path* (those of the pattern, or of the
         directory that an ``index.htm`` stands for); None if it doesn't match."""
-        # A rule matches no path that begins otherwise than it does up to its first "*" (or the "$" at its
-        # end), an index page aside. A file has thousands of rules: preparing each takes too long.
+        # Preparing each of thousands of rules takes too long.
         start = self.pattern.partition("*")[0].rstrip("$")
         if not path.startswith(start) and "/index.htm" not in self.pattern:
             return None
@@ -210,13 +209,16 @@ class Explanation:
         if token is None or self.decision.rule is None:
             return []
         found = [
-            Matched(line.rule, length, "" if length == len(line.pattern) else _INDEX)
+            (line.rule, length)
             for line in self.robots.outline.rules_for(token.lower())
             if (length := line.length_for(self.path)) is not None
         ]
         # As the matcher has it: the longest, then an allow, then the first.
-        found.sort(key=lambda one: (-one.length, not one.rule.allow, one.rule.line))
-        return [one._replace(why=_why(found, at)) for at, one in enumerate(found)]
+        found.sort(key=lambda one: (-one[1], not one[0].allow, one[0].line))
+        longest = found[0][1]
+        lost = "lost: shorter", "lost: as long, but Allow wins, then the first"
+        whys = ("decides", *(lost[length == longest] for _, length in found[1:]))
+        return [Matched(*one, why) for one, why in zip(found, whys, strict=True)]
 
     @property
     def considered(self) -> list[tuple[Group, bool]]:
@@ -325,22 +327,6 @@ class RobotsFile:
         elif status is not None and status >= 500:
             answer += ' with a page that says "not found"'
         return noted(answer, self.note)
-
-
-_INDEX = "; allowing the index page of a directory allows the directory"
-
-
-def _why(found: list[Matched], at: int) -> str:
-    """Return why the rule in that place decided, or lost to the first. They are in order."""
-    if len(found) == 1:
-        return f"decides: the only match{found[0].why}"
-    one, rival = found[at], found[0 if at else 1]
-    first = "Allow" if rival.rule.allow != one.rule.allow else "the first"
-    if rival.length == one.length:
-        if at:
-            return f"lost: same length, and {first} wins"
-        return f"decides: of the longest matches, {first} wins{one.why}"
-    return "lost: shorter" if at else f"decides: the longest match{one.why}"
 
 
 def noted(answer: str, note: str) -> str:

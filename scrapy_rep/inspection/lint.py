@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import NamedTuple
 
-from scrapy_rep.inspection.explanation import AgentLine, Outline, RuleLine
+from scrapy_rep.inspection.explanation import AgentLine, Group, Outline, RuleLine
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import is_html
 from scrapy_rep.protocol.matching import Rules, allows, comparable, line_of, path_of
@@ -36,12 +36,12 @@ from scrapy_rep.text import resolve_sitemap
 ERROR, WARNING, NOTE = SEVERITIES = ("error", "warning", "note")
 
 _ERRORS = {
-    "rule-before-group", "never-matches", "blank-in-rule", "comment-in-rule", "agent-never",
+    "rule-before-group", "never-matches", "blank-in-rule", "agent-never",
     "line-cut", "nul", "utf-16", "html", "beyond-limit", "bad-delay", "bad-sitemap", "bad-usage",
     "bad-signal", "bad-license",
 }  # fmt: skip
 _NOTES = {
-    "duplicate", "no-rules", "no-file", "not-checked", "other-field", "split-group", "case",
+    "duplicate", "no-file", "not-checked", "other-field", "split-group", "case",
     "trailing-star",
 }  # fmt: skip
 
@@ -70,20 +70,18 @@ def lint(
     body: bytes,
     *,
     robots_url: str | None = None,
-    complete: bool = True,
     also: Sequence[Callable[[bytes, Outline], Iterable[Finding]]] = (),
 ) -> list[Finding]:
     """Return what there is to say about *body*, in the order of the lines.
 
     :param body: any bytes at all; the whole file, or as much of it as was fetched
     :param robots_url: where it is from, to tell which sitemaps are on its own host
-    :param complete: whether *body* is all of the file
     :param also: further checks, of the part of the file that counts
     """
     kept = cut(body)
     outline = Outline.of(kept)
     found = [
-        *_file(body, kept, outline, complete),
+        *_file(body, kept, outline),
         *_lines(kept, outline),
         *_groups(outline),
         *_effects(kept, outline, robots_url),
@@ -112,34 +110,23 @@ def quoted(text: str) -> str:
     return f'"{text if len(text) <= 60 else text[:60] + "…"}"'
 
 
-def _file(body: bytes, kept: bytes, outline: Outline, complete: bool) -> Iterator[Finding]:
+def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
     if body.startswith(_UTF16):
         yield Finding(1, "utf-16", "the file is UTF-16, but is read as UTF-8: save it as UTF-8")
     elif body[:1] == _BOM[:1]:
-        mark = "byte order mark" if body.startswith(_BOM) else "part of a byte order mark"
-        why = f"{mark}: skipped here, but other crawlers may miss the first line"
+        why = "byte order mark: skipped here, but other crawlers may miss the first line"
         yield Finding(1, "bom", why)
     if is_html(body):
         yield Finding(None, "html", "this is HTML or XML, not a robots.txt")
     if not outline.groups and not outline.homeless:
-        what = "has no rules" if body.strip() else "is empty"
-        yield Finding(None, "empty", f"the file {what}: no restrictions")
+        yield Finding(None, "empty", "the file has no rules: no restrictions")
     if len(body) > MAX_BYTES:
-        rest = f"{len(body) - len(kept):,}" if complete else "all"
-        why = f"{rest} bytes from this line on are ignored: only the first {MAX_BYTES:,} count"
+        why = f"from this line on the file is ignored: only the first {MAX_BYTES:,} bytes count"
         yield Finding(len(rows(kept)), "beyond-limit", why)
 
 
-_META_INSTEAD = "ignored here; for search engines use the robots meta tag or X-Robots-Tag"
-
-# Fields that mean something to somebody, none of them part of RFC 9309.
-_ELSEWHERE = {
-    "host": "ignored here; only Yandex used it, and no longer does",
-    "clean-param": "ignored here; Yandex obeys it",
-    **dict.fromkeys(("noindex", "nofollow", "noarchive"), _META_INSTEAD),
-}
-
 _ABOUT_USE = ("content-signal", "content-usage", "license")  # see preferences/lint.py
+_DELAYS = {Field.CRAWL_DELAY: delay_seconds, Field.REQUEST_RATE: rate_seconds}
 # Spaces and tabs: crawlers send them as %20 and %09.
 _BLANK = re.compile(r"[ \t\v\f]")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
@@ -150,7 +137,7 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         return  # said once, that is enough
     known = {number: (field, value) for number, field, value in read(normalise(kept).split("\n"))}
     page = is_html(kept)
-    remarks = []  # lines that mean nothing and are not UTF-8
+    not_utf8 = []
     for number, row in enumerate(rows(kept), 1):
         if len(row) > MAX_LINE:
             why = f"{len(row):,} bytes long: only the first {MAX_LINE:,} count"
@@ -159,24 +146,17 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         if nul:
             yield Finding(number, "nul", "NUL byte: the rest of the line is ignored")
         if row.decode("utf-8", "ignore").encode() != row:
-            if number in known:
-                why = "not UTF-8: each byte is percent-encoded by itself"
-                yield Finding(number, "not-utf8", why)
-            else:
-                remarks.append(number)
+            not_utf8.append(number)
         text = row.decode("latin-1")
         if number in known:
             yield from _known(number, text, *known[number])
         elif not page:
             yield from _unknown(number, text)
-    if remarks:
-        also = f", here and on {len(remarks) - 1} more lines" if remarks[1:] else ""
-        yield Finding(remarks[0], "not-utf8", f"not UTF-8{also}")
-    yield from _values(outline)
-
-
-def _values(outline: Outline) -> Iterator[Finding]:
-    """Yield what is wrong with the agents and the rules, each by itself."""
+    if not_utf8:
+        also = f", here and on {len(not_utf8) - 1} more lines" if not_utf8[1:] else ""
+        yield Finding(
+            not_utf8[0], "not-utf8", f"not UTF-8{also}: bytes are percent-encoded one by one"
+        )
     for one in outline.homeless:
         yield Finding(one.rule.line, "rule-before-group", "ignored: no user-agent line above it")
     for group in outline.groups:
@@ -187,38 +167,26 @@ def _values(outline: Outline) -> Iterator[Finding]:
 
 
 def _known(number: int, row: str, field: int, value: str) -> Iterator[Finding]:
-    before, hash_sign, _ = row.strip(SPACE).partition("#")
+    before = row.strip(SPACE).partition("#")[0]
     name, colon, _ = before.partition(":")
     name = name.strip(SPACE) if colon else before.split()[0]
     canonical = FIELD_NAMES[field]
     if not colon:
         why = f"no colon after {quoted(name)}: accepted here, but not by all crawlers"
         yield Finding(number, "missing-colon", why)
-    if _BLANK.split(name)[0].lower() == canonical != name.lower():
-        # `Sitemap https://…`: the colon is that of the URL.
-        why = f"no colon after {quoted(canonical)}, so the value is {quoted(value)}"
-        yield Finding(number, "missing-colon", why)
-    elif name.lower() != canonical:
+    if name.lower() != canonical:
         why = f"{quoted(name)} is read as {canonical} here; other crawlers may ignore the line"
         yield Finding(number, "typo", why)
-    if field == Field.CRAWL_DELAY:
-        right = "a number of seconds, such as 10 or 2.5"
-        yield _delay(number, value, delay_seconds(value), right, "Bing and some others")
-    elif field == Field.REQUEST_RATE:
-        yield _delay(number, value, rate_seconds(value), "a rate, such as 1/10", "A few crawlers")
+    if read_delay := _DELAYS.get(field):
+        seconds = read_delay(value)
+        if seconds is None:
+            why = f"{quoted(value)} is not a number of seconds, or a rate such as 1/10: no effect"
+            yield Finding(number, "bad-delay", why)
+        else:
+            why = f"some crawlers wait {seconds:g} s between two requests; Google doesn't"
+            yield Finding(number, "other-field", why)
     elif field == Field.VISIT_TIME:
         yield Finding(number, "other-field", "visit-time is ignored here; a few crawlers obey it")
-    elif field <= Field.ALLOW and value and hash_sign and before[-1:] not in SPACE:
-        why = f"# starts a comment, so the rule is {quoted(value)}"
-        yield Finding(number, "comment-in-rule", why)
-
-
-def _delay(number: int, value: str, seconds: float | None, right: str, who: str) -> Finding:
-    if seconds is None:
-        why = f"{quoted(value)} is not {right}: the line has no effect"
-        return Finding(number, "bad-delay", why)
-    waits = f"{who} wait {seconds:g} s between two requests; Google doesn't"
-    return Finding(number, "other-field", waits)
 
 
 def _unknown(number: int, text: str) -> Iterator[Finding]:
@@ -226,22 +194,18 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
     text = text.partition("#")[0].strip(SPACE)
     name, colon, _ = text.partition(":")
     name = name.strip(SPACE)
-    if not text:
+    if not text or (colon and name.lower() in _ABOUT_USE):
         return
-    if not colon:
-        word, *others = _BLANK.split(text)
-        if _closest(word) or _closest("-".join([word, *others[:1]])):
-            why = f"no colon after {quoted(word)}: the line is ignored"
-            yield Finding(number, "missing-colon", why)
-        else:
-            yield Finding(number, "no-field", "ignored: neither a field nor a comment")
-    elif name.lower() in _ELSEWHERE:
-        why = f"{name.lower()} is {_ELSEWHERE[name.lower()]}"
-        yield Finding(number, "other-field", why)
-    elif name.lower() not in _ABOUT_USE:
-        canonical = _closest(name)
-        hint = f"; did you mean {canonical}?" if canonical else ""
+    word, *others = _BLANK.split(name)
+    meant = _closest(name if colon else word) or _closest("-".join([word, *others[:1]]))
+    if colon:
+        hint = f"; did you mean {meant}?" if meant else ""
         yield Finding(number, "unknown-field", f"ignored: unknown field {quoted(name)}{hint}")
+    elif meant:
+        why = f"no colon after {quoted(word)}: the line is ignored"
+        yield Finding(number, "missing-colon", why)
+    else:
+        yield Finding(number, "no-field", "ignored: neither a field nor a comment")
 
 
 def _closest(name: str) -> str | None:
@@ -273,23 +237,16 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
         yield Finding(number, "blank-in-rule", why)
 
 
-# Pairs of an agent and a rule: with more the file is hostile, and only its other findings count.
-_MAX_PAIRS = 1_000_000
-
-
 def _groups(outline: Outline) -> Iterator[Finding]:
-    """Yield agents without rules or with several groups, and rules without effect."""
-    ruled = {agent.token for group in outline.groups if group.rules for agent in group.agents}
+    """Yield agents with several groups, and rules without effect."""
     first: dict[str, int] = {}  # line of each agent
     for group in outline.groups:
         for line, value, token in group.agents:
-            if token and token not in ruled:
-                who = "all crawlers" if token == GLOBAL else token
-                yield Finding(line, "no-rules", f"no rules for {who}: no restrictions")
             if token and token in first:
                 why = f"{value} already has a group on line {first[token]}: merged with it here, but not by all crawlers"
                 yield Finding(line, "split-group", why)
         first |= {one.token: one.line for one in reversed(group.agents) if one.token not in first}
+        yield from _never_decide(group)
         spelt: dict[str, RuleLine] = {}
         for rule in group.rules:
             number, pattern = rule.rule.line, rule.pattern
@@ -300,51 +257,27 @@ def _groups(outline: Outline) -> Iterator[Finding]:
             if len(pattern) > 1 and pattern.endswith("*"):
                 why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
                 yield Finding(number, "trailing-star", why)
-    yield from _never_decide(outline)
 
 
-def _never_decide(outline: Outline) -> Iterator[Finding]:
+def _never_decide(group: Group) -> Iterator[Finding]:
     """Yield rules that lose to another one whatever the URL. Only what can be proven: the other one
-    matches exactly the same paths, and wins. All groups that name an agent are one, so a rule must
-    lose for each of its agents."""
-    if sum(len(group.agents) * len(group.rules) for group in outline.groups) > _MAX_PAIRS:
-        return
-    rules = [
-        (rule, [(token, same) for token in tokens])
-        for group in outline.groups
-        if (tokens := dict.fromkeys(agent.token for agent in group.agents if agent.token))
-        for rule in group.rules
-        if (same := _same_paths(rule)) is not None
-    ]
-    best: dict[tuple[str, str], RuleLine] = {}
-    for rule, keys in rules:
-        for key in keys:
-            # As the matcher compares rules: the longest, then an allow, then the first.
-            best[key] = max(
-                best.get(key, rule),
-                rule,
-                key=lambda one: (len(one.pattern), one.rule.allow, -one.rule.line),
-            )
-    for line, keys in rules:
-        rivals = [best[key] for key in keys]
+    is of the same group, matches exactly the same paths, and wins."""
+    best: dict[str, RuleLine] = {}
+    # As the matcher compares rules: the longest, then an allow, then the first.
+    ranked = sorted(group.rules, key=lambda one: (-len(one.pattern), not one.rule.allow))
+    for one in ranked:
+        if (same := _same_paths(one)) is None:
+            continue
+        winner = best.setdefault(same, one)
+        here, there = one.rule, winner.rule
         # An allow of an index page also speaks for its directory; a disallow does not.
-        speaks = line.rule.allow and "/index.htm" in line.pattern
-        if not any(one is line or (speaks and not one.rule.allow) for one in rivals):
-            yield _shadowed(line, rivals[0])
-
-
-def _shadowed(line: RuleLine, by: RuleLine) -> Finding:
-    here, winner = line.rule, by.rule
-    if by.pattern == line.pattern and winner.allow == here.allow:
-        return Finding(here.line, "duplicate", f"same rule as on line {winner.line}")
-    if len(by.pattern) > len(line.pattern):
-        why = "is longer"
-    elif winner.allow != here.allow:
-        why = "wins: Allow beats a Disallow of the same length"
-    else:
-        why = "comes first"
-    message = f"never decides: line {winner.line} ({winner}) matches the same URLs and {why}"
-    return Finding(here.line, "shadowed", message)
+        if one is winner or (here.allow and not there.allow and "/index.htm" in one.pattern):
+            continue
+        if one.pattern == winner.pattern and here.allow == there.allow:
+            yield Finding(here.line, "duplicate", f"same rule as on line {there.line}")
+        else:
+            why = f"never decides: line {there.line} ({there}) matches the same URLs and wins"
+            yield Finding(here.line, "shadowed", why)
 
 
 def _same_paths(line: RuleLine) -> str | None:
@@ -358,9 +291,9 @@ def _same_paths(line: RuleLine) -> str | None:
 # Agents that are asked about; things named in a finding, and characters of a rule there.
 _ASKED, _NAMED, _SHOWN = 50, 3, 60
 
-# Pairs of a path and a rule with a wildcard: with more the file is hostile, and only its other
-# findings count. Longer paths aren't tried.
-_MAX_TRIALS, _MAX_PATH = 200_000, 500
+# Pairs of a rule and a rule with a wildcard: with more the file is hostile, and only its other findings
+# count. Longer paths aren't tried.
+_MAX_TRIALS, _MAX_PATH = 500_000, 500
 
 _ASSETS = re.compile(
     r"\.(?:css|js)\b|/(?:css|js|javascripts?|scripts?|styles?|stylesheets?|assets|static|_next|"
@@ -373,15 +306,16 @@ def _effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[
     robots = RobotsTxt.parse(kept)
     tokens = dict.fromkeys([GLOBAL, *(token.lower() for token in outline.tokens())])
     rules = {agent: robots.rules(agent)[1] for agent in islice(tokens, _ASKED)}
-    # How many rules with a wildcard a path is compared with.
-    costs = {agent: 1 + sum("*" in r.pattern for r in outline.rules_for(agent)) for agent in rules}
+    wildcards = sum("*" in one.pattern for agent in rules for one in outline.rules_for(agent))
+    trials = sum(len(group.rules) for group in outline.groups) * (len(rules) + wildcards)
     if closed := _closed(outline):
         *named, _ = outline.tokens()
         but = f" but {some(named)}, which have groups of their own" if named else ""
         yield Finding(closed, "site-closed", f"the whole site is closed to all crawlers{but}")
-    else:
-        yield from _lost(outline, rules, costs)
-    yield from _assets(outline, rules, costs)
+    elif trials <= _MAX_TRIALS:
+        yield from _lost(outline, rules)
+    if trials <= _MAX_TRIALS:
+        yield from _assets(outline, rules)
     yield from _sitemaps(outline, rules, robots_url)
 
 
@@ -399,16 +333,15 @@ def _closed(outline: Outline) -> int:
     return next((rule.line for same, rule in rules if same == "/"), 0)
 
 
-def _lost(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) -> Iterator[Finding]:
+def _lost(outline: Outline, rules: dict[str, Rules]) -> Iterator[Finding]:
     """Yield groups that allow what ``*`` forbids, unless they say "everything" explicitly."""
-    examples = [
+    forbidden = [
         (path, f"{rule.rule.pattern[:_SHOWN]} (line {rule.rule.line})")
         for rule in outline.rules_for(GLOBAL)
-        if not rule.rule.allow and (path := _example_of(rule.pattern))
+        if not rule.rule.allow
+        and (path := _example_of(rule.pattern))
+        and not rules[GLOBAL].allows(path)
     ]
-    if len(examples) * sum(costs.values()) > _MAX_TRIALS:
-        return
-    forbidden = [(path, what) for path, what in examples if not rules[GLOBAL].allows(path)]
     left = rules.keys() - {GLOBAL}
     for group in outline.groups:
         names = {agent.token: agent for agent in group.agents if agent.token in left}
@@ -433,9 +366,8 @@ def _example_of(pattern: str) -> str:
     return path if path[:1] == "/" else f"/{path}"
 
 
-def _assets(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) -> Iterator[Finding]:
+def _assets(outline: Outline, rules: dict[str, Rules]) -> Iterator[Finding]:
     """Yield rules that keep crawlers from style sheets and scripts."""
-    hiding: list[tuple[int, str, list[str]]] = []  # each rule's line, an agent, files behind it
     for group in outline.groups:
         token = next((one.token for one in group.agents if one.token in rules), None)
         for line in group.rules if token else ():
@@ -443,13 +375,10 @@ def _assets(outline: Outline, rules: dict[str, Rules], costs: dict[str, int]) ->
             path = _example_of(line.pattern[: found.end()]) if found else ""
             if token and path and found:
                 files = [path] if found[0][0] == "." else [f"{path}/site.css", f"{path}/site.js"]
-                hiding.append((line.rule.line, token, files))
-    if sum(len(files) * costs[token] for _, token, files in hiding) > _MAX_TRIALS:
-        return
-    for number, token, files in hiding:
-        if not all(map(rules[token].allows, files)):
-            why = "a search engine may then see a page differently from people"
-            yield Finding(number, "blocked-assets", f"hides style sheets or scripts: {why}")
+                if not all(map(rules[token].allows, files)):
+                    why = "a search engine may then see a page differently from people"
+                    where = line.rule.line
+                    yield Finding(where, "blocked-assets", f"hides style sheets or scripts: {why}")
 
 
 def _sitemaps(outline: Outline, rules: dict[str, Rules], place: str | None) -> Iterator[Finding]:

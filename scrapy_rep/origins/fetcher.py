@@ -165,7 +165,6 @@ _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 _PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
-
 # Of REP_DEFER_MAX_WAIT.
 _TIMEOUT_SHARE = 0.9
 # Characters.

@@ -166,7 +166,8 @@ class RobotsTxt:
             answer = *key, None, NO_RULES
             for token in obeyed(*key):
                 if token.lower() in groups.tokens:
-                    answer = *key, token, self._rules_of(token.lower(), groups)
+                    answer = *key, token, Rules(*groups.rules_of(token.lower()))
+                    self.size += answer[3].size
                     break
             if known is not None:
                 if len(known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
@@ -226,14 +227,6 @@ class RobotsTxt:
     def _text(self) -> str:
         source = self._source
         return normalise(source if isinstance(source, bytes) else source())
-
-    def _rules_of(self, name: str, groups: Groups) -> Rules:
-        for _, _, token, rules in list(self._known.values()) if self._known else ():
-            if token is not None and token.lower() == name:
-                return rules  # in use, by another agent
-        rules = Rules(*groups.rules_of(name))
-        self.size += rules.size
-        return rules
 
 
 # A user-agent line: its token in the usual spelling, otherwise all after "user", which may be another
