@@ -495,4 +495,4 @@ class HoldLog:
         if known is None:
             return "no answer yet"
         error = known.entry.error
-        return kind_of(error, short=True) if error else "answered, about to leave"
+        return kind_of(error) if error else "answered, about to leave"

@@ -42,7 +42,7 @@ class Resolution(NamedTuple):
     """The answer's status; without one, the stored one."""
     robots: RobotsTxt | None
     """The rules, if it has any."""
-    flight: Flight | None = None
+    flight: Flight
     """How it came."""
 
     @property

@@ -26,7 +26,6 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry, Kind
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.reporting.record import SITEMAP
 from scrapy_rep.seeding.discovery import listed_by
 from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, strings
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
@@ -302,7 +301,7 @@ class SitemapLog:
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
         fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
-        self._tell(SITEMAP, sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
+        self._tell("sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
 
     def warn(self, of: str, message: str, **values: Any) -> None:
         """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""
