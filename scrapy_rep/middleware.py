@@ -27,8 +27,7 @@ from scrapy_rep.origins.agents import FOREIGN, SCHEME, origin_of
 from scrapy_rep.origins.choices import ChoiceListener
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Decide, Drop, Pass, Wait
+from scrapy_rep.origins.origins import Decide, Drop, Origins, Pass, Wait
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.freshness import Standing
@@ -77,7 +76,7 @@ class RepMiddleware:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
-            self._gate.look = self._seeding.look
+            self._gate.look = self._seeding.check
         # Each new robots.txt is announced in this order: to the hold last, since requests that it
         # releases need all the others' results.
         delays = [origins.crawl_delay] if settings.crawl_delay else []
@@ -131,7 +130,7 @@ class RepMiddleware:
                 state.allowed += 1
                 self._count("rep/cache/hit")
                 return None
-        return self._look_closer(request)
+        return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
     def overrules(self, request: Request, decision: Decision) -> bool:
         """Whether *request* passes though *decision* forbids it. For subclasses."""
@@ -141,30 +140,9 @@ class RepMiddleware:
         """Return what is held of each origin, as ``scrapy robots --held --json`` shows it."""
         return self._deferral.listing()
 
-    async def may_fetch(self, url: str) -> bool:
-        if FOREIGN.match(url) or self.decisions.dry_run:
-            return True
-        try:
-            request = Request(url)
-            found, path = self.origins.find(request)
-        except ValueError:
-            return False
-        if path == ROBOTS_PATH:
-            return True
-        state: OriginState | Drop | Origin | None = found
-        if isinstance(found, Origin):
-            state = await self._answer(self.origins.flights.to(found, request).wait())
-        if not isinstance(state, OriginState) or state.unreachable:
-            return self.origins.policy.unreachable == "allow"
-        chain = self.agents.chain_of(request)
-        decision = self.origins.decide(state, chain, path, always=True)
-        return decision is None or decision.allowed or self.overrules(request, decision)
-
     async def _look_closer(self, request: Request) -> None:
         """Find out what *request* is, what the gate says of it, and what its robots.txt does.
         Suspends only if there is something to wait for."""
-        if request.meta.get("dont_obey_robotstxt"):
-            return
         drop = self._deferral.releases.verdict(request)
         if drop is not None:
             origin = origin_of(request)
@@ -309,5 +287,21 @@ async def may_fetch(crawler: Crawler, url: str) -> bool:
     "allow". True without ``ROBOTSTXT_OBEY``, or if the URL is neither http, https nor ftp. Nothing is
     counted or recorded.
     """
-    middleware = crawler.get_downloader_middleware(RepMiddleware)
-    return middleware is None or await middleware.may_fetch(url)
+    rep = crawler.get_downloader_middleware(RepMiddleware)
+    if rep is None or FOREIGN.match(url) or rep.decisions.dry_run:
+        return True
+    origins = rep.origins
+    try:
+        request = Request(url)
+        found, path = origins.find(request)
+    except ValueError:
+        return False
+    if path == ROBOTS_PATH:
+        return True
+    state: OriginState | Drop | Origin | None = found
+    if isinstance(found, Origin):
+        state = await rep._answer(origins.flights.to(found, request).wait())
+    if not isinstance(state, OriginState) or state.unreachable:
+        return origins.policy.unreachable == "allow"
+    decision = origins.decide(state, rep.agents.chain_of(request), path, always=True)
+    return decision is None or decision.allowed or rep.overrules(request, decision)

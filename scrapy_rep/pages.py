@@ -233,7 +233,10 @@ class PageMiddleware(BaseSpiderMiddleware):
         origin = None
         with suppress(ValueError):  # a scheme without robots.txt
             origin = origin_of(request)
-        rep.decisions.page_says(request, origin, verdict, reason, obeyed=obeyed)
+        rep.context.stats.inc_value(f"rep/page/{verdict}")
+        if obeyed:
+            rep.context.stats.inc_value("rep/page/dropped")
+        rep.decisions.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
         what = "item from" if verdict in ("noindex", "expired") else "request to"
         message = f"{'Dropping' if obeyed else 'Would drop'} {what} %(url)s: %(reason)s"
         values = {"url": request.url, "reason": reason}

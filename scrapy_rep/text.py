@@ -69,6 +69,18 @@ class Encoder:
                 url = f"{clear[1]}{name}{text[clear.end() :]}" if _ASCII.fullmatch(name) else url
         return safe_url_string(url, encoding)
 
+    def page(self, value: Any) -> tuple[str, str]:
+        """Return URL and prefix of a `loc`; ``ValueError`` if it isn't an absolute http(s) URL."""
+        if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
+            raise ValueError
+        if usual := _USUAL.fullmatch(value):
+            return value, usual[1]
+        url = self(value.strip()).partition("#")[0]
+        origin = Origin.from_url(url)
+        if origin.scheme not in ("http", "https"):
+            raise ValueError
+        return url, str(origin)
+
 
 def encoded(url: str | bytes) -> str:
     """Return *url*, the only one of its document, as in a request, see :class:`Encoder`;
@@ -107,26 +119,6 @@ def resolve_sitemap(
     if origin.scheme not in ("http", "https"):
         raise ValueError("only http and https URLs can be sitemaps")
     return SitemapURL(url, origin, relative)
-
-
-class PageURLs:
-    """Resolves what one sitemap lists."""
-
-    def __init__(self) -> None:
-        self.encode = Encoder(MAX_LISTED_IDN)
-        """For the sitemaps of an index, see :func:`resolve_sitemap`."""
-
-    def resolve(self, value: Any) -> tuple[str, str]:
-        """Return URL and prefix of a `loc`; ``ValueError`` if it isn't an absolute http(s) URL."""
-        if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
-            raise ValueError
-        if usual := _USUAL.fullmatch(value):
-            return value, usual[1]
-        url = self.encode(value.strip()).partition("#")[0]
-        origin = Origin.from_url(url)
-        if origin.scheme not in ("http", "https"):
-            raise ValueError
-        return url, str(origin)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode

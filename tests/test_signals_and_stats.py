@@ -151,7 +151,6 @@ async def test_scrapys_robots_parsed_is_sent_once_per_parsed_file(sites: Sites) 
 async def test_robots_disallowed_names_the_line_that_decided(sites: Sites) -> None:
     rules = "# 1\nUser-agent: other\nDisallow:\n\nUser-agent: *\nAllow: /\nDisallow: /a*z$\n"
     site = sites.add(robots=rules)
-    # The first of an origin is told in other words.
     result = await crawl([site.url("/abcz"), site.url("/aXz")], {"CONCURRENT_REQUESTS": 1})
     error = result.failure(site.url("/abcz"))
     assert isinstance(error, RobotsDisallowed)
@@ -161,7 +160,7 @@ async def test_robots_disallowed_names_the_line_that_decided(sites: Sites) -> No
     assert error.decision == Decision(False, Rule(7, "/a*z$", False), "*")
     message = "Forbidden by robots.txt (line 7: Disallow: /a*z$, group *)"
     assert str(error) == message
-    [record] = [one for one in result.records if one.getMessage().startswith("Forbidden")]
+    [_, record] = [one for one in result.records if one.getMessage().startswith("Forbidden")]
     assert record.getMessage() == f"{message}: <GET {site.url('/aXz')}>"
     assert (record.levelname, record.spider) == ("DEBUG", result.spider)  # type: ignore[attr-defined]
     result.assert_clean()
@@ -177,7 +176,7 @@ async def test_robots_unreachable_gives_reason_and_attempts(sites: Sites) -> Non
         assert (error.origin, error.decision) == (Origin.from_url(site.url()), None)
         assert (error.reason, error.attempts) == ("HTTP 503", 1)
         assert str(error) == "robots.txt unreachable: HTTP 503"
-        assert result.log.count(f"DEBUG Dropped: {error}: <GET {url}>") == 1
+        assert result.log.count(f"{error}: <GET {url}>") == 1
     # The first failure of a row is news.
     news = f"INFO robots.txt of {Origin.from_url(site.url())} is unreachable (HTTP 503); "
     assert result.log.count(news) == 1

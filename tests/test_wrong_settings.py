@@ -42,11 +42,11 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /")
     ours = "REP_UNREACHABLE, REP_DOWNLOAD_TIMEOUT"
     for spider, settings, names in (
-        (ListSpider, {"REP_SITEMAPS": True}, f"3 settings have no effect: {ours}, REP_SITEMAPS"),
+        (ListSpider, {"REP_SITEMAPS": True}, f"these have no effect: {ours}, REP_SITEMAPS"),
         (
             SeededSpider,
             {"REP_CACHE_TTL": "soon"},
-            f"4 settings have no effect: {ours}, REP_CACHE_TTL, the spider's rep_sitemaps",
+            f"these have no effect: {ours}, REP_CACHE_TTL, the spider's rep_sitemaps",
         ),
     ):
         settings = {"ROBOTSTXT_OBEY": False, **settings}
@@ -67,9 +67,9 @@ async def test_a_crawl_begins_with_how_it_obeys(
     sqlite = "scrapy_rep.storages.sqlite.SqliteStorage"
     folder = "tests.helpers.storing.FolderStorage"
     for unreachable, storage, agent, says in (
-        ("defer", None, {}, "as testbot{} held for up to 10 min. Cache: memory"),
-        ("drop", folder, {"REP_USER_AGENT": "a,b"}, f"as a or b{{}} dropped. Cache: {folder}"),
-        ("allow", sqlite, {"USER_AGENT": "X/5"}, "as X{} let through. Cache: SQLite"),
+        ("defer", None, {}, "as testbot{} held for up to 10 min. Cache: MemoryStorage"),
+        ("drop", folder, {"REP_USER_AGENT": "a,b"}, "as a or b{} dropped. Cache: FolderStorage"),
+        ("allow", sqlite, {"USER_AGENT": "X/5"}, "as X{} let through. Cache: SqliteStorage"),
         ("allow", sqlite, {"USER_AGENT": "Mozilla/5.0"}, "as any crawler (*){} let through."),
     ):
         settings = {"REP_UNREACHABLE": unreachable, "REP_CACHE_STORAGE": storage, **agent}

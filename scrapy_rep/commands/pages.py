@@ -29,7 +29,7 @@ from scrapy_rep.protocol.html import MAX_BYTES
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, path_of
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
-from scrapy_rep.text import PageURLs, counted, iso, resolve_sitemap
+from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, iso, resolve_sitemap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -318,17 +318,17 @@ class _Site:
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
         )
-        urls, children = PageURLs(), list[str]()
+        encode, children = Encoder(MAX_LISTED_IDN), list[str]()
         for entries in reader.read([body]):
             for entry in entries:
                 try:
                     if entry.get("broken"):
                         one.broken += 1
                     elif reader.kind is Kind.INDEX:
-                        child = resolve_sitemap(str(entry.get("loc")), encode=urls.encode).url
+                        child = resolve_sitemap(str(entry.get("loc")), encode=encode).url
                         children.append(child.partition("#")[0])
                     else:
-                        await self._count(one, *urls.resolve(entry.get("loc")))
+                        await self._count(one, *encode.page(entry.get("loc")))
                 except ValueError:
                     one.invalid += 1
         one.kind, one.problem = reader.kind and reader.kind.value, reader.problem

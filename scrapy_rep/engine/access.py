@@ -180,7 +180,8 @@ class _Slowed(NamedTuple):
 class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
-        self._slowed: dict[str, _Slowed] = {}
+        self.slowed: dict[str, _Slowed] = {}
+        """By key; some are gone, see :meth:`_known`."""
         self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
     def key_of(self, url: str) -> str:
@@ -206,17 +207,19 @@ class DownloadSlots:
         """Make the slot *key* send one request at a time, and wait at least *seconds* after each:
         the longest delay of its origins, each of which says its own for each request. 0: *origin*
         has none. Return whether *seconds* exceed the project's own delay."""
-        slot = self._crawler.engine.downloader.slots.get(key)
+        slots = self._crawler.engine.downloader.slots
+        slot = slots.get(key)
         if slot is None:
             return False
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
         _, own, delay, by = self._known(key) or _Slowed(slot, own, 0.0, "")
         if seconds > delay or (origin == by and seconds < delay):
-            if not self._slowed:
+            if not self.slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
-            # Scrapy removes slots a minute after their last request.
-            self._slowed = {key: one for key, one in self._slowed.items() if self._known(key)}
-            self._slowed[key] = _Slowed(slot, own, seconds, origin)
+            elif len(self.slowed) > 2 * len(slots):
+                # Scrapy removes slots a minute after their last request.
+                self.slowed = {key: one for key, one in self.slowed.items() if self._known(key)}
+            self.slowed[key] = _Slowed(slot, own, seconds, origin)
             slot.concurrency, slot.delay, jitter = own
             setattr(slot, _JITTER, jitter)
             _enforce(slot, seconds)
@@ -224,15 +227,13 @@ class DownloadSlots:
 
     def _known(self, key: str) -> _Slowed | None:
         """Return what is known of the slot *key*, if Scrapy hasn't removed it since."""
-        slowed = self._slowed.get(key)
+        slowed = self.slowed.get(key)
         slot = self._crawler.engine.downloader.slots.get(key)
         return slowed if slowed is not None and slowed.slot is slot else None
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
         """Return meta that gives a request its own slot beside that of *url*, with the project's
         settings. With *if_slowed*, return an empty dict unless the other slot is slowed."""
-        if if_slowed and not self._slowed:
-            return {}
         key, slots = self.key_of(url), self._crawler.engine.downloader.slots
         slowed = self._known(key)
         if if_slowed and slowed is None:
@@ -244,7 +245,7 @@ class DownloadSlots:
 
     def _downloaded(self, request: Request) -> None:
         """Count the delay from the end of a response: connecting must not shorten it."""
-        slowed = self._slowed.get(request.meta.get(META_KEY, ""))
+        slowed = self.slowed.get(request.meta.get(META_KEY, ""))
         if slowed is not None and slowed.delay:
             slowed.slot.lastseen = _clock()
             _enforce(slowed.slot, slowed.delay)

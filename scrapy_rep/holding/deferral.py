@@ -41,8 +41,7 @@ from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases, held_fields
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Drop
+from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import kind_of
@@ -251,7 +250,7 @@ class Deferral(ResolutionListener):
         """Give up: after a misconfiguration or a bug, retrying can't help."""
         held_origin = self.held.origins.get(str(origin))
         if held_origin is not None and not isinstance(error, CancelledError):
-            held_origin.answered = True
+            held_origin.answered, held_origin.most = True, math.inf
             self.held.changed(held_origin)
             self.releases.add(held_origin, (text_of(error), 0))
 
@@ -275,6 +274,7 @@ class Deferral(ResolutionListener):
         if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         held_origin.recall()
+        held_origin.most = _LATE_COUNT  # they may be very many
         self._wait_for_answer(held_origin, self.held.peek(held_origin))
         return True
 
@@ -495,4 +495,4 @@ class HoldLog:
         if known is None:
             return "no answer yet"
         error = known.entry.error
-        return kind_of(error, short=True) if error else "answered, about to leave"
+        return kind_of(error) if error else "answered, about to leave"

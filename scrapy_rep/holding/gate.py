@@ -23,8 +23,7 @@ from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.handing_back import HANDED_BACK
 from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Drop, Leave
+from scrapy_rep.origins.origins import Drop, Leave, Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 

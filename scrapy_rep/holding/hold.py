@@ -1,6 +1,7 @@
 """The requests at the gate, by origin: how many there may be, and where they are kept. Those that
 *wait* for a first answer are in memory. Those that are *held* are too or, with a JOBDIR, on disk
-(disk.py). Once there is an answer, or they are given up, they are *ready* to leave."""
+(disk.py). Once there is an answer, or they are given up, they are *ready* to leave: urgent ones
+first, origins in turns."""
 
 from __future__ import annotations
 
@@ -28,8 +29,7 @@ from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import DiskHold, Held
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Drop
+from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.text import iso
 

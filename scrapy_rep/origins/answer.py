@@ -133,11 +133,7 @@ def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes
     that counts; ``ResponseDataLossError`` if they don't fit. If *body* is *cut*, a missing end
     doesn't matter."""
     for encoding in reversed(encodings):
-        try:
-            body, complete = decode(body, encoding)
-        except ResponseDataLossError as error:
-            names = ", ".join(encodings)[:200]
-            raise ResponseDataLossError(f"the body is encoded as {names}, but {error}") from error
+        body, complete = decode(body, encoding)
         cut = cut or len(body) >= READ_BYTES
         if not (complete or cut):
             return body, False

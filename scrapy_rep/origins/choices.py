@@ -119,7 +119,8 @@ class ChoiceListener(ResolutionListener):
         values = {"settings": ", ".join(chosen(self._context.settings))}
         logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
         for host, override in self._choices.overrides.items():
-            if found := await run_in_thread(lint, override.body):
+            has_file = override.outcome is Outcome.RULES
+            if has_file and (found := await run_in_thread(lint, override.body)):
                 logger.warning(
                     "REP_OVERRIDES, the file for %(host)s, line %(line)d: %(what)s. All findings, "
                     "%(count)d: scrapy robots --lint",

@@ -165,7 +165,6 @@ _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 _PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
-
 # Of REP_DEFER_MAX_WAIT.
 _TIMEOUT_SHARE = 0.9
 # Characters.
@@ -274,7 +273,8 @@ class Fetcher:
             return await _within(self._timeout, Deferred.fromCoroutine(_retrieve(url)))
         headers: dict[str, Any] = dict(self._accepts)
         meta = {**_META, META_KEY: transfer, "download_timeout": self._timeout}
-        meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
+        if self._engine.slots.slowed:
+            meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
         if like is not None:
             for key in {"proxy", "bindaddress"} & like.meta.keys():
                 meta[key] = like.meta[key]

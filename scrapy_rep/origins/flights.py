@@ -27,10 +27,9 @@ from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 
-# Fetches at a time: this many for each of CONCURRENT_REQUESTS, up to so many sockets. Silent origins
-# occupy theirs until the timeout.
-_AT_A_TIME = 16
-_SOCKETS = 512
+# Fetches at a time for each of CONCURRENT_REQUESTS: so many up to so many sockets, or at least so many.
+# Silent origins occupy theirs until the timeout.
+_AT_A_TIME, _SOCKETS, _AT_LEAST = 16, 512, 4
 
 
 class Resolution(NamedTuple):
@@ -43,7 +42,7 @@ class Resolution(NamedTuple):
     """The answer's status; without one, the stored one."""
     robots: RobotsTxt | None
     """The rules, if it has any."""
-    flight: Flight | None = None
+    flight: Flight
     """How it came."""
 
     @property
@@ -150,7 +149,7 @@ class Flights:
         """Lands when the spider closes."""
         concurrency = concurrency_of(crawler)
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            self._most = max(concurrency, min(_AT_A_TIME * concurrency, _SOCKETS))
+            self._most = max(_AT_LEAST * concurrency, min(_AT_A_TIME * concurrency, _SOCKETS))
         else:
             # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
             self._most = max(1, concurrency // 2)

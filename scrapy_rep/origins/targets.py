@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakSet
 
@@ -192,12 +192,7 @@ def _name(origin: Origin) -> str:
 # loop's is not: tests/origins/test_resolution.py fails if they stop.
 
 
-class Watcher(Protocol):
-    def may_connect(self, host: str, address: str) -> bool:
-        """Whether connections may be made to an *address* of *host*."""
-
-
-_watchers: WeakSet[Watcher] = WeakSet()  # a crawl may end without saying so
+_watchers: WeakSet[Targets] = WeakSet()  # a crawl may end without saying so
 
 
 def _may_connect(host: str, address: str) -> bool:
@@ -248,7 +243,7 @@ class _Getaddrinfo:
         return left
 
 
-def watch(watcher: Watcher) -> None:
+def watch(watcher: Targets) -> None:
     """Ask *watcher* from now on, unless the event loop can't be changed. Call it again when
     something may have replaced our resolver, as CrawlerProcess does."""
     _watchers.add(watcher)
@@ -263,7 +258,7 @@ def watch(watcher: Watcher) -> None:
             loop.getaddrinfo = _Getaddrinfo(loop.getaddrinfo)
 
 
-def unwatch(watcher: Watcher) -> None:
+def unwatch(watcher: Targets) -> None:
     _watchers.discard(watcher)
     if _watchers:
         return

@@ -3,28 +3,22 @@ the package writes through Scrapy's feed storages: a path, ``file:``, ``stdout:`
 or whatever else a project has in ``FEED_STORAGES``.
 
 Lines are written together, once a second: a kill loses that second, but leaves no half-written
-line. A failure to write is one error in the log; the crawl goes on. While the disk is full, lines
-wait in memory.
+line. If they can't be written, because the disk is full, say, they wait in memory.
 """
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import re
-import stat
 import sys
-from contextlib import suppress
 from datetime import datetime, timezone
-from pathlib import PureWindowsPath
 from typing import IO, Any
 from uuid import uuid4
 
-from scrapy import signals as scrapy_signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
-from scrapy.utils.asyncio import CallLaterResult, call_later
+from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler, load_object
 
@@ -37,11 +31,9 @@ logger = get_logger(__name__)
 
 # Schemes whose storages let us choose between overwriting and appending. Others warn.
 _APPENDING = ("", "file", "ftp", "ftps")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# One letter is a drive of Windows.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
-
-# Errors that may pass: room may be made.
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Feed:
@@ -53,27 +45,25 @@ class Feed:
         """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not appended to.
         ``SettingsError`` if no storage can write to *uri*."""
         self._crawler = crawler
-        self._uri = _filled_in(crawler, setting, uri)
-        found = _SCHEME.match(self._uri)
-        scheme = found[1].lower() if found else ""
-        if PureWindowsPath(self._uri).drive:
-            scheme = "file"
-        paths = crawler.settings.getwithbase("FEED_STORAGES")
-        bad = f"{setting} is {without_password(uri)!r}, "
-        if paths.get(scheme) is None:
-            known = ", ".join(sorted(name for name, path in paths.items() if name and path))
-            raise SettingsError(f"{bad}but no feed storage writes to {scheme}:, only to {known}.")
-        options = {"overwrite": overwrite} if scheme in _APPENDING else None
+        shown = without_password(uri)
         try:
+            self._uri = _filled_in(crawler, uri)
+            found = _SCHEME.match(self._uri)
+            scheme = found[1].lower() if found else ""
+            path = crawler.settings.getwithbase("FEED_STORAGES").get(scheme)
+            if path is None:
+                raise NotConfigured(f"no feed storage writes to {scheme}:")
+            options = {"overwrite": overwrite} if scheme in _APPENDING else None
             self._storage: Any = build_from_crawler(
-                load_object(paths[scheme]), crawler, self._uri, feed_options=options
+                load_object(path), crawler, self._uri, feed_options=options
             )
         except Exception as error:  # noqa: BLE001
-            # Storages assert that the URI has a host, read ports, load libraries.
-            why = error if isinstance(error, NotConfigured) else text_of(error)
-            if without_password(uri) != uri:  # the reason may quote a part of the password
-                why = type(error).__name__
-            raise SettingsError(f"{bad}which can't be written: {why}.") from None
+            # Storages assert that the URI has a host, read ports, load libraries. What they say may
+            # quote a part of the password.
+            why = text_of(error) if shown == uri else type(error).__name__
+            if isinstance(error, NotConfigured):
+                why = without_password(str(error))
+            raise SettingsError(f"{setting} is {shown!r}, which can't be written: {why}.") from None
 
     def __str__(self) -> str:
         return without_password(self._uri)
@@ -88,19 +78,12 @@ class Feed:
         await ensure_awaitable(self._storage.store(file))
 
 
-def _filled_in(crawler: Crawler, setting: str, uri: str) -> str:
+def _filled_in(crawler: Crawler, uri: str) -> str:
     """Return *uri* with its ``%(time)s`` and ``%(spider attribute)s`` placeholders filled in."""
     time = datetime.now(timezone.utc).replace(microsecond=0).isoformat().replace(":", "-")
 
     def value(match: re.Match[str]) -> str:
-        if match[1] == "time":
-            return time  # in Scrapy's format
-        try:
-            return str(getattr(crawler.spider, match[1]))
-        except AttributeError:
-            raise SettingsError(
-                f"{setting} is {without_password(uri)!r}, but the spider has no attribute {match[1]!r}."
-            ) from None
+        return time if match[1] == "time" else str(getattr(crawler.spider, match[1]))
 
     return _PLACEHOLDER.sub(value, uri)
 
@@ -108,41 +91,25 @@ def _filled_in(crawler: Crawler, setting: str, uri: str) -> str:
 def append(file: io.FileIO, lines: bytearray) -> None:
     """Append *lines*, and remove what was written from them: only complete ones, if the disk gets
     full; then ``OSError``."""
-    done, data = 0, bytes(lines)
+    done = 0
     try:
-        while done < len(data):
-            done += file.write(data[done:]) or 0
+        while done < len(lines):
+            done += file.write(lines[done:]) or 0
     except OSError:
-        incomplete = done - (data.rfind(b"\n", 0, done) + 1)
+        incomplete = done - (lines.rfind(b"\n", 0, done) + 1)
         done -= incomplete
-        end = os.fstat(file.fileno()).st_size
         # Unless another process has appended since: its lines are not ours to cut.
-        if incomplete and end == file.tell():
-            file.truncate(end - incomplete)
-            file.seek(0, io.SEEK_END)
+        if incomplete and os.fstat(file.fileno()).st_size == file.tell():
+            file.truncate(file.tell() - incomplete)
         raise
     finally:
         del lines[:done]
 
 
-def _below_the_buffer(file: IO[bytes]) -> io.FileIO | None:
-    """Return the raw file below the buffer of a file on a disk; None for any other file. The buffer
-    would keep what doesn't fit on the disk, and write it later."""
-    with suppress(OSError, ValueError):
-        if file is getattr(sys.stdout, "buffer", None):
-            return None  # others write to it too
-        file.flush()
-        raw = getattr(file, "raw", None)
-        if isinstance(raw, io.FileIO) and stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
-            raw.seek(0, io.SEEK_END)
-            return raw
-    return None
-
-
-# Seconds or bytes after which lines are written; also seconds until another try on a full disk.
+# Seconds or bytes after which lines are written.
 _SECONDS = 1.0
 _BYTES = 65536
-# Bytes that wait in memory meanwhile.
+# Bytes that wait in memory if they can't be.
 _MAX_WAITING = 1 << 20
 
 
@@ -155,88 +122,64 @@ class AuditTrail:
         self._feed = Feed(context.crawler, "REP_DECISIONS", uri, overwrite=False)
         self._crawl = uuid4().hex[:12]  # tells its lines from those of others in the same file
         self._file: IO[bytes] | None = None
-        self._on_disk: io.FileIO | None = None
         self._lines = bytearray()
         self._lost = 0
-        self._timer: CallLaterResult | None = None
-        self._broken = self._full = False
-        context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
-
-    def _spider_opened(self) -> None:
-        try:
-            self._file = self._feed.open()
-            self._on_disk = _below_the_buffer(self._file)
-        except Exception as error:  # noqa: BLE001
-            self._fail(error)
+        self._failing = False
+        """Whether the last try to write has failed."""
+        self._often = create_looping_call(self._write)
 
     def add(self, fields: dict[str, Any]) -> None:
-        if self._broken:
-            return
-        if self._full and len(self._lines) >= _MAX_WAITING:
+        if not self._often.running:
+            self._often.start(_SECONDS, now=False)
+        if self._failing and len(self._lines) >= _MAX_WAITING:
             self._lost += 1
             return
         self._lines += f"{json_line({**fields, 'crawl': self._crawl})}\n".encode()
-        if len(self._lines) >= _BYTES and not self._full:
+        if len(self._lines) >= _BYTES and not self._failing:
             self._write()
-        elif self._timer is None:
-            self._timer = call_later(_SECONDS, self._write)
 
     async def end(self) -> None:
         """Write the rest, and hand the file to its storage."""
+        if self._often.running:
+            self._often.stop()
         self._write()
-        self._stop_timer()
-        if self._file is None or self._broken:
-            return
         if lost := self._lost + self._lines.count(b"\n"):
-            lines = counted(lost, "line")
-            self._error("the disk was full, so %(uri)s lacks %(lost)s", lost=lines)
+            self._error(f"%(uri)s lacks {counted(lost, 'line')} that could not be written")
+        if self._file is None:
+            return
         try:
             await self._feed.store(self._file)
         except Exception as error:  # noqa: BLE001
-            self._fail(error)
-            return
-        values = {"uri": self._feed}
-        logger.info("Decisions are in %(uri)s", values, extra=self._context.extra)
+            self._error("can't write to %(uri)s: %(error)s", error)
+        else:
+            values = {"uri": self._feed}
+            logger.info("Decisions are in %(uri)s", values, extra=self._context.extra)
 
     def _write(self) -> None:
-        self._stop_timer()
-        if self._file is None or not self._lines:
-            return
+        """Write the lines. If that fails, keep them for the next time."""
         try:
-            if self._on_disk is not None:
-                append(self._on_disk, self._lines)
-            else:
-                self._file.write(bytes(self._lines))
-                self._file.flush()
-                self._lines.clear()
-            self._full = False
+            self._file = self._file or self._feed.open()
+            _put(self._file, self._lines)
+            self._failing = False
         except Exception as error:  # noqa: BLE001 (the file's class may be the project's)
-            if self._on_disk is None or getattr(error, "errno", None) not in _FULL:
-                self._fail(error)
-                return
-            if not self._full:
-                self._error(
-                    "can't write to %(uri)s: %(error)s. Until there is room, decisions wait in "
-                    "memory, up to 1 MB of them.",
-                    error=error,
-                )
-            self._full = True
-            self._timer = call_later(_SECONDS, self._write)
+            if not self._failing:
+                more = ". Until that works, decisions wait in memory, up to 1 MB of them"
+                self._error(f"can't write to %(uri)s: %(error)s{more}", error)
+            self._failing = True
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _error(self, message: str, error: Exception | None = None) -> None:
+        values = {"uri": self._feed, "error": text_of(error) if error is not None else ""}
+        logger.error(f"REP_DECISIONS: {message}", values, extra=self._context.extra)
 
-    def _fail(self, error: Exception) -> None:
-        self._broken = True
-        self._lines.clear()
-        if self._file is not None and self._file is not getattr(sys.stdout, "buffer", None):
-            with suppress(OSError):
-                self._file.close()
-        message = "can't write to %(uri)s, so no more decisions are recorded: %(error)s"
-        self._error(message, error=text_of(error))
 
-    def _error(self, message: str, **values: Any) -> None:
-        extra = self._context.extra
-        logger.error(f"REP_DECISIONS: {message}", {"uri": self._feed, **values}, extra=extra)
+def _put(file: IO[bytes], lines: bytearray) -> None:
+    """Write *lines* to *file*, and remove them. Of a file on a disk, pass by the buffer, which would
+    keep what there is no room for, and write it later."""
+    raw = getattr(file, "raw", None)
+    is_stdout = file is getattr(sys.stdout, "buffer", None)  # others write to it, too
+    if isinstance(raw, io.FileIO) and raw.seekable() and not is_stdout:
+        append(raw, lines)
+    else:
+        file.write(bytes(lines))
+        file.flush()
+        lines.clear()

@@ -10,14 +10,12 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.origins.agents import Agents
-from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.entry import UnreadableEntry
-from scrapy_rep.text import counted
 
 logger = get_logger(__name__)
 
@@ -49,36 +47,25 @@ class ChangeWatch:
         if (before.outcome, before.sha256) == (now.outcome, now.sha256):
             return None
         try:
-            old, new = before.body, now.body
+            bodies = before.body, now.body
         except UnreadableEntry:  # a damaged file of another process
             return None
         refused = [url for origin, url in self._refused if origin == state.origin]
         urls = list(dict.fromkeys([*refused[-_URLS:], *waiting(state.name)]))
         chain = self._agents.chain_of(resolution.request)
-        how = old, new, urls, chain, self._context.settings.obey_global_group
-        large = len(old) + len(new) > LARGE
-        change = await run_in_thread(compare, *how) if large else compare(*how)
+        obey_global = self._context.settings.obey_global_group
+        change = await run_in_thread(compare, *bodies, urls, chain, obey_global)
         self._context.stats.inc_value("rep/changed")
-        self._log_change(state.origin, change, len(urls))
-        return {"old_sha256": before.sha256, **change}
-
-    def _log_change(self, origin: Origin, change: dict[str, Any], compared: int) -> None:
-        values = {
-            "origin": origin,
-            "added": counted(change["lines_added"], "line"),
-            "removed": f"{change['lines_removed']:,}",
-            "turned": "",
-        }
-        if count := change["turned_count"]:
-            first = change["turned"][0]
-            values["turned"] = (
-                f"; this changes the verdict on {count} of {counted(compared, 'waiting or recent URL')}: "
-                f"for example, {first['url']} is now {first['now']}"
-            )
         message = (
-            "robots.txt of %(origin)s has changed: %(added)s added, %(removed)s removed%(turned)s"
+            "robots.txt of %(origin)s has changed: lines added %(lines_added)d, removed "
+            "%(lines_removed)d"
         )
+        values = {"origin": state.origin, **change}
+        if change["turned"]:
+            message += ", verdicts that turn %(turned_count)d: %(url)s is now %(now)s"
+            values |= change["turned"][0]
         self._log.log(message, values, self._context.spider)
+        return {"old_sha256": before.sha256, **change}
 
 
 def compare(

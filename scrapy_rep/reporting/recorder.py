@@ -7,7 +7,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
-from weakref import WeakSet
 
 import scrapy
 from scrapy import Request
@@ -17,11 +16,9 @@ from twisted.internet.defer import CancelledError
 
 import scrapy_rep
 from scrapy_rep import signals
-from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.lifecycle import is_interactive
-from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
+from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
@@ -33,20 +30,9 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.record import (
-    ALLOWED_COUNT,
-    ANSWER,
-    CHANGED,
-    CONFIGURATION,
-    ENDED,
-    STARTED,
-    UNKNOWN_YET,
-    Counts,
-    Found,
-    fields_of,
-)
-from scrapy_rep.reporting.report import Report, is_possible
-from scrapy_rep.reporting.summary import figures, in_words, log_beginning, log_summary
+from scrapy_rep.reporting.record import UNKNOWN_YET, answer_fields, fields_of
+from scrapy_rep.reporting.report import Report
+from scrapy_rep.reporting.summary import Counts, figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import chosen_values
 from scrapy_rep.text import clean, text_of
@@ -59,8 +45,6 @@ _PARSED = getattr(scrapy_signals, "robots_parsed", None)
 _MAX_LOGGED = 1000
 # Set by Scrapy's StartSpiderMiddleware.
 _START = "is_start_request"
-# A part that fails independently, as the log calls it.
-_STARTS = "watch of start requests"
 
 
 class Recorder(ResolutionListener):
@@ -85,30 +69,24 @@ class Recorder(ResolutionListener):
         self._listeners: list[AuditTrail | Report] = []
         if settings.decisions:
             self._listeners.append(AuditTrail(context, settings.decisions))
-        if settings.report and is_possible(context):
+        if settings.report:
             self._listeners.append(Report(context, settings.report, origins.table))
-        self._told = BoundedSet()
         self._misconfigured: set[str] = set()
         self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
-        self._forbids = Limiter(logger, "origins whose robots.txt forbids requests")
         self._drops = Limiter(logger, "origins whose requests are dropped")
         self._holds = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
-        self._starts = StartRequests(context, origins.agents)
+        self._starts: dict[str, Any] = {"refused": 0}
+        """Start requests that were refused, and the first of them."""
         self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
         """Returns some URLs that wait for an answer of an origin."""
-        origins.table.on_leave = self._allowed_so_far
-        self._connect()
-
-    def _connect(self) -> None:
-        for handler, signal in (
-            (self._opened, scrapy_signals.spider_opened),
-            (self._closed, scrapy_signals.spider_closed),
-            (self._held, signals.request_deferred),
-            (self._released, signals.request_released),
-            (self._given_up, signals.request_given_up),
-        ):
-            self._context.crawler.signals.connect(handler, signal)
+        origins.table.on_leave = self._leaves
+        connect = context.crawler.signals.connect
+        connect(self._opened, scrapy_signals.spider_opened)
+        connect(self._closed, scrapy_signals.spider_closed)
+        connect(self._held, signals.request_deferred)
+        connect(self._released, signals.request_released)
+        connect(self._given_up, signals.request_given_up)
 
     def tell(
         self,
@@ -135,26 +113,24 @@ class Recorder(ResolutionListener):
     async def resolved(self, resolution: Resolution) -> None:
         """Report a robots.txt that was fetched, or found in the storage."""
         state, answer, flight = resolution.state, resolution.answer, resolution.flight
-        with self._isolated("count of answers"):
+        with self._isolated(Counts.part):
+            self._counts.fetches += flight.fetches
             self._count(answer)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
-        with self._isolated(self.part):
-            found = Found.of(resolution)
-            with self._isolated(Counts.part):
-                self._counts.answered(state.origin, found)
-            if self._listeners:
+        if self._listeners:
+            with self._isolated(self.part):
                 chain = self._origins.agents.chain_of(resolution.request)
                 delay = self._origins.crawl_delay.seconds(state, chain)
-                fields = found.fields(resolution, delay, self._context.clock())
+                fields = answer_fields(resolution, delay, self._context.clock())
                 url = answer.url if answer is not None else resolution.robots_url
-                self.tell(ANSWER, url, state.origin, agent=_names(chain), **fields)
-        if flight is not None and flight.before is not None:
+                self.tell("answer", url, state.origin, agent=_names(chain), **fields)
+        if flight.before is not None:
             with self._isolated("comparison of robots.txt files"):
                 change = await self._changes.look(resolution, flight.before, self.waiting)
                 if change is not None:
-                    self.tell(CHANGED, resolution.robots_url, state.origin, state, change=change)
+                    self.tell("changed", resolution.robots_url, state.origin, state, change=change)
 
     def _count(self, answer: Answer | None) -> None:
         inc_value = self._stats.inc_value
@@ -179,27 +155,24 @@ class Recorder(ResolutionListener):
             message += "; next attempt in %(delay).1f s"
         delay = state.entry.next_attempt_at - self._context.clock()
         values = {"origin": state.origin, "reason": answer.reason, "delay": delay}
-        if state.entry.attempts == 1:  # the first of a series is news
-            self._unreachable.log(message, values, self._context.spider)
-        else:
-            logger.debug(message, values, extra=self._context.extra)
+        self._unreachable.log(message, values, self._context.spider, state.origin)
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Record that there is no answer. A fetch that was cancelled counts as one. Log a
         misconfiguration once for each kind."""
         cut = isinstance(error, CancelledError)
-        found = Found("none", None if cut else CONFIGURATION, int(cut))
         with self._isolated(Counts.part):
-            self._counts.answered(origin, found._replace(kind=None))
-        about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": found.kind}
+            self._counts.fetches += cut
+            self._counts.no_answer(origin)
+        about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": None}
         reason = "the fetch was cancelled" if cut else text_of(error)
-        self.tell(ANSWER, origin.robots_url, origin, reason=reason, answer=about)
+        self.tell("answer", origin.robots_url, origin, reason=reason, answer=about)
         if not isinstance(error, CONFIGURATION_ERRORS):
             return  # a bug, which Flights logs
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
-        key = f"{origin.scheme} {error}"
-        if key not in self._misconfigured and len(self._misconfigured) < _MAX_LOGGED:
-            self._misconfigured.add(key)
+        kind = f"{origin.scheme} {error}"
+        if kind not in self._misconfigured and len(self._misconfigured) < _MAX_LOGGED:
+            self._misconfigured.add(kind)
             logger.error(
                 "Can't request the robots.txt of %(origin)s, so its pages are not fetched: "
                 "%(error)s",
@@ -220,8 +193,7 @@ class Recorder(ResolutionListener):
         **more: Any,
     ) -> None:
         """Count and record a decision about *request*. *more*: fields of the line, of any JSON type."""
-        with self._isolated(Counts.part):
-            self._counts.decided(verdict, origin, decision, more.get("reason"))
+        self._counts.allowed += verdict == "allowed"
         if self._listeners:
             agent = _names(self._origins.agents.chain_of(request))
             more = {"agent": agent, "dry_run": self.dry_run, **more}
@@ -237,49 +209,40 @@ class Recorder(ResolutionListener):
     ) -> None:
         """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
         and Scrapy doesn't log that its item goes on without it."""
-        self._refused(request, error, dry_run=self.dry_run)
-        if isinstance(error, RobotsUnreachable):
-            if error.origin is not None:
+        with self._isolated(Counts.part):
+            self._refuse_start(request, error)
+            if isinstance(error, RobotsUnreachable):
+                self._counts.dropped += 1
                 self._count_reason(error)
-            self._log_unreachable(request, error, direct=direct)
+            else:
+                self._counts.forbids(error)
+                self._changes.forbidden(error.origin, request.url)
+        with self._isolated("log of refusals"):
+            self._log_drop(request, error, direct=direct)
+        if isinstance(error, RobotsUnreachable):
             self.record(request, error.origin, "unreachable", state, reason=error.reason)
-            return
-        is_first = self._told.add(error.origin)
-        if is_first:
-            message = (
-                "robots.txt of %(origin)s forbids %(url)s (%(why)s); more for this origin at DEBUG "
-                "level"
-            )
-            values = {"origin": error.origin, "url": request.url, "why": error.why}
-            self._forbids.log(message, values, self._context.spider)
-        if self.dry_run or not is_first:
-            self._log_each(request, error, "")
-        self._changes.forbidden(error.origin, request.url)
-        self.record(request, error.origin, "disallowed", state, error.decision)
+        else:
+            self.record(request, error.origin, "disallowed", state, error.decision)
 
-    def _log_unreachable(self, request: Request, error: RobotsUnreachable, *, direct: bool) -> None:
-        values = {"origin": error.origin, "url": request.url, "error": error}
-        extra, has_origin = self._context.extra, error.origin is not None
-        if has_origin and self._interactive and not self.dry_run:
+    def _log_drop(
+        self, request: Request, error: RobotsDisallowed | RobotsUnreachable, *, direct: bool
+    ) -> None:
+        unreachable = isinstance(error, RobotsUnreachable)
+        values = {"url": request.url, "error": error, "request": request}
+        extra = self._context.extra
+        if unreachable and direct:
+            logger.warning("Not downloading %(url)s: %(error)s", values, extra=extra)
+        elif unreachable and self._interactive and error.origin is not None and not self.dry_run:
             logger.error(
                 "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
                 "fetch the page anyway, add -s REP_UNREACHABLE=allow",
                 values,
                 extra=extra,
             )
-        elif has_origin and not direct and self._told.add(error.origin):
-            dropping = "Would drop" if self.dry_run else "Dropping"
-            message = f"{dropping} requests to %(origin)s: %(error)s"
-            self._drops.log(message, values, self._context.spider)
-        if direct:
-            logger.warning("Not downloading %(url)s: %(error)s", values, extra=extra)
         else:
-            self._log_each(request, error, "Dropped: ")
-
-    def _log_each(self, request: Request, error: Exception, prefix: str) -> None:
-        prefix = "Dry run, not dropped: " if self.dry_run else prefix
-        values = {"error": error, "request": request}
-        logger.debug(f"{prefix}%(error)s: %(request)s", values, extra=self._context.extra)
+            message = f"{'Dry run, not dropped: ' * self.dry_run}%(error)s: %(request)s"
+            about = error.origin, unreachable
+            self._drops.log(message, values, self._context.spider, about)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """Report that *request* would be held if this weren't a dry run."""
@@ -287,22 +250,10 @@ class Recorder(ResolutionListener):
         state = self._origins.table.get(origin)
         if state is not None and state.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
-        if self._told.add(origin):
-            message = (
-                "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
-            )
-            values = {"origin": origin, "why": self.why_held(origin)}
-            self._holds.log(message, values, self._context.spider)
+        message = "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
+        values = {"origin": origin, "why": self.why_held(origin)}
+        self._holds.log(message, values, self._context.spider, origin)
         self._held(request, origin)
-
-    def page_says(
-        self, request: Request, origin: Origin | None, verdict: str, reason: str, *, obeyed: bool
-    ) -> None:
-        """Report that a page's rules are against *request*, or against the items of its page."""
-        self._stats.inc_value(f"rep/page/{verdict}")
-        if obeyed:
-            self._stats.inc_value("rep/page/dropped")
-        self.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
 
     def _held(self, request: Request, origin: Origin) -> None:
         self.record(request, origin, "held", reason=self.why_held(origin))
@@ -323,27 +274,26 @@ class Recorder(ResolutionListener):
         held_for: float | None = None,
     ) -> None:
         error = RobotsUnreachable(origin, reason, attempts)
-        self._refused(request, error, dry_run=False)
-        self._count_reason(error)
+        with self._isolated(Counts.part):
+            self._refuse_start(request, error)
+            self._count_reason(error)
         held_for = held_for and round(held_for, 3)
         self.record(request, origin, "given_up", reason=reason, held_for=held_for)
 
     def _count_reason(self, error: RobotsUnreachable) -> None:
         """Count a failed robots.txt in Scrapy's stats as the page's own failure."""
         name = error.reason.partition(":")[0]
-        if not self.dry_run and name in DOWNLOAD_ERRORS:
+        if not self.dry_run and name in DOWNLOAD_ERRORS and error.origin is not None:
             self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
 
-    def _refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
-        with self._isolated(_STARTS):
-            self._starts.refused(request, error, dry_run=dry_run)
-
-    def _allowed_so_far(self, state: OriginState) -> None:
+    def _leaves(self, state: OriginState) -> None:
         """Record how many requests to an origin have passed since the last such record."""
+        with self._isolated(Counts.part):
+            self._counts.leaves(state)
         count, state.allowed = state.allowed, 0
         if count:
-            self._counts.requests["allowed"] += count
-            self.tell(ALLOWED_COUNT, None, state.origin, count=count)
+            self._counts.allowed += count
+            self.tell("allowed_count", None, state.origin, count=count)
 
     # The crawl's beginning and end
 
@@ -365,23 +315,49 @@ class Recorder(ResolutionListener):
             "scrapy": scrapy.__version__,
             "changed": chosen_values(context.crawler.settings),
         }
-        self.tell(STARTED, None, None, dry_run=self.dry_run, settings=settings)
+        self.tell("crawl_started", None, None, dry_run=self.dry_run, settings=settings)
 
     async def _closed(self, reason: str) -> None:
         for state in self._origins.table.states():
-            self._allowed_so_far(state)
+            self._leaves(state)
         with self._isolated("summary"):
+            # In a dry run, pages may be found in spite of robots.txt.
+            found = not self.dry_run and self._stats.get_value("item_scraped_count")
+            self._starts["passed"] = passed = bool(self._counts.allowed or found)
             told = figures(self._counts, self._stats)
-            counts = {**told, "start_requests": self._starts.fields()}
-            self.tell(ENDED, None, None, reason=reason, dry_run=self.dry_run, counts=counts)
+            counts = {**told, "start_requests": self._starts}
+            self.tell("crawl_ended", None, None, reason=reason, dry_run=self.dry_run, counts=counts)
             log_summary(self._counts, told, self._context)
-        if reason == "finished":  # otherwise, some may not have been tried
-            with self._isolated(_STARTS):
-                self._starts.warn()
+            # If it did not finish, some may not have been tried.
+            if self._starts["refused"] and reason == "finished" and not passed:
+                self._warn_of_starts()
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             with self._isolated(listener.part):
                 await listener.end()
+
+    def _refuse_start(self, request: Request, error: Exception) -> None:
+        if request.meta.get(_START):
+            self._starts["refused"] += 1
+            if "url" not in self._starts:
+                # As --agent takes it. With no token, the rules for all apply.
+                agent = _names(self._origins.agents.chain_of(request)) or "*"
+                url, why = clean(request.url), str(error).rstrip(".")
+                command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
+                self._starts |= {"url": url, "why": why, "command": command}
+
+    def _warn_of_starts(self) -> None:
+        """Tell the user that robots.txt refused all start requests: the spider would seem broken."""
+        refused = "refused"
+        outcome = "If the crawl found nothing, that is why; your spider may be fine."
+        if self.dry_run:
+            refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
+        logger.warning(
+            f"robots.txt {refused} every start request (%(refused)d). {outcome} The first was "
+            "%(url)s: %(why)s. For details: %(command)s",
+            self._starts,
+            extra=self._context.extra,
+        )
 
 
 def _names(chain: tuple[str, ...]) -> str | None:
@@ -422,54 +398,3 @@ class Signals(ResolutionListener):
                 attempts=resolution.state.entry.attempts,
                 spider=self._context.spider,
             )
-
-
-class StartRequests:
-    """Warns if robots.txt refused every start request: the spider would seem broken."""
-
-    def __init__(self, context: CrawlContext, agents: Agents) -> None:
-        self._context = context
-        self._agents = agents
-        self._refused = 0
-        self._first: dict[str, str] | None = None
-        self._dry: WeakSet[Request] = WeakSet()
-        self._passed = False
-        told = (scrapy_signals.request_reached_downloader, scrapy_signals.response_received)
-        self._listener = Listener(context.crawler, dict.fromkeys(told, self._got_through))
-        self._listener.listen(True)
-
-    def refused(self, request: Request, error: Exception, *, dry_run: bool) -> None:
-        """Note that *request* was dropped, or that a dry run lets it pass."""
-        if request.meta.get(_START):
-            self._refused += 1
-            if self._first is None:
-                # As --agent takes it. With no token, the rules for all apply.
-                agent = _names(self._agents.chain_of(request)) or "*"
-                url, why = clean(request.url), str(error).rstrip(".")
-                command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
-                self._first = {"url": url, "why": why, "command": command}
-            if dry_run:
-                self._dry.add(request)
-
-    def _got_through(self, request: Request, **_: Any) -> None:
-        if request.meta.get(_START) and request not in self._dry:
-            self._passed = True
-            self._listener.listen(False)
-
-    def fields(self) -> dict[str, Any]:
-        return {"refused": self._refused, "passed": self._passed, **(self._first or {})}
-
-    def warn(self) -> None:
-        """Tell the user if no start request got through."""
-        if self._passed or self._first is None:
-            return
-        refused = "refused"
-        outcome = "If the crawl found nothing, that is why; your spider may be fine."
-        if self._context.settings.dry_run:
-            refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
-        logger.warning(
-            f"robots.txt {refused} every start request (%(count)d). {outcome} The first was "
-            "%(url)s: %(why)s. For details: %(command)s",
-            {"count": self._refused, **self._first},
-            extra=self._context.extra,
-        )

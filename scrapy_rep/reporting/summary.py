@@ -8,182 +8,164 @@ from textwrap import TextWrapper
 from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.log import BoundedSet, get_logger
+from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.reporting.record import Counts
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.reporting.record import RuleOrigin, Rules, kind_of
 from scrapy_rep.settings import SPIDER_SITEMAPS, chosen
 from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
 
-_PRINTED_LENGTH = 200
 _INDENT = " " * 4
 # Scrapy's log has a date and more before the first line.
 _WRAPPER = TextWrapper(
     80, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
 )
+# Rules in the summary, and characters of each.
+_TOP, _RULE_LENGTH = 5, 200
+# Origins without an answer that are counted.
+_UNANSWERED = 10_000
 
-_OUTCOMES = {
-    "with rules": ("rules", "empty", "html", "challenge"),
-    "without restrictions": ("missing", "redirected"),
-    "unreachable": ("unreachable",),
-    "without an answer": ("none",),
+_OUTCOMES = ("with rules", "without restrictions", "unreachable", "without an answer")
+
+# What became of requests: a stat, or none, and words. The first two are always there.
+_REQUESTS = {
+    "allowed": ("", "allowed"),
+    "forbidden": ("robotstxt/forbidden", "forbidden"),
+    "passed": ("rep/unreachable/allowed", "allowed though robots.txt was unreachable"),
+    "dropped": ("", "dropped (robots.txt unreachable)"),
+    "held": ("rep/deferred/unreachable", "held"),
+    "waited": ("rep/deferred", "waited for a first answer"),
+    "released": ("rep/released", "released"),
+    "given_up": ("rep/given_up", "given up"),
+    "handed_back": ("rep/handed_back", "handed back to the scheduler"),
+    "kept": ("rep/held", "kept for the next run"),
+}
+# Lines of the summary that show stats, by how these begin after "rep/".
+_STATS = {
+    "beyond": "Origins decided beyond the protocol",
+    "crawl_delay": "Crawl delays",
+    "visit_time": "Visit times, which are not obeyed",
+    "changed": "robots.txt files that changed in the crawl",
+    "sitemaps": "Sitemaps",
+    "page": "Rules of pages",
+    "usage": "Usage preferences",
 }
 
-PAGE_VERDICTS = (
-    ("nofollow", "request", "from pages that say nofollow"),
-    ("nofollow_link", "request", "for links marked nofollow, ugc or sponsored"),
-    ("noindex", "item", "from pages that say noindex"),
-    ("expired", "item", "from pages that have expired"),
-)
-"""Verdicts of page rules, each with what it applies to, in words."""
 
-BEYOND = ("REP_OVERRIDES", "REP_FORBIDDEN", "REP_CHALLENGE", "REP_UNREACHABLE_RULES")
-"""Settings that decide about origins beyond the protocol."""
+class Counts:
+    """What the summary knows of a crawl beside the stats, in bounded memory."""
 
-# What becomes of held requests.
-_ENDS = {
-    "released": "released",
-    "given_up": "given up",
-    "handed_back": "handed back to the scheduler",
-    "kept": "kept for the next run",
-}
-_SITEMAPS = {
-    "found": "found",
-    "fetched": "read",
-    "failed": "failed",
-    "urls": "entries",
-    "emitted": "pages requested",
-}
+    part = "count for the summary"
+
+    def __init__(self) -> None:
+        self.fetches = self.allowed = self.dropped = 0
+        self.rules = Rules(_TOP, 1)
+        self.unanswered: set[Origin] = set()
+        self._outcomes: Counter[tuple[str, str]] = Counter()
+        self._known = BoundedSet()
+
+    @property
+    def outcomes(self) -> Counter[tuple[str, str]]:
+        """How many origins there are, by outcome, in words, and why."""
+        return self._outcomes + Counter({("without an answer", ""): len(self.unanswered)})
+
+    def forbids(self, error: RobotsDisallowed) -> None:
+        if rule := error.decision.rule:
+            where = RuleOrigin(str(error.origin), rule.line)
+            self.rules.refuse(str(rule)[:_RULE_LENGTH], error.decision.agent or "", where)
+
+    def leaves(self, state: OriginState) -> None:
+        """Count an origin, by its latest answer, when it leaves memory for the first time, at the
+        latest when the crawl ends."""
+        self.unanswered.discard(state.origin)
+        if not self._known.add(state.origin):
+            return
+        entry, why = state.entry, ""
+        outcome = "with rules" if entry.outcome is Outcome.RULES else "without restrictions"
+        if entry.unreachable_since is not None:
+            outcome, why = "unreachable", kind_of(entry.error)
+        self._outcomes[outcome, why] += 1
+
+    def no_answer(self, origin: Origin) -> None:
+        if len(self.unanswered) < _UNANSWERED and origin not in self._known:
+            self.unanswered.add(origin)
 
 
 def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
     """Return how many requests were allowed, held, only ``waited``, and so on."""
-    held = _stat(stats, "deferred/unreachable")
-    names = ("allowed", "forbidden", "dropped", "passed", "released", "given_up")
+
+    def number(stat: str) -> int:
+        return int(stats.get_value(stat, 0))
+
+    found = {name: number(stat) for name, (stat, _) in _REQUESTS.items()}
+    found["allowed"] = counts.allowed - found["passed"]
+    found["dropped"] = counts.dropped
+    found["waited"] -= found["held"]
     return {
-        **{name: counts.requests[name] for name in names},
-        "held": held,
-        "waited": _stat(stats, "deferred") - held,
-        "held_max": _stat(stats, "held/max"),
-        "handed_back": _stat(stats, "handed_back"),
-        "kept": _stat(stats, "held"),
+        **found,
+        "held_max": number("rep/held/max"),
         "fetches": counts.fetches,
-        "origins": counts.outcomes().total(),
-        "page_dropped": _stat(stats, "page/dropped"),
-        "usage_dropped": _stat(stats, "usage/items") + _stat(stats, "usage/requests"),
+        "origins": counts.outcomes.total(),
+        "page_dropped": number("rep/page/dropped"),
+        "usage_dropped": number("rep/usage/items") + number("rep/usage/requests"),
     }
 
 
 def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> None:
     """Log the summary, with the figures *told*, unless there were no requests."""
-    outcomes, stats = counts.outcomes(), context.stats
+    outcomes = counts.outcomes
     if not outcomes and not told["dropped"]:
         return
+    title = "Requests, had this not been a dry run" if context.settings.dry_run else "Requests"
+    requests = [
+        f"{told[name]:,} {words}"
+        for name, (_, words) in _REQUESTS.items()
+        if told[name] or name in ("allowed", "forbidden")
+    ]
     lines = [
         f"robots.txt of {counted(outcomes.total(), 'origin')}:",
         f"{_INDENT}{_outcomes(outcomes) or 'none'}",
-        _requests(told, context.settings.dry_run),
+        f"{title}: {', '.join(requests)}",
     ]
-    beyond = [
-        f"{name} for {counted(number, 'origin')}"
-        for name in BEYOND
-        if (number := _stat(stats, f"beyond/{name.removeprefix('REP_').lower()}"))
-    ]
-    if beyond:
-        lines.append(f"Beyond the protocol: {', '.join(beyond)}")
-    if slowed := _stat(stats, "crawl_delay/origins"):
-        longest = stats.get_value("rep/crawl_delay/max", 0)
-        lines.append(f"crawl-delay of {counted(slowed, 'origin')}: {longest:g} s at most")
-    if timed := _stat(stats, "visit_time/origins"):
-        lines.append(f"visit-time of {counted(timed, 'origin')}, not obeyed")
-    if changed := _stat(stats, "changed"):
-        lines.append(f"{counted(changed, 'robots.txt', 'robots.txt files')} changed in the crawl")
-    lines += filter(None, (_sitemaps(stats), _pages(stats), _usage(stats)))
+    found = sorted((name.split("/", 2), value) for name, value in context.stats.get_stats().items())
+    for first, words in _STATS.items():
+        parts = [
+            f"{'/'.join(name[2:])} {value}".lstrip()
+            for name, value in found
+            if name[:2] == ["rep", first] and value
+        ]
+        lines += [f"{words}: {', '.join(parts)}"] if parts else []
     wrapped = [part for line in lines + _rules(counts) for part in _WRAPPER.wrap(line)]
     logger.info("\n".join(["%s"] * len(wrapped)), *wrapped, extra=context.extra)
 
 
-def _stat(stats: StatsCollector, name: str) -> int:
-    return int(stats.get_value(f"rep/{name}", 0))
-
-
 def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
     parts = []
-    for words, keys in _OUTCOMES.items():
-        found = [(kind, n) for (key, kind), n in outcomes.items() if key in keys]
-        total = sum(n for _, n in found)
-        kinds = sorted((-n, kind) for kind, n in found if kind)
-        why = ", ".join(f"{-n:,} {kind}" if total > 1 else kind for n, kind in kinds)
-        parts += [f"{total:,} {words}" + (f" ({why})" if why else "")] if total else []
+    for words in _OUTCOMES:
+        found = sorted((-number, why) for (what, why), number in outcomes.items() if what == words)
+        total = -sum(number for number, _ in found)
+        whys = ", ".join(f"{-n:,} {why}" if total > 1 else why for n, why in found if why)
+        parts += [f"{total:,} {words}" + (f" ({whys})" if whys else "")] if total else []
     return ", ".join(parts)
-
-
-def _requests(told: dict[str, int], dry_run: bool) -> str:
-    parts = [f"{told['allowed']:,} allowed"]
-    if told["passed"]:
-        parts.append(f"{told['passed']:,} allowed though robots.txt was unreachable")
-    parts.append(f"{told['forbidden']:,} forbidden")
-    if told["dropped"]:
-        parts.append(f"{told['dropped']:,} dropped (robots.txt unreachable)")
-    ends = [f"{told[name]:,} {words}" for name, words in _ENDS.items() if told[name]]
-    waited, held = told["waited"], told["held"]
-    if held or waited or ends:  # requests that end may have been held by an earlier run
-        why = [f"{held:,} held"] if held or not waited else []
-        why += [f"{waited:,} waited for a first answer"] if waited else []
-        parts.append(", ".join(why) + (f" ({', '.join(ends)})" if ends else ""))
-    name = "Requests, had this not been a dry run" if dry_run else "Requests"
-    return f"{name}: {', '.join(parts)}"
-
-
-def _sitemaps(stats: StatsCollector) -> str:
-    found = {words: _stat(stats, f"sitemaps/{name}") for name, words in _SITEMAPS.items()}
-    prefix = "rep/sitemaps/rejected/"
-    rejected = [one for one in stats.get_stats() if one.startswith(prefix)]
-    found["rejected"] = sum(stats.get_value(one) for one in rejected)
-    parts = [f"{count:,} {words}" for words, count in found.items() if count]
-    return f"Sitemaps: {', '.join(parts)}" if parts else ""
-
-
-def _pages(stats: StatsCollector) -> str:
-    found = [(_stat(stats, f"page/{name}"), noun, what) for name, noun, what in PAGE_VERDICTS]
-    parts = [f"{counted(number, noun)} {what}" for number, noun, what in found if number]
-    total = sum(number for number, _, _ in found)
-    dropped = _stat(stats, "page/dropped")
-    return f"Page rules: {', '.join(parts)}; {dropped:,} of {total:,} dropped" if parts else ""
-
-
-def _usage(stats: StatsCollector) -> str:
-    pages = _stat(stats, "usage/pages")
-    parts = [f"{counted(pages, 'page')} recorded"] if pages else []
-    names = [name.split("/") for name in stats.get_stats() if name.startswith("rep/usage/")]
-    for purpose in sorted({name[3] for name in names if len(name) == 4}):
-        said = {words: _stat(stats, f"usage/{words[0]}/{purpose}") for words in ("no", "yes")}
-        if any(said.values()):
-            parts.append(
-                f"{purpose}: {', '.join(f'{n:,} {words}' for words, n in said.items() if n)}"
-            )
-    dropped = {noun: _stat(stats, f"usage/{noun}s") for noun in ("request", "item")}
-    if any(dropped.values()):
-        some = " and ".join(counted(n, noun) for noun, n in dropped.items() if n)
-        parts.append(f"{some} dropped")
-    return f"Usage preferences: {'; '.join(parts)}" if parts else ""
 
 
 def _rules(counts: Counts) -> list[str]:
     top = counts.rules.top
     lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]
     for one in top:
-        origin, line = one.first
-        rule = one.rule if len(one.rule) <= _PRINTED_LENGTH else one.rule[:_PRINTED_LENGTH] + "…"
-        others = f" and {counted(one.origins - 1, 'other origin')}" if one.origins > 1 else ""
+        [first] = one.known.values()
+        where = f"{first.origin}, line {first.line}"
+        if one.all_origins > 1:
+            where = counted(one.all_origins, "origin")
         times = f"{one.times:>{len(f'{top[0].times:,}')},}"
-        lines.append(f"  {times} × {origin}, line {line}{others}: {rule} (group {one.group})")
+        lines.append(f"  {times} × {where}: {one.rule} (group {one.group})")
     return lines if top else []
-
-
-_STORAGES = {"MemoryStorage": "memory", "SqliteStorage": "SQLite", "RedisStorage": "Redis"}
 
 
 def log_beginning(context: CrawlContext, agents: Agents) -> None:
@@ -194,15 +176,14 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
         "allow": "let through",
     }
     storage = settings.cache_storage
-    name = storage if isinstance(storage, str) else f"{storage.__module__}.{storage.__qualname__}"
-    module, _, short = name.rpartition(".")
+    name = storage if isinstance(storage, str) else storage.__qualname__
     logger.info(
         "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
         "Cache: %(storage)s",
         {
             "agent": in_words(agents),
             "unreachable": unreachable[settings.unreachable],
-            "storage": _STORAGES.get(short, name) if module.startswith("scrapy_rep.") else name,
+            "storage": name.rpartition(".")[2],
         },
         extra=context.extra,
     )
@@ -220,9 +201,5 @@ def log_switched_off(crawler: Crawler) -> None:
     if getattr(crawler.spider, SPIDER_SITEMAPS, None):
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:
-        what = f"{counted(len(names), 'setting')} {'has' if len(names) == 1 else 'have'}"
-        logger.warning(
-            "Without ROBOTSTXT_OBEY, %(what)s no effect: %(names)s",
-            {"what": what, "names": ", ".join(names)},
-            extra=extra,
-        )
+        message = "Without ROBOTSTXT_OBEY, these have no effect: %(names)s"
+        logger.warning(message, {"names": ", ".join(names)}, extra=extra)

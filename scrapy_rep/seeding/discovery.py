@@ -42,9 +42,6 @@ FED = "_rep_page"
 
 # Per robots.txt: as many as Google lets a site submit. There is room for 20,000 in the file.
 MAX_SITEMAPS = 500
-# Bad lines per robots.txt that are logged. Further ones are only counted.
-_WARNINGS = 3
-
 
 LISTED = "listed"
 """A mode of seeding: only from the sitemaps that the spider names."""
@@ -119,27 +116,25 @@ class Discovery:
         assert resolution.robots is not None
         origin, context = resolution.state.origin, self._context
         values = dict.fromkeys(resolution.robots.sitemaps)
-        wrong, slices = 0, Slices()
+        wrong, slices = [], Slices()
         for value, found in listed_sitemaps(resolution.robots_url, values):
             if found is None or found.relative:
-                kind = "an invalid" if found is None else "a relative"
-                wrong += 1
-                if wrong <= _WARNINGS:
-                    self._warn(origin, f"lists a sitemap with {kind} URL: %(what)s", value[:200])
+                wrong.append(value[:200])
             if found is not None and self.count(found.url):
                 about = {"origin": origin, "url": found.url, **context.extra}
                 context.crawler.signals.send_catch_log(signals.sitemap_discovered, **about)
             if slices.over:
                 await pause()
-        if wrong > _WARNINGS:
-            self._warn(origin, "has %(what)s like these", counted(wrong - _WARNINGS, "more line"))
+        if wrong:
+            message = "robots.txt of %(origin)s lists %(count)s with a relative or an invalid URL: %(url)s"
+            about = {"origin": origin, "count": counted(len(wrong), "sitemap"), "url": wrong[0]}
+            logger.warning(message, about, extra=context.extra)
         if len(values) > MAX_SITEMAPS:
-            message = f"lists %(what)d sitemaps; those after the first {MAX_SITEMAPS} are ignored"
-            self._warn(origin, message, len(values))
-
-    def _warn(self, origin: Origin, message: str, what: object) -> None:
-        values = {"origin": origin, "what": what}
-        logger.warning("robots.txt of %(origin)s " + message, values, extra=self._context.extra)
+            logger.warning(
+                "robots.txt of %(origin)s lists %(count)d sitemaps; those after the first %(most)d are ignored",
+                {"origin": origin, "count": len(values), "most": MAX_SITEMAPS},
+                extra=context.extra,
+            )
 
     def count(self, url: str) -> bool:
         """Count a sitemap. Return whether it is new."""

@@ -94,16 +94,16 @@ class Outstanding:
 
     def left(self, request: Request, **_: object) -> None:
         """Note that a page is no longer in the scheduler, or no longer ends with the process."""
-        row = request.meta.get(FED, -1)
-        known = self._requests.get(row)
-        if known is not None and known() is request:  # not of another run, nor a copy
-            self._leave(row)
+        self._leave(self._row_of(request))
 
     def keep(self, request: Request, **_: object) -> None:
         """Keep the row of a page for the next run: its request fails for want of a robots.txt."""
+        self.take_back(self._row_of(request))
+
+    def _row_of(self, request: Request) -> int:
+        """Return a page's row; -1 if *request* is from another run, or a copy."""
         known = self._requests.get(row := request.meta.get(FED, -1))
-        if known is not None and known() is request:
-            self.take_back(row)
+        return row if known is not None and known() is request else -1
 
     def arrive(self, request: Request) -> None:
         """Note that a page has left the gate. From here on its request is like any other."""
@@ -197,7 +197,8 @@ class Feeder:
             values = {"error": text_of(error), "seconds": seconds}
             unusual = not isinstance(error, OSError)
             logger.error(message, values, extra=self._crawl.extra, exc_info=unusual)
-        self._spool.over = now - self._failing_since >= seconds
+        if now - self._failing_since >= seconds:
+            self._spool.over = True
         return _RETRY_SECONDS
 
     def step(self, *, everything: bool = False) -> float | None:
@@ -331,20 +332,18 @@ class SitemapSeeding(ResolutionListener):
         connect(self._feeder.outstanding.keep, request_given_up)
         self._deferral.handing_back.on_handed_back = self._feeder.outstanding.left
 
-    def look(self, request: Request, *, checked: bool = False) -> Coroutine[Any, Any, None] | None:
-        """Note a request that leaves the scheduler. Return a check to await before anything is
-        fetched for it: whether its sitemap may lead there. None if there is nothing to check, or it
-        was *checked*."""
+    def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        """Return a check to await before anything is fetched for *request*: whether its sitemap may
+        lead there. None if there is nothing to check."""
+        far = self._context.settings.sitemap_cross_host != "strict" and FED in request.meta
+        return self.loader.check(request) if far or SITEMAP in request.meta else None
+
+    def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
+        """Note a request that is about to be sent. Return the check, unless it was *checked*."""
         usual = USUAL.match(request.url)
         if usual is None or usual[1] + "/" not in self.visited_prefixes:
             self._visit(request)
-        far = self._context.settings.sitemap_cross_host != "strict" and FED in request.meta
-        to_check = not checked and (far or SITEMAP in request.meta)
-        return self.loader.check(request) if to_check else None
-
-    def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
-        """Do the same for a request that is about to be sent."""
-        check = self.look(request, checked=checked)
+        check = None if checked else self.check(request)
         if FED in request.meta:
             self._feeder.outstanding.arrive(request)
         return check
@@ -404,17 +403,14 @@ class SitemapSeeding(ResolutionListener):
         connect = self._context.crawler.signals.connect
         connect(self._feeder.let_pass, scrapy_signals.request_scheduled)
         await self._upkeep.begin()
-        if urls := own_sitemaps(self._context.crawler):
-            values = {"sitemaps": counted(len(urls), "sitemap")}
-            message = "Seeding from %(sitemaps)s that the spider names"
-            logger.info(message, values, extra=self._context.extra)
-        by_origin: dict[Origin, list[str]] = {}
-        for url in urls:
+        slices = Slices()
+        for url in own_sitemaps(self._context.crawler):
             self._discovery.count(url)
-            by_origin.setdefault(Origin.from_url(url), []).append(url)
-        for origin, listed in by_origin.items():
-            # As if its robots.txt listed them.
-            self._seed(origin, resolve_all(origin.robots_url, listed))
+            origin = Origin.from_url(url)
+            # As if its robots.txt listed it.
+            self._seed(origin, resolve_all(origin.robots_url, [url]))
+            if slices.over:
+                await pause()
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""

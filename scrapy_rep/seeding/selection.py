@@ -26,10 +26,9 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry, Kind
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.reporting.record import SITEMAP
 from scrapy_rep.seeding.discovery import listed_by
 from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, strings
-from scrapy_rep.text import PageURLs, counted, resolve_sitemap
+from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
 
@@ -112,7 +111,7 @@ class Selection:
         self._pending: deque[tuple[Any, str | None]] = deque()
         """URLs; those of pages with the JSON of their entries."""
         self._accepted: list[Any] = []
-        self._page_urls = PageURLs()
+        self._encode = Encoder(MAX_LISTED_IDN)
         self._by_prefix: dict[str, tuple[int, bool] | Reason] = {}
         self.accepted = 0
         self.unproven = 0  # how many of these wait for the robots.txt of their host
@@ -168,7 +167,7 @@ class Selection:
     def _sitemap_of(self, loc: Any, _: str | None) -> tuple[str, str] | Reason:
         """Return the URL of a sitemap, and the origin that it is fetched from."""
         try:
-            found = resolve_sitemap(str(loc).strip(), encode=self._page_urls.encode)
+            found = resolve_sitemap(str(loc).strip(), encode=self._encode)
         except ValueError:
             return Reason.INVALID
         url = found.url.partition("#")[0]
@@ -190,7 +189,7 @@ class Selection:
     def _page_of(self, value: Any, entry: str | None) -> tuple[Row, bool] | Reason:
         """Return the row of a page, and whether its host has to list the sitemap."""
         try:
-            url, prefix = self._page_urls.resolve(value)
+            url, prefix = self._encode.page(value)
             found = self._by_prefix.get(prefix) or self._judge(prefix)
         except ValueError:
             return Reason.INVALID
@@ -263,14 +262,14 @@ class SitemapLog:
         if rejected:
             why = ", ".join(f"{entries:,} {reason.value}" for reason, entries in rejected.items())
             message += f"; rejected: {why}"
-        values = {"url": sitemap.url, "entries": counted(reader.count, "entry", "entries")}
-        if nothing and not CHOSEN.issuperset(rejected):
+        if reader.problem:
+            message += "; problem: %(problem)s"
+        values = {"url": sitemap.url, "problem": reader.problem}
+        values["entries"] = counted(reader.count, "entry", "entries")
+        if reader.problem or (nothing and not CHOSEN.issuperset(rejected)):
             self.warn(sitemap.origin, message, **values)
         else:
             self._read.log(message, values, self._context.spider)
-        if reader.problem:
-            message = "Sitemap %(url)s: %(why)s"
-            self.warn(sitemap.origin, message, url=sitemap.url, why=reader.problem)
 
     def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
         """Note that *count* entries of *sitemap*, to which *origin* led, have waited in vain."""
@@ -302,7 +301,7 @@ class SitemapLog:
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
         fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
-        self._tell(SITEMAP, sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
+        self._tell("sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
 
     def warn(self, of: str, message: str, **values: Any) -> None:
         """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""
@@ -341,7 +340,7 @@ class Verifier:
                     settled = await self._try(site)
                 finally:
                     self._tried.discard(site.id)
-                await pause(0 if settled else _LOOK)
+                await pause(0 if settled or self._spool.ending else _LOOK)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:

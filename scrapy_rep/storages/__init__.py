@@ -28,3 +28,7 @@ if not TYPE_CHECKING:  # to type checkers, all names would be right
 
             return RedisStorage
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

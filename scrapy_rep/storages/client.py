@@ -253,7 +253,7 @@ class StorageClient:
 
     async def _work(self) -> None:
         while self._asked or self._released or self._saves:
-            await self._answer()
+            await self._answer()  # between any two writes: a claim doesn't wait for all of them
             await self._write()
         self._running = False
         if self._closed is not None:
@@ -272,7 +272,6 @@ class StorageClient:
             if claim.granted:
                 self._leased.add(one.origin)
                 self._released.discard(one.origin)
-        for one, claim in zip(asked, claims, strict=True):
             if one.wanted:
                 one.answer.callback(claim)
             elif claim.granted:

@@ -50,8 +50,6 @@ _MAX_COUNT = 10**9
 # Characters of a bad value that are quoted in a message.
 _SHOWN = 80
 
-TOO_LARGE = "broken: it is too large, or no text"
-
 
 class UnreadableEntry(ValueError):
     """A stored entry is broken, or of a newer schema. It counts as absent."""
@@ -184,7 +182,7 @@ class Entry:
         """
         try:
             if len(header) > MAX_HEADER or len(packed or b"") > MAX_PACKED:
-                raise UnreadableEntry(TOO_LARGE)
+                raise UnreadableEntry("broken: it is too large")
             values = json.loads(header)
             schema = values["schema"]
             if schema > SCHEMA:

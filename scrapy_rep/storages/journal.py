@@ -337,19 +337,15 @@ class Journal:
         """Try a last time to write everything, and close the file. Blocks."""
         if self._db is None:
             return
-        if self._pending and not self.damaged:
-            try:
-                self._db.execute(f"PRAGMA busy_timeout = {1000 * _THREAD_LOCK_SECONDS:.0f}")
-                self._write_to(self._db, self._pending)
-                self._pending.clear()
-                self.failing_since = None
-            except sqlite3.Error as error:
-                logger.warning(
-                    "Could not finish writing %(path)s (%(error)s): the next run may fetch some pages "
-                    "again",
-                    {"path": self._name, "error": error},
-                    extra={"spider": self._spider},
+        if self._pending and self.path and not self.damaged:
+            self._db.execute(f"PRAGMA busy_timeout = {1000 * _THREAD_LOCK_SECONDS:.0f}")
+            self.failing_since = None
+            self._write()
+            if self._pending:
+                message = (
+                    "Could not finish writing %(path)s: the next run may fetch some pages again"
                 )
+                logger.warning(message, {"path": self.path}, extra={"spider": self._spider})
         if self.failing_since is None:
             self._tell_works()
         self._db.close()

@@ -17,14 +17,7 @@ from scrapy.crawler import Crawler
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
-from scrapy_rep.storages.entry import (
-    MAX_BATCH,
-    MAX_HEADER,
-    MAX_PACKED,
-    TOO_LARGE,
-    entry_or_error,
-    unsqueeze,
-)
+from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, entry_or_error, unsqueeze
 
 Key = TypeVar("Key", str, bytes)
 
@@ -34,7 +27,7 @@ _TIMEOUT_SECONDS = 2.0
 _AT_A_TIME = 500
 
 # Returns what is there, and no more than the batch may have: others who share the server may have
-# written anything. 1: a value that is longer than allowed, or no string.
+# written anything. What is longer than allowed, or no string, is empty.
 _READ = """
 local found, room = {}, tonumber(ARGV[2])
 for at, key in ipairs(KEYS) do
@@ -44,10 +37,12 @@ for at, key in ipairs(KEYS) do
         length = math.huge
     end
     if length > tonumber(ARGV[1]) then
-        found[at] = 1
+        found[at] = ''
+    elseif length <= room then
+        found[at] = redis.call('GET', key)
+        room = room - length
     else
-        found[at] = length <= room and redis.call('GET', key)
-        room = found[at] and room - length or room
+        found[at] = false
     end
 end
 return found
@@ -142,10 +137,8 @@ class RedisStorage(BatchStorage):
 
     def _entries(self, keys: Sequence[Key]) -> dict[Key, Entry | UnreadableEntry]:
         """Return what there is under *keys*, with the bodies that are still there."""
-        found = {
-            key: header if isinstance(header, UnreadableEntry) else entry_or_error(header)
-            for key, header in self._values(keys, MAX_HEADER).items()
-        }
+        headers = self._values(keys, MAX_HEADER)
+        found = {key: entry_or_error(header) for key, header in headers.items()}
         bodies = {
             key: self._key("body", entry.sha256)
             for key, entry in found.items()
@@ -153,18 +146,13 @@ class RedisStorage(BatchStorage):
         }
         values = self._values(list(dict.fromkeys(bodies.values())), MAX_PACKED)
         for key, body in bodies.items():
-            if isinstance(packed := values.get(body), bytes):
-                found[key] = replace(found[key], packed=packed)  # type: ignore[type-var]
+            found[key] = replace(found[key], packed=values.get(body, b""))  # type: ignore[type-var]
         return found
 
-    def _values(self, keys: Sequence[Key], limit: int) -> dict[Key, bytes | UnreadableEntry]:
+    def _values(self, keys: Sequence[Key], limit: int) -> dict[Key, bytes]:
         """Return the existing values of *keys*, within :data:`MAX_BATCH` bytes."""
         values = self._client.register_script(_READ)(keys, [limit, MAX_BATCH]) if keys else ()
-        return {
-            key: UnreadableEntry(TOO_LARGE) if isinstance(value, int) else value
-            for key, value in zip(keys, values, strict=True)
-            if value is not None
-        }
+        return {key: one for key, one in zip(keys, values, strict=True) if one is not None}
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
@@ -191,7 +179,7 @@ class RedisStorage(BatchStorage):
     def body(self, sha256: str) -> bytes | None:
         key = self._key("body", sha256)
         packed = self._values([key], MAX_PACKED).get(key)
-        return unsqueeze(packed) if isinstance(packed, bytes) else None
+        return unsqueeze(packed) if packed else None
 
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
         keys = [self._key("lease", origin) for origin in origins]

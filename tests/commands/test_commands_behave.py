@@ -165,7 +165,7 @@ def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
     # The first site may be slow: only the second is unreachable.
     log = crawl(tmp_path, urls, REP_DEFER_GRACE=30, **everything, **REACTORS[reactor])
     assert log.count("] DEBUG: Scraped from ") == 2
-    assert "\nRequests: 2 allowed, 2 forbidden, 2 held (2 released)\n" in log
+    assert "\nRequests: 2 allowed, 2 forbidden, 2 held, 2 released\n" in log
     records = decisions(tmp_path / "shop.jsonl")
     assert sorted(one["verdict"] for one in records) == [
         "disallowed", "disallowed", "held", "held", "released", "released"

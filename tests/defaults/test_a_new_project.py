@@ -132,7 +132,7 @@ def test_a_crawl_and_everything_that_looks_at_a_site(
     log = plain.end()
     assert fetched(log) == sorted(wanted)
     assert "Obeying robots.txt as FooBot. While it is unreachable, requests are held" in log
-    assert log.count("/private (line 2: Disallow: /private, group *)") == 2
+    assert log.count("(line 2: Disallow: /private, group *): <GET ") == 2
     assert f"Holding requests to {origin_of(away)} until its robots.txt can be fetched" in log
     # On a slow machine, the other site's wait for a first answer, too.
     assert re.search(r"^Requests: 2 allowed, 2 forbidden, [2-4] held", log, re.MULTILINE)

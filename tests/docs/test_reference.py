@@ -12,7 +12,7 @@ from scrapy.settings import Settings
 
 from scrapy_rep import signals
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.reporting.summary import BEYOND, PAGE_VERDICTS
+from scrapy_rep.reporting.report.reading import DROPS
 from scrapy_rep.seeding.selection import Reason
 from scrapy_rep.settings import RepSettings, setting_name
 from tests.docs.examples import PAGES, section
@@ -53,8 +53,11 @@ def test_every_stat_is_documented() -> None:
     assert counted <= documented
     # What the code puts together of two parts.
     outcomes = {f"rep/outcome/{outcome.value}" for outcome in Outcome}
-    pages = {f"rep/page/{verdict}" for verdict, _, _ in PAGE_VERDICTS}
-    beyond = {f"rep/beyond/{name.removeprefix('REP_').lower()}" for name in BEYOND}
+    pages = {f"rep/page/{verdict}" for verdict in DROPS if "usage" not in verdict}
+    beyond = {
+        f"rep/beyond/{name}"
+        for name in ("overrides", "forbidden", "challenge", "unreachable_rules")
+    }
     rejected = {reason.stat for reason in Reason}
     assert documented - counted == outcomes | pages | beyond | rejected
 

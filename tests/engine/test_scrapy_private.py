@@ -15,6 +15,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.core import downloader as scrapys
 from scrapy.core.downloader import Downloader
 from scrapy.core.scheduler import Scheduler
+from scrapy.core.scraper import Scraper
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response, XmlResponse
 from scrapy.settings import Settings
@@ -26,7 +27,7 @@ from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, _clock
 from scrapy_rep.engine.lifecycle import Stage
 from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import a_while, assert_no_errors, later, urls
+from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
@@ -259,6 +260,24 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
     assert result.reason == ("way" if closing else "finished")
 
 
+async def test_an_errback_without_output_takes_no_turn_of_scrapys(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scrapy spends milliseconds on the output of each. A crawl that holds many closes soon."""
+    scraped: list[Request] = []
+    enqueue = Scraper.enqueue_scrape
+
+    def counted(self: Scraper, result: Any, request: Request) -> Any:
+        scraped.append(request)
+        return enqueue(self, result, request)
+
+    monkeypatch.setattr(Scraper, "enqueue_scrape", counted)
+    record = Record(on_deferred=lambda _, count: count == 1500 and record.close())
+    result = await record.crawl(urls(sites.add(robots=503), 1500))
+    assert (len(result.failures), scraped) == (1500, [])
+    assert_no_errors(result)
+
+
 async def test_slots_can_be_slowed_down(sites: Sites) -> None:
     """By the attributes that AutoThrottle changes, some more, and Slot's constructor."""
     seen: list[Any] = []
@@ -293,7 +312,7 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
             slots.slow(f"host{number}", "origin", 5.0)
             if number % 10:
                 del scrapys_own[f"host{number}"]
-        assert len(slots._slowed) < 150
+        assert len(slots.slowed) < 150
         shared = scrapys_own["shared"] = scrapys.Slot(8, 0.0, 0)
         for number in range(5000):
             slots.slow("shared", f"origin{number}", 1000.0 - number % 1000)

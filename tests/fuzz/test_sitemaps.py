@@ -15,7 +15,7 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.entries import MAX_TEXT
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_sitemaps
-from scrapy_rep.text import PageURLs
+from scrapy_rep.text import Encoder
 from tests.fuzz.strategies import damaged, split
 from tests.helpers.sitemaps import atom, index, rss, urlset
 from tests.helpers.timing import in_a_slice, in_slices
@@ -114,7 +114,7 @@ LONG_HOST = ("http://" + "\ufdfa" * 1300).encode()
 def test_pages_of_any_kind(loc: bytes) -> None:
     text = loc.decode("utf-8", "surrogateescape").strip()
     try:
-        url, start = in_a_slice(lambda: PageURLs().resolve(text))
+        url, start = in_a_slice(lambda: Encoder().page(text))
     except ValueError:
         return
     assert url.isascii()

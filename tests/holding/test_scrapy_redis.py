@@ -49,7 +49,7 @@ def test_another_process_fetches_what_was_held(
     assert first.urls("failed") == pages_asked() == []
     stats = [first.stats[f"rep/{name}"] for name in ("held", "handed_back")]
     assert stats == ["0", str(PAGES)]
-    assert f"({PAGES} handed back to the scheduler)" in first.log
+    assert f", {PAGES} handed back to the scheduler" in first.log
     assert queued() == (PAGES, PAGES)
     site.set("/robots.txt", RULES)
     second = crawl(urls, settings).join()  # it requests the same pages once more

@@ -152,7 +152,7 @@ async def test_decisions_on_a_full_disk(
     records, errors = decisions(path), lines(result, level="ERROR")
     assert 2 < seen[0] < 6
     assert (seen[1] > seen[0]) is again
-    assert "Until there is room, decisions wait" in errors[0]
+    assert "Until that works, decisions wait" in errors[0]
     assert len(errors) == (1 if again else 2)
     if again:
         assert [one["url"] for one in records] == [*urls(site, 4, "/private"), steps[5]]

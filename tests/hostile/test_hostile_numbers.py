@@ -12,9 +12,9 @@ from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.protocol.freshness import unreachable_seconds
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.record import Counts
-from scrapy_rep.reporting.recorder import Recorder, Signals, StartRequests
+from scrapy_rep.reporting.recorder import Recorder, Signals
 from scrapy_rep.reporting.report import Report
+from scrapy_rep.reporting.summary import Counts
 from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
 from tests.helpers.behaviours import RULES, in_turn
@@ -84,10 +84,10 @@ async def test_a_clock_out_of_its_mind(
 
 PARTS: list[list[tuple[type, str]]] = [
     [
-        *((Counts, "answered"), (Report, "add"), (ChangeWatch, "look")),
-        *((StartRequests, "refused"), (Recorder, "_log_failure")),
+        *((Counts, "leaves"), (Report, "add"), (ChangeWatch, "look")),
+        (Recorder, "_log_failure"),
     ],
-    [(Counts, "outcomes"), (AuditTrail, "add"), (Signals, "resolved")],
+    [(ChangeWatch, "forbidden"), (AuditTrail, "add"), (Signals, "resolved")],
     [(AuditTrail, "end"), (Recorder, "_count")],
 ]
 
@@ -102,8 +102,9 @@ async def test_parts_that_fail(
         raise OverflowError("Python int too large to convert to SQLite INTEGER")
 
     def closes_its_file(self: Any, *_: Any, **__: Any) -> Any:
+        self._often.stop()
+        self._write()
         self._file.close()
-        self._stop_timer()  # else it writes, in the middle of the next test
         broken(self)
 
     for owner, name in parts:

@@ -67,7 +67,6 @@ def test_huge_headers_and_bodies(shared: tuple[Any, Any]) -> None:
     assert peak < BOUND
     assert found[B] == good
     assert isinstance(found[A], UnreadableEntry)
-    assert "too large" in str(found[A])
     # As if the body had been evicted: the file is fetched again.
     assert C not in found or not found[C].packed
     assert good in listed

@@ -59,7 +59,10 @@ async def test_401_and_403_mean_what_the_project_says(
         assert value != "disallow" or lines[url]["status"] == status
     assert [outcome(result, site.url("/")) for site in others] == ["200"] * 2
     assert result.stat("rep/beyond/forbidden") == 2 * on
-    told_once = f"Beyond the protocol: {told}", "Beyond the protocol: REP_FORBIDDEN for 2 origins"
+    told_once = (
+        f"Beyond the protocol: {told}",
+        "Origins decided beyond the protocol: forbidden 2",
+    )
     assert [words in result.log for words in told_once] == [on, on]
     assert (result.log.count(told) >= 3) is on
 
@@ -90,7 +93,7 @@ async def test_a_page_of_html_without_a_rule_may_be_a_bot_walls(
         assert value == "allow" or lines[url]["reason"].endswith(told)
     assert [outcome(result, site.url("/")) for site in fine] == ["200"] * 3
     assert result.stat("rep/beyond/challenge") == (2 if value == "defer" else 0)
-    assert ("Beyond the protocol: REP_CHALLENGE for 2 origins" in result.log) is (value == "defer")
+    assert ("Origins decided beyond the protocol: challenge 2" in result.log) is (value == "defer")
 
 
 def test_what_is_taken_for_a_bot_wall() -> None:
@@ -124,11 +127,12 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     assert [site.count("/robots.txt") for site in some] == [0, 0, 1]
     for told in (
         f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead",
-        f"REP_OVERRIDES, the file for {named.host}, line 3",
-        "REP_OVERRIDES for 2 origins",
+        f"REP_OVERRIDES, the file for {named.host}, line 3: ",
+        "beyond the protocol: overrides 2",
         f"robots.txt of {origin_of(ignored)}: REP_OVERRIDES says to ignore it",
     ):
         assert told in result.log
+    assert f"REP_OVERRIDES, the file for {ignored.host}" not in result.log
     lines = [one for one in decisions(path) if one["origin"] != origin_of(other)]
     assert sorted(one["verdict"] for one in lines) == ["allowed"] * 3 + ["disallowed"]
     assert all("REP_OVERRIDES" in one["reason"] for one in lines)
@@ -224,6 +228,6 @@ async def test_no_crawling_then_the_copy_then_no_restrictions(
         **rules,
     )
     assert found == [*[NO if copied else OK, OK] * 5, OK, DOWN]
-    assert "Beyond the protocol: REP_UNREACHABLE_RULES for 1 origin" in runs.result.log
+    assert "Origins decided beyond the protocol: unreachable_rules 1" in runs.result.log
     site.set("/robots.txt", RULES)
     assert await runs.next(*at(24, private), **rules) == [NO]  # an answer ends it

@@ -13,7 +13,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.origins.policy import Decide, Drop, Hold, Leave, Pass, Policy, Wait
+from scrapy_rep.origins.origins import Decide, Drop, Hold, Leave, Pass, Policy, Wait
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome

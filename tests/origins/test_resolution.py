@@ -10,7 +10,7 @@ import pytest
 from scrapy.exceptions import CannotResolveHostError
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
-from scrapy_rep.origins.targets import look_up, unwatch, watch
+from scrapy_rep.origins.targets import Targets, look_up, unwatch, watch
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.names import resolvers
@@ -25,7 +25,7 @@ NEEDS = {
 }
 
 
-class Watcher:
+class Watcher(Targets):
     def __init__(self, lets: bool) -> None:
         self.lets = lets
         self.asked: set[tuple[str, str]] = set()

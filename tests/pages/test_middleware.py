@@ -303,9 +303,7 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -
     assert len(lines(result, f"{drop} request to", more)) == 2
     assert len(lines(result, f"{drop} request to", level="DEBUG")) == 2
     assert summary(result)[2] == (
-        "Page rules: 1 request from pages that say nofollow, 3 requests for links marked "
-        "nofollow, ugc or sponsored, 2 items from pages that say noindex, 1 item from pages that "
-        f"have expired; {7 if obeyed else 0} of 7 dropped"
+        f"Rules of pages: {'dropped 7, ' * obeyed}expired 1, nofollow 1, nofollow_link 3, noindex 2"
     )
     result.assert_clean()
 

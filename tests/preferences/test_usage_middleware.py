@@ -14,6 +14,7 @@ import scrapy
 from scrapy import Request
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
+from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep import RepMiddleware, UsageItemMiddleware, UsageMiddleware
@@ -164,8 +165,17 @@ def test_a_crawl_that_is_over_is_forgotten() -> None:
     assert gone() is None
 
 
-@pytest.mark.alone
-async def test_a_large_robots_txt_is_read_in_a_thread(sites: Sites) -> None:
+async def test_a_large_robots_txt_is_read_in_a_thread(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for the crawler, once for the token."""
+    agents: list[object] = []
+
+    def in_thread(function: Any, *arguments: Any) -> Any:
+        agents.append(arguments[1])
+        return run_in_thread(function, *arguments)
+
+    monkeypatch.setattr("scrapy_rep.origins.cache.run_in_thread", in_thread)
     rules = "".join(f"Disallow: /{number}\n" for number in range(LARGE // 12))
     tokens = "User-agent: Google-Extended\nDisallow: /g\n"
     site = sites.add(robots=f"User-agent: *\n{rules}Content-Usage: train-ai=n\n{tokens}{rules}")
@@ -173,6 +183,18 @@ async def test_a_large_robots_txt_is_read_in_a_thread(sites: Sites) -> None:
     result = await crawl(ItemSpider, settings, requests=[site.url("/x"), site.url("/y")])
     result.assert_clean()
     assert site.pages_asked == []
+    assert result.stat("rep/usage/requests") == 2
+    assert agents == [("testbot",), ("Google-Extended",)]
+
+
+async def test_sitemaps_are_no_pages(sites: Sites) -> None:
+    """They are read whatever may be done with pages."""
+    site = sites.add()
+    site.set("/robots.txt", "User-agent: *\nContent-Usage: search=n\nSitemap: /map.txt\n")
+    site.set("/map.txt", site.url("/page"))
+    settings = {"REP_USAGE": {"search": "drop-requests"}, "REP_SITEMAPS": True}
+    result = await crawl(ItemSpider, settings, requests=[site.url("/x")])
+    assert [site.count(path) for path in ("/map.txt", "/page", "/x")] == [1, 0, 0]
     assert result.stat("rep/usage/requests") == 2
 
 

@@ -9,14 +9,17 @@ import pytest
 from scrapy import Request, Spider
 
 from scrapy_rep.engine import log
+from scrapy_rep.exceptions import RobotsDisallowed
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.reporting import record as module
-from scrapy_rep.reporting.record import IMPOLITE, Counts, Found
+from scrapy_rep.reporting.summary import Counts
 from tests.helpers.behaviours import in_turn, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, crawl
 from tests.helpers.held import DEFER, NEVER, Record, as_soon_as, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
+from tests.helpers.storing import missing, rules
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
@@ -30,27 +33,25 @@ async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
     some = [sites.add(robots=RULES) for _ in range(3)]
     wanted = [site.url(f"{path}{n}") for site in some for n in range(5) for path in ("/x", "/y")]
     result = await crawl(wanted)
-    told = lines(result, "forbids")
+    told = lines(result, "Forbidden by")
     assert len(told) == len(lines(result)) == 3
+    forbidden = "Forbidden by robots.txt (line 3: Disallow: /x, group *): <GET "
     for site in some:
-        [line] = [one for one in told if origin_of(site) in one]
-        url = line.split(" forbids ")[1].split(" ")[0]
-        assert url in wanted
-        assert line == (
-            f"robots.txt of {origin_of(site)} forbids {url} (line 3: Disallow: /x, group *); more "
-            "for this origin at DEBUG level"
-        )
+        [line] = [one for one in told if f"{origin_of(site)}/" in one]
+        assert line.startswith(f"{forbidden}{origin_of(site)}/x")
+        assert line.endswith(">; more for this origin at DEBUG level")
     # And no second line for the first.
-    assert len(lines(result, "Forbidden by robots.txt (line 3: ", level="DEBUG")) == 12
+    others = lines(result, forbidden, level="DEBUG")
+    assert len(others) == 12
+    assert all(one.endswith(">") for one in others)
     assert_clean(result)
 
 
 async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
     site = sites.add(robots=503)
     result = await crawl(urls(site, 20))  # REP_UNREACHABLE is "drop"
-    dropping = f"Dropping requests to {origin_of(site)}: robots.txt unreachable: HTTP 503"
-    assert lines(result, "Dropping requests") == [dropping]
-    assert len(lines(result, "Dropped: ", level="DEBUG")) == 20
+    assert len(lines(result, "robots.txt unreachable: HTTP 503: <GET ", "more for this")) == 1
+    assert len(lines(result, "robots.txt unreachable: HTTP 503: <GET ", level="DEBUG")) == 19
 
 
 async def test_a_forgotten_origin_is_told_of_again(
@@ -60,8 +61,10 @@ async def test_a_forgotten_origin_is_told_of_again(
     first, second, third = [sites.add(robots=RULES) for _ in range(3)]
     several = [first, first, second, third, first]
     result = await crawl(StepSpider, steps=[site.url("/x") for site in several])
-    told = [line.split()[2] for line in lines(result, "forbids")]
-    assert told == list(map(origin_of, several[1:]))
+    told = lines(result, "Forbidden by")
+    assert [site.url("/x>") in line for site, line in zip(several[1:], told, strict=True)] == [
+        True
+    ] * 4
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,7 @@ async def test_every_start_request_was_given_up(sites: Sites) -> None:
     [line] = warned(result)
     assert "refused every start request (2)" in line
     assert "robots.txt unreachable" in line
-    assert summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held (2 given up)"
+    assert summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held, 2 given up"
     assert_clean(result)
 
 
@@ -105,11 +108,11 @@ class ErrbackSpider(ListSpider):
         return Request(self.other, callback=self.parse)
 
 
-async def test_what_is_fetched_later_is_no_start_request(sites: Sites) -> None:
+async def test_what_is_refused_later_is_no_start_request(sites: Sites) -> None:
     site = sites.add(robots=RULES)
-    result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url("/page"))
-    assert result.responses == {site.url("/page"): 200}
-    assert len(warned(result)) == 1
+    result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url("/private"))
+    [line] = warned(result)
+    assert "every start request (1)" in line
 
 
 @pytest.mark.parametrize("page", [404, silence()], ids=["404", "silent"])
@@ -136,25 +139,25 @@ async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any)
     wanted = [*urls(site, 2), other.url("/x")]
     result = await crawl(wanted, settings, signal_handlers=record.handlers)
     assert warned(result) == []
-    requests = "Requests: 0 allowed, 1 forbidden, 2 held (2 kept for the next run)"
+    requests = "Requests: 0 allowed, 1 forbidden, 2 held, 2 kept for the next run"
     assert summary(result)[1] == requests
 
 
 async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> None:
-    rules, other = sites.add(robots=RULES), sites.add(robots="User-agent: testbot\nDisallow: /")
-    missing, away = sites.add(robots=404), sites.add(robots=in_turn(503, 503, RULES))
+    site, other = sites.add(robots=RULES), sites.add(robots="User-agent: testbot\nDisallow: /")
+    none, away = sites.add(robots=404), sites.add(robots=in_turn(503, 503, RULES))
     wanted = [
-        *urls(rules, 4, "/private/"), *urls(rules, 2, "/x"), *urls(rules, 7, "/page"),
-        *urls(other, 3), *urls(missing, 5), *urls(away, 6), f"{sites.refused()}/1",
+        *urls(site, 4, "/private/"), *urls(site, 2, "/x"), *urls(site, 7, "/page"),
+        *urls(other, 3), *urls(none, 5), *urls(away, 6), f"{sites.refused()}/1",
     ]  # fmt: skip
     result = await crawl(StepSpider, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1}, steps=wanted)
     assert summary(result) == [
         "robots.txt of 5 origins: 3 with rules, 1 without restrictions, 1 unreachable (refused)",
-        "Requests: 18 allowed, 9 forbidden, 1 dropped (robots.txt unreachable), 1 held (1 released)",
+        "Requests: 18 allowed, 9 forbidden, 1 dropped (robots.txt unreachable), 1 held, 1 released",
         "Lines that decided most often:",
-        f"  4 × {origin_of(rules)}, line 2: Disallow: /private (group *)",
+        f"  4 × {origin_of(site)}, line 2: Disallow: /private (group *)",
         f"  3 × {origin_of(other)}, line 2: Disallow: / (group testbot)",
-        f"  2 × {origin_of(rules)}, line 3: Disallow: /x (group *)",
+        f"  2 × {origin_of(site)}, line 3: Disallow: /x (group *)",
     ]
     assert len(result.responses) == 18
     assert_clean(result)
@@ -178,7 +181,7 @@ async def test_summaries_of_one_origin(sites: Sites) -> None:
             {"REP_UNREACHABLE": "allow"},
             [
                 "robots.txt of 1 origin: 1 unreachable (HTTP 503)",
-                "Requests: 0 allowed, 3 allowed though robots.txt was unreachable, 0 forbidden",
+                "Requests: 0 allowed, 0 forbidden, 3 allowed though robots.txt was unreachable",
             ],
         ),
         (
@@ -194,58 +197,38 @@ async def test_summaries_of_one_origin(sites: Sites) -> None:
         assert summary(await crawl(wanted, settings)) == said
 
 
-A, B, C = (Origin("http", name, 80) for name in "abc")
-
-
-def forbidden(counts: Counts, origin: Origin, line: int, pattern: str = "/x") -> None:
-    counts.decided("disallowed", origin, Decision(False, Rule(line, pattern, False), "*"))
-
-
-def test_an_origin_counts_by_its_latest_answer() -> None:
-    counts = Counts()
-    counts.answered(A, Found("unreachable", "HTTP 503", 2))
-    counts.answered(A, Found("rules", None, 2))
-    counts.answered(B, Found("unreachable", "timeout", 2))
-    counts.answered(A, Found("none", None, 2))  # a fetch that was cancelled
-    counts.decided("held", C)
-    assert counts.outcomes() == {("rules", ""): 1, ("unreachable", "timeout"): 1, ("none", ""): 1}
-    assert counts.fetches == 8
-
-
-def test_requests_count_by_what_became_of_them() -> None:
-    """What a setting forbids has no rule, and a rule that is overruled has not decided."""
-    counts = Counts()
-    counts.decided("allowed", A, reason=f"{IMPOLITE}; HTTP 503")
-    forbids = Decision(False, Rule(1, "/x", False), "*")
-    counts.decided("allowed", A, forbids, reason="RepMiddleware.overrules()")
-    counts.decided("unreachable", A, reason="HTTP 503")
-    counts.decided("disallowed", A, Decision(False, None, None))
-    assert counts.requests == {"allowed": 1, "passed": 1, "dropped": 1, "forbidden": 1}
-    assert counts.rules.top == []
+def forbids(counts: Counts, origin: Origin, line: int, pattern: str = "/x") -> None:
+    decision = Decision(False, Rule(line, pattern, False), "*")
+    counts.forbids(RobotsDisallowed(origin, decision))
 
 
 def test_rules_are_counted_over_all_origins() -> None:
+    """What a setting forbids has no rule."""
     counts = Counts()
-    for number in (2, 0, 1):
+    town = [Origin("http", f"site{number}.example", 80) for number in range(3)]
+    for number, origin in enumerate(town):
         for _ in range(number + 1):
-            forbidden(counts, Origin("http", f"site{number}.example", 80), 5 - number)
-    forbidden(counts, Origin("http", "z.example", 80), 9, "/\x1b")
+            forbids(counts, origin, 5 - number)
+    forbids(counts, town[0], 9, "/y")
+    counts.forbids(RobotsDisallowed(town[0], Decision(False, None, None), "REP_FORBIDDEN"))
     first, second = counts.rules.top
-    assert (first.rule, first.times, first.origins) == ("Disallow: /x", 6, 3)
-    assert first.first == ("http://site0.example", 5)
-    assert second.rule == r"Disallow: /\x1b"
+    assert (first.rule, first.times, first.all_origins) == ("Disallow: /x", 6, 3)
+    assert (second.rule, second.known[str(town[0])].line) == ("Disallow: /y", 9)
 
 
 def test_very_many_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_ORIGINS", 100)
+    """Each origin once, though it leaves memory again and again."""
     monkeypatch.setattr(module, "_RULES", 50)
     counts = Counts()
     for number in range(1000):
         origin = Origin("http", "site", number)
-        counts.answered(origin, Found("missing" if number % 4 else "rules"))
-        forbidden(counts, origin, 1, f"/{number % 300}")
-        forbidden(counts, origin, 1)
-    assert counts.outcomes() == {("rules", ""): 250, ("missing", ""): 750}
-    assert counts.rules.top[0].times == counts.rules.top[0].origins == 1000
-    assert len(counts._latest) <= 101
+        counts.no_answer(origin)
+        entry = rules(str(origin)) if number % 4 == 0 else missing(str(origin))
+        for _ in range(2):
+            counts.leaves(OriginState(entry))
+        counts.no_answer(origin)  # a later fetch was cancelled
+        forbids(counts, origin, 1, f"/{number % 300}")
+        forbids(counts, origin, 1)
+    assert counts.outcomes == {("with rules", ""): 250, ("without restrictions", ""): 750}
+    assert counts.rules.top[0].times == counts.rules.top[0].all_origins == 1000
     assert len(counts.rules) <= 50

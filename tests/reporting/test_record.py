@@ -10,7 +10,7 @@ import pytest
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
-from scrapy_rep.reporting.record import Found
+from scrapy_rep.reporting.record import kind_of
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import Clock, StepSpider, captured_log, crawl
 from tests.helpers.held import DEFER, later, origin_of, urls
@@ -31,8 +31,7 @@ async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
     answers: dict[str, Any] = {
         "rules": RULES,
         "empty": "# nothing\n\n",
-        "html": "<!DOCTYPE html><title>Hello</title><p>A page",
-        "challenge": WALL,
+        "html": WALL,
         "missing": 404,
         "redirected": redirect("/robots.txt"),
         "unreachable": in_turn(503, 503, RULES),
@@ -95,7 +94,7 @@ async def test_without_a_listener_no_record_is_made(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scrapy_rep.reporting.recorder.fields_of", None)
-    monkeypatch.setattr(Found, "fields", None)
+    monkeypatch.setattr("scrapy_rep.reporting.recorder.answer_fields", None)
     site, down = sites.add(robots=RULES), sites.add(robots=503)
     result = await crawl([site.url("/x"), site.url("/private"), down.url("/x")])
     result.assert_clean()
@@ -149,9 +148,8 @@ async def test_a_change_in_mid_crawl_is_told(
     ]
     assert change["turned_count"] == 2
     [told] = lines(found.result, "has changed")
-    what = "1 line added, 1 removed; this changes the verdict on 2 of "
-    assert f"robots.txt of {origin_of(site)} has changed: {what}" in told
-    assert told.endswith(f"for example, {site.url('/a')} is now allowed")
+    what = f"lines added 1, removed 1, verdicts that turn 2: {site.url('/a')} is now allowed"
+    assert told == f"robots.txt of {origin_of(site)} has changed: {what}"
     assert found.result.stat("rep/changed") == 1
 
 
@@ -176,3 +174,17 @@ async def test_each_sitemap_is_on_record(sites: Sites, record: Record) -> None:
     assert sum(read["rejected"].values()) == 1
     assert failed["failed"] == "HTTP 404"
     assert {one["origin"] for one in found.values()} == {origin_of(site)}
+
+
+def test_why_it_is_unreachable_in_a_word_or_two() -> None:
+    """As text, which other processes store, too."""
+    failed = "DownloadFailedError: [<twisted.python.failure.Failure {}>]"
+    for reason, kind in {
+        "HTTP 503, and REP_FORBIDDEN is 'defer'": "HTTP 503",
+        "CannotResolveHostError: a.example": "unknown host",
+        failed.format("OpenSSL.SSL.Error: [('SSL routines', '', 'wrong version number')]"): "TLS",
+        failed.format("twisted.internet.error.ConnectionDone: Closed."): "connection lost",
+        "Odd: a story": "Odd",
+        None: "other",
+    }.items():
+        assert kind_of(reason) == kind

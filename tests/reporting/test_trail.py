@@ -260,23 +260,27 @@ def test_a_kill_loses_little(sites: Sites, tmp_path: Path, path: Path) -> None:
         ("broken://x", "ConnectionError: the bucket is gone"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_written_is_one_error(
+async def test_what_cannot_be_written_is_an_error(
     site: Site, tmp_path: Path, uri: str, error: str
 ) -> None:
     uri, error = uri.format(path=tmp_path), error.format(path=tmp_path)
     settings = {"REP_DECISIONS": uri, "FEED_STORAGES": STORAGES}
     result = await crawl(urls(site, 5, "/private"), settings)
-    [told] = lines(result, level="ERROR")
+    told, *lost = lines(result, level="ERROR")
     assert told.startswith(f"REP_DECISIONS: can't write to {uri}")
+    # What was written is in the storage's file, but not where it was to go.
+    assert lost == [f"REP_DECISIONS: {uri} lacks 8 lines that could not be written"] * (
+        uri[0] == "/"
+    )
     assert error in told
     assert len(result.failures) == 5
     result.assert_clean()
 
 
 BAD = {
-    "sftp://host/x": "no feed storage writes to sftp:, only to file, ftp, ",
-    "http://me:secret@host/x": "no feed storage writes to http:, only to file, ftp, ",
-    "%(nonsense)s.jsonl": "the spider has no attribute 'nonsense'",
+    "sftp://host/x": "can't be written: no feed storage writes to sftp:.",
+    "http://me:secret@host/x": "can't be written: no feed storage writes to http:.",
+    "%(nonsense)s.jsonl": "has no attribute 'nonsense'",
     "ftp:": "can't be written",
     "ftp://host:port/x": "can't be written",
     "ftp://[x": "can't be written",

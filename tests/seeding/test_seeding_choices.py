@@ -73,7 +73,8 @@ async def test_alternate_links_are_pages_if_the_spider_says_so(sites: Sites, on:
     site.set("/map.xml", f'<urlset xmlns:l="x"><url>{entry}</url></urlset>')
     result = await seeded(site, spider=spider(sitemap_alternate_links=on))
     assert pages(result) == [site.url(path) for path in (["/de", "/en", "/fr"] if on else ["/en"])]
-    assert result.spider.responses[-1].meta["rep_sitemap"] == {
+    [page] = [one for one in result.spider.responses if one.url == site.url("/en")]
+    assert page.meta["rep_sitemap"] == {
         "sitemap": site.url("/map.xml"),
         "lastmod": None,
         "alternate": [site.url("/de"), site.url("/fr"), "/relative"],
@@ -206,17 +207,21 @@ async def test_well_known_places_are_tried_one_after_the_other(sites: Sites) -> 
 
 
 @pytest.mark.parametrize("others", [False, True])
-async def test_a_spider_names_sitemaps_itself(sites: Sites, others: bool) -> None:
+async def test_a_spider_names_sitemaps_itself(
+    sites: Sites, others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are."""
+    monkeypatch.setattr("scrapy_rep.seeding.discovery.MAX_SITEMAPS", 1)
     own, other = sites.add(robots="User-agent: *\nDisallow: /private\n"), sites.add()
     own.set("/index.xml", index([own.url("/a.xml")]))
     own.set("/a.xml", urlset([own.url("/a"), own.url("/private"), other.url("/foreign")]))
     lists(other, "/b.xml").set("/b.xml", urlset([other.url("/b")]))
-    named = spider(rep_sitemaps=(own.url("/index.xml"),))
+    own.set("/c.xml", urlset([own.url("/c")]))
+    named = spider(rep_sitemaps=(own.url("/index.xml"), own.url("/c.xml")))
     result = await seeded(*([other] if others else []), spider=named, REP_SITEMAPS=others)
-    found = [own.url("/a"), *([other.url("/b")] if others else [])]
+    found = [own.url("/a"), own.url("/c"), *([other.url("/b")] if others else [])]
     assert pages(result) == found, "as if robots.txt had listed it: no pages of other hosts"
-    assert result.stat("rep/sitemaps/found") == 3
-    assert "INFO Seeding from 1 sitemap that the spider names" in result.log
+    assert result.stat("rep/sitemaps/found") == 4
 
 
 class HookSpider(SeededSpider):

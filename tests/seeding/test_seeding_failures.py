@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.text import PageURLs
+from scrapy_rep.text import MAX_LISTED_IDN, Encoder
 from tests.helpers.behaviours import answer, gzip_bomb, redirect, reset
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row
@@ -105,20 +105,20 @@ LOCS = {
 
 
 def test_locs_are_encoded_or_invalid() -> None:
-    urls = PageURLs()
+    encode = Encoder(MAX_LISTED_IDN)
     for value, url in LOCS.items():
         if url is None:
             with pytest.raises(ValueError):
-                urls.resolve(value)
+                encode.page(value)
         else:
-            assert urls.resolve(value) == (url, "/".join(url.split("/")[:3]))
+            assert encode.page(value) == (url, "/".join(url.split("/")[:3]))
     # Hosts that are slow to encode are few: a sitemap of 50,000 of them took 39 s.
-    urls = PageURLs()
+    encode = Encoder(MAX_LISTED_IDN)
     for number in range(500):
         with pytest.raises(ValueError):
-            urls.resolve(f"http://{'é.' * 80}{number}/")
+            encode.page(f"http://{'é.' * 80}{number}/")
     with pytest.raises(ValueError, match="too many hosts that aren't ASCII"):
-        urls.encode("http://bücher.example/")  # of an index
+        encode("http://bücher.example/")  # of an index
 
 
 async def test_a_gzip_bomb_is_read_up_to_the_limit(sites: Sites) -> None:

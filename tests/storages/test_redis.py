@@ -152,7 +152,7 @@ def test_what_others_put_there(storage: RedisStorage, client: Any) -> None:
     for key in (ENTRY, b"rep:entry:\xff"):
         client.lpush(key, "a list")
     assert [type(one) for one in storage.entries()] == [UnreadableEntry] * 2
-    with pytest.raises(UnreadableEntry, match="broken: it is too large, or no text"):
+    with pytest.raises(UnreadableEntry, match="broken: "):
         storage.load(A)
 
 

@@ -1,9 +1,9 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
 It is made from the record alone, by a crawl as it goes, or from files later: `reading.py` sums up
-each crawl, in rows that `data.py` describes; here is what needs a look, and what differs between
-crawls; `page.html`, `page.css` and `page.js` are the page. Jinja is an extra, imported only when a
-report is written.
+each crawl, in rows that `data.py` describes; here is what differs between crawls; `page.html`, with
+`page.css` and `page.js`, is the page, and says what needs a look. Jinja is an extra, imported only
+when a report is written.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import islice, pairwise
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -24,14 +24,14 @@ from scrapy.utils.asyncio import run_in_thread
 
 import scrapy_rep
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.changes import changed_lines
-from scrapy_rep.reporting.record import CONFIGURATION, OUTCOMES
-from scrapy_rep.reporting.report.data import Change, OriginRow, RuleOrigin
+from scrapy_rep.reporting.report.data import Change
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
 from scrapy_rep.text import clean, counted, date, duration, text_of
 
@@ -42,25 +42,15 @@ LIBRARY = "jinja2"
 _FOLDER = Path(__file__).parent
 
 
-def is_possible(context: CrawlContext) -> bool:
-    """Whether Jinja is installed. If it isn't, the crawl goes on without a report."""
-    is_there = find_spec(LIBRARY) is not None
-    if not is_there:
-        logger.warning(
-            f"REP_REPORT needs {LIBRARY}, so there will be no report: "
-            'pip install "scrapy-rep[report]"',
-            extra=context.extra,
-        )
-    return is_there
-
-
 class Report:
     """Sums up the record of a crawl, and writes the page when it has ended."""
 
     part = "report"
 
     def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
-        """Raises ``SettingsError`` if *uri* can't be written to."""
+        """Raises ``SettingsError`` if *uri* can't be written to, or Jinja isn't installed."""
+        if find_spec(LIBRARY) is None:
+            raise SettingsError(f'REP_REPORT needs {LIBRARY}: pip install "scrapy-rep[report]"')
         self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
         self._context = context
         self._table = table
@@ -71,37 +61,32 @@ class Report:
 
     async def end(self) -> None:
         """Write the page. Failures are logged."""
-        values: dict[str, object] = {"uri": self._feed}
+        extra = self._context.extra
         try:
             page = await self._page()
             file = self._feed.open()
             file.write(page)
             await self._feed.store(file)
+            logger.info("The robots.txt report is in %(uri)s", {"uri": self._feed}, extra=extra)
         except Exception as error:  # noqa: BLE001 (storages raise anything)
             message = "REP_REPORT: can't write the report to %(uri)s: %(error)s"
-            values |= {"error": text_of(error)}
-            logger.error(message, values, extra=self._context.extra)
-        else:
-            logger.info("The robots.txt report is in %(uri)s", values, extra=self._context.extra)
+            logger.error(message, {"uri": self._feed, "error": text_of(error)}, extra=extra)
 
     async def _page(self) -> bytes:
-        data = await run_in_thread(ReportData.of, [self._crawl])
-        states = {one.origin: self._table.get(Origin.from_url(one.origin)) for one in data.quoted()}
-        entries = {
-            (name, state.entry.sha256): state.entry for name, state in states.items() if state
-        }
+        states = (self._table.get(Origin.from_url(one.origin)) for one in self._crawl.quoted())
+        entries = {(one.name, one.entry.sha256): one.entry for one in states if one is not None}
 
-        def finish() -> bytes:
+        def make() -> bytes:
+            data = ReportData.of([self._crawl])
             data.fill(lambda *which: entries[which].body if which in entries else None)
             return render(data)
 
-        return await run_in_thread(finish)
+        return await run_in_thread(make)
 
 
 _CRAWLS = 50
-# Excerpts from robots.txt files: of all rules, of one. Lines before and after the one that decided,
-# and characters of each.
-_EXCERPTS, _OF_A_RULE, _AROUND, _LENGTH = 250, 20, 4, 200
+# Of robots.txt files: lines before and after the one that decided, and characters of each.
+_AROUND, _LENGTH = 4, 200
 
 
 @dataclass(slots=True)
@@ -110,10 +95,8 @@ class ReportData:
     """The oldest first. The page shows the last one, and compares all."""
     changes: list[Change]
     """What differs between each crawl and the next."""
-    all_changes: int
     notes: Sequence[str]
     """Sentences about the record itself."""
-    version: str = scrapy_rep.__version__
 
     @classmethod
     def read(cls, record: Sequence[str | PathLike[str] | IO[bytes]]) -> ReportData:
@@ -143,45 +126,27 @@ class ReportData:
         """Return what there is to say of *crawls*, which have ended, each once, the oldest first."""
         for crawl in crawls:
             crawl.end()
-        changes = [
-            change
-            for number, (old, new) in enumerate(pairwise(crawls))
-            for change in _changes(old, new, number)
-        ]
-        return cls(crawls, changes[:MAX_CHANGES], len(changes), notes)
+        pairs = enumerate(pairwise(crawls))
+        changes = [one for number, pair in pairs for one in _changes(*pair, number)]
+        return cls(crawls, changes, notes)
 
     @property
     def crawl(self) -> CrawlSum:
         """The last one."""
         return self.crawls[-1]
 
-    @property
-    def findings(self) -> list[Finding]:
-        """What needs a look in it, the most serious first."""
-        parts = (_of_start_requests, _of_the_crawl, _of_origins, _of_sitemaps)
-        found = [finding for part in parts for finding in part(self.crawl)]
-        return sorted(found, key=lambda finding: _LEVELS.index(finding.level))
-
     def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
         """Add what the robots.txt files say. *body_of* finds an origin's by its SHA-256."""
-        for one in self.quoted():
+        for one in self.crawl.quoted():
             body = body_of(one.origin, one.sha256 or "")
             if body is not None:
                 one.excerpt = _excerpt(body, one.line)
-        for change in self.changes:
+        for change in self.changes[:MAX_CHANGES]:
             old, new = (body_of(change.origin, one) if one else b"" for one in change.sha256)
             if old is not None and new is not None:
                 change.known = True
                 for name, value in changed_lines(old, new).items():
                     setattr(change, name, value)
-
-    def quoted(self) -> Iterator[RuleOrigin]:
-        """Yield the origins whose robots.txt is quoted, with the line that decided."""
-        left = _EXCERPTS
-        for rule in self.crawl.rules.top:
-            found = [one for one in rule.origins if one.sha256][: min(left, _OF_A_RULE)]
-            left -= len(found)
-            yield from found
 
 
 def _changes(old: CrawlSum, new: CrawlSum, number: int) -> Iterator[Change]:
@@ -209,112 +174,6 @@ def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that needs a look: a sentence, with the section of the page that has more, what
-    that section's filter shows then, some origins or URLs, and a command that tells more."""
-
-    kind: str
-    level: str
-    count: int
-    text: str
-    section: str = ""
-    items: Sequence[str] = ()
-    filter: str = ""
-    command: str = ""
-
-
-_ITEMS = 5
-_LOST = "redirected in a loop, too many times, or without a target"
-_LEVELS = ("error", "warning", "note")
-# Rules that close a whole origin.
-_WHOLE = frozenset({"/", "/*", "*"})
-
-
-def _of_start_requests(crawl: CrawlSum) -> Iterator[Finding]:
-    starts = (crawl.finished or Line({})).part("start_requests")
-    if count := starts.number("refused"):
-        level, words = "error", f"robots.txt refused every start request ({count:,})."
-        if starts.flag("passed"):
-            level = "warning"
-            words = f"robots.txt refused {counted(count, 'start request')}. The others got through."
-        url, command = starts.text("url"), starts.text("command")
-        words += f" The first was {url}: {starts.text('why').rstrip('.')}."
-        yield Finding("start_requests", level, count, words, "rules", [url], "", command)
-
-
-def _of_the_crawl(crawl: CrawlSum) -> Iterator[Finding]:
-    if count := crawl.outcomes["none", CONFIGURATION]:
-        stuck = [row for row in crawl.known.values() if row.kind == CONFIGURATION]
-        words = f"The project's configuration keeps the crawl from {counted(count, 'origin')}"
-        words += f": {stuck[0].reason}." if stuck else "."
-        yield Finding("configuration", "error", count, words, "origins", _names(stuck), "none")
-    if crawl.finished is None and crawl.started:
-        words = "The record is incomplete: the crawl was killed, or is still running."
-        yield Finding("killed", "warning", 1, words)
-    if count := crawl.counts["given_up"]:
-        words = f"{counted(count, 'held request')} given up."
-        yield Finding("given_up", "warning", count, words, "unreachable")
-    if count := crawl.counts["kept"]:
-        words = f"{counted(count, 'request')} still held at the end, and kept for the next run."
-        yield Finding("kept", "note", count, words, "unreachable")
-    if count := crawl.changes.all:
-        words = f"{counted(count, 'robots.txt', 'robots.txt files')} changed in the crawl."
-        yield Finding("changed", "note", count, words, "changes", _names(crawl.changes.top))
-    for kind, why in (("page", "the rules of their pages"), ("usage", "preferences about use")):
-        if count := crawl.counts[f"{kind}_dropped"]:
-            words = f"{counted(count, 'item or request', 'items and requests')} dropped because of {why}."
-            yield Finding(kind, "note", count, words, "pages" if kind == "page" else kind)
-
-
-def _of_origins(crawl: CrawlSum) -> Iterator[Finding]:
-    closed = {
-        one.origin
-        for row in crawl.rules.top
-        if row.rule.partition(":")[2].strip() in _WHOLE
-        for one in row.origins
-    }
-    shut = [row for row in crawl.known.top if row.origin in closed and not row.requests["allowed"]]
-    if shut:
-        refused = counted(sum(row.requests["forbidden"] for row in shut), "request")
-        words = (
-            f"{counted(len(shut), 'origin')} entirely closed to this crawler: {refused} refused."
-        )
-        yield Finding("closed", "warning", len(shut), words, "rules", _names(shut))
-    reasons = ", ".join(f"{n:,} {kind or 'unknown'}" for kind, n in crawl.reasons)
-    for outcome, kind, level, what in (
-        ("unreachable", "down", "error", f"unreachable at the end: {reasons}"),
-        ("challenge", "challenge", "warning", "answered with a bot wall in place of robots.txt"),
-        ("html", "html", "warning", "answered with an HTML page in place of robots.txt"),
-        ("redirected", "redirects", "warning", _LOST),
-    ):
-        if count := crawl.answers.get(outcome):
-            some = _names(row for row in crawl.known.top if row.outcome == outcome)
-            words = f"{counted(count, 'origin')} {what}."
-            yield Finding(kind, level, count, words, "origins", some, outcome)
-
-
-def _of_sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
-    failed = [row for row in crawl.sitemaps.top if not row.read and row.found != "guessed"]
-    if failed:
-        first = failed[0]
-        count = crawl.counts["sitemaps_failed"]
-        words = f"{counted(count, 'sitemap')} could not be read: {first.url} ({first.failed})"
-        words += ", for example." if count > 1 else "."
-        urls = [row.url for row in failed[:_ITEMS]]
-        yield Finding("sitemaps", "warning", count, words, "sitemaps", urls)
-    empty = [row for row in crawl.sitemaps.top if row.read and row.entries and not row.taken]
-    if empty:
-        count = crawl.counts["sitemaps_useless"]
-        words = f"Nothing was taken from {counted(count, 'sitemap')} that could be read."
-        urls = [row.url for row in empty[:_ITEMS]]
-        yield Finding("sitemaps", "note", count, words, "sitemaps", urls)
-
-
-def _names(rows: Iterable[OriginRow | Change]) -> list[str]:
-    return [row.origin for row in islice(rows, _ITEMS)]
-
-
 def render(data: ReportData) -> bytes:
     """Return the page: self-contained HTML in UTF-8."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -331,27 +190,22 @@ def render(data: ReportData) -> bytes:
     )
     environment.filters |= {
         "number": lambda value: f"{value:,}",
-        "moment": lambda value: "?" if value is None else date(value, "%Y-%m-%d %H:%M:%S"),
-        "clock": lambda value: "?" if value is None else date(value, "%H:%M:%S"),
+        "moment": lambda value: date(value, "%Y-%m-%d %H:%M:%S"),
+        "clock": lambda value: date(value, "%H:%M:%S"),
         "duration": lambda value: f"{value:.1f} s" if value < 60 else duration(value),
-        "share": share,
     }
-    environment.globals |= {"counted": counted, "outcomes": OUTCOMES}
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     text: str = environment.get_template("page.html").render(
         data=data,
+        counted=counted,
+        most_changes=MAX_CHANGES,
+        version=scrapy_rep.__version__,
         style=Markup(style),  # noqa: S704 (a file of ours)
         script=Markup(script),  # noqa: S704 (a file of ours)
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
     return text.lstrip().encode()
-
-
-def share(value: float) -> str:
-    """Return a part of one as percent, with a decimal if it is small."""
-    percent = 100 * value
-    return "< 0.1 %" if 0 < percent < 0.05 else f"{percent:.{int(0 < percent < 0.95)}f} %"
 
 
 def _hash(text: str) -> str:

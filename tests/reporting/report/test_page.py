@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from lxml import etree, html
 
-from scrapy_rep.reporting.report import ReportData, reading, render, share
+from scrapy_rep.reporting.report import ReportData, reading, render
 from tests.helpers.behaviours import in_turn
-from tests.helpers.crawling import crawl
+from tests.helpers.crawling import assert_ended_at_start, crawl
 from tests.helpers.held import DEFER, assert_clean, origin_of
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
@@ -20,7 +20,7 @@ from tests.reporting.report.records import answer, data_of, ended, line, many, s
 
 pytestmark = pytest.mark.slow
 
-A, B = "http://a.example", "http://b.example"
+A, B, C = "http://a.example", "http://b.example", "http://c.example"
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /search\nSitemap: /map.xml\n"
 
 
@@ -92,7 +92,7 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
     origins = {row[0]: row for row in rows(page, "origins")}
     about = f"with rules|200|{len(RULES)}|1|10|21|68 %"
     assert "|".join(origins[origin_of(rules)][1:8]) == about
-    unreachable = {row[0]: row for row in rows(page, "unreachable") if row[7] != "first answer"}
+    unreachable = {row[0]: row for row in rows(page, "unreachable")}
     assert {name: row[7] for name, row in unreachable.items()} == {
         origin_of(away): "answered", down: "given up"
     }  # fmt: skip
@@ -117,9 +117,69 @@ def test_what_needs_a_look_comes_first() -> None:
     [html] = [one for one in page.cssselect(".findings li") if "HTML page" in one.text_content()]
     assert "3 origins" in html.text_content()
     [link] = html.cssselect("p a[data-filter]")
-    assert (link.get("href"), link.get("data-filter")) == ("#origins", "HTML page in its place")
+    assert (link.get("href"), link.get("data-filter")) == (
+        "#origins",
+        "HTML page in its place",
+    )
     for link in page.cssselect("a[href^='#']"):
         assert page.cssselect(link.get("href")), link.get("href")
+
+
+def page_of(*record: bytes) -> Any:
+    return parse(render(data_of(*record)))
+
+
+def refused(origin: str) -> bytes:
+    about = {"rule": "Disallow: /", "line": 3, "group": "*"}
+    return line("disallowed", 2, origin, url=f"{origin}/x", **about)
+
+
+def test_what_needs_a_look_is_said_in_sentences() -> None:
+    starts = {"refused": 2, "passed": False, "url": f"{A}/x", "why": "line 3", "command": "scrapy"}
+    listed = {"found": "listed", "by": f"{A}/robots.txt"}
+    page = page_of(
+        started(),
+        answer("rules", 1, A),
+        refused(A),
+        *[answer("rules", 1, B), refused(B)],
+        line("allowed_count", 5, B, count=1),
+        *[answer(kind, 1, f"http://{kind}.example") for kind in ("html", "redirected")],
+        answer("unreachable", 1, C, reason="HTTP 503"),
+        line("sitemap", 3, A, url=f"{A}/s.xml", sitemap={**listed, "failed": "HTTP 404"}),
+        line("sitemap", 3, A, url=f"{A}/t.xml", sitemap={**listed, "entries": 3, "taken": 0}),
+        line("noindex", 4, A, url=f"{A}/1", reason="meta robots: noindex"),
+        line("usage_item", 4, A, url=f"{A}/1", reason="train-ai: robots.txt, line 3"),
+        line("changed", 5, A, change={"added": ["Disallow: /"], "lines_added": 1}),
+        ended(9, start_requests=starts, page_dropped=1, usage_dropped=1),
+    )
+    first = f"and none got through. The first was {A}/x: line 3 See rules"
+    assert texts(page, ".findings li > p:first-child") == [
+        f"error robots.txt refused 2 start requests, {first}",
+        "error 1 origin unreachable at the end: 1 HTTP 503. See origins",
+        "warning 1 origin answered with an HTML page, a bot wall perhaps, in place of robots.txt. See origins",
+        "warning 1 origin redirected in a loop, too many times, or without a target. See origins",
+        "warning 1 origin closed to this crawler. See rules",
+        "warning 1 sitemap could not be read. See sitemaps",
+        "note robots.txt files that changed in the crawl: 1. See changes",
+        "note Items and requests dropped because of page rules: 1. See pages",
+        "note Items and requests dropped because of usage preferences: 1. See pages",
+    ]
+    assert texts(page, ".findings code") == ["scrapy"]
+    assert [row[0] for row in rows(page, "outcomes")] == [
+        *("with rules", "HTML page in its place"),
+        *("redirect loop, or redirect without a target", "unreachable 1 HTTP 503"),
+    ]
+
+
+def test_where_to_look_is_said_by_example() -> None:
+    """What the project itself prevents has no answer, and a reason; not all origins are named."""
+    town = [f"http://{number}.example" for number in range(6)]
+    about = {"fetches": 0}
+    lines = [answer("none", 1, one, reason="NotSupported: no handler", about=about) for one in town]
+    page = page_of(started(), *lines, ended(2))
+    [finding] = texts(page, ".findings li")
+    assert finding == f"note 6 origins without an answer. See origins {', '.join(town[:5])}, …"
+    assert {row[8] for row in rows(page, "origins")} == {"NotSupported: no handler"}
 
 
 AT = "2027-01-15 08:00:00 to 2027-01-15 08:0"
@@ -221,24 +281,22 @@ def test_a_page_stays_small(count: int, kilobytes: int) -> None:
     assert len(render(many(count))) < kilobytes * 1000
 
 
-async def test_a_missing_library_costs_the_report_alone(
+async def test_a_missing_library_ends_the_crawl_at_its_start(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A warning at the start says so. Crawls without a report don't try to import the library."""
+    """Crawls without a report don't try to import the library."""
     for name in [*sys.modules]:
         if name.startswith(("jinja2", "scrapy_rep.reporting.report.")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr("scrapy_rep.reporting.report.find_spec", lambda _: None)
     site = sites.add()
-    for settings in ({}, {"REP_REPORT": str(tmp_path / "robots.html")}):
-        result = await crawl(site.url("/"), settings)
-        assert set(result.responses) == {site.url("/")}
-        result.assert_clean()
-    assert lines(result, level="WARNING") == [
-        'REP_REPORT needs jinja2, so there will be no report: pip install "scrapy-rep[report]"'
-    ]
-    assert not (tmp_path / "robots.html").exists()
+    result = await crawl(site.url("/"))
+    assert set(result.responses) == {site.url("/")}
+    site = sites.add()
+    result = await crawl(site.url("/"), {"REP_REPORT": str(tmp_path / "robots.html")})
+    why = 'REP_REPORT needs jinja2: pip install "scrapy-rep[report]"'
+    assert_ended_at_start(result, site, why)
 
 
 async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_path: Path) -> None:
@@ -249,8 +307,12 @@ async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_pat
 
 
 def test_a_small_share_is_not_zero() -> None:
-    shares = ", ".join(map(share, (0, 0.0004, 0.0046, 0.31, 1)))
-    assert shares == "0 %, < 0.1 %, 0.5 %, 31 %, 100 %"
+    shares = []
+    for forbidden in (0, 4, 46, 3_100, 10_000):
+        allowed = line("allowed_count", 1, A, count=10_000 - forbidden)
+        page = page_of(started(), allowed, *[refused(A)] * forbidden, ended(2))
+        shares.append(rows(page, "origins")[0][7])
+    assert shares == ["0 %", "< 0.1 %", "0.5 %", "31 %", "100 %"]
 
 
 def test_a_sitemap_is_a_row() -> None:
