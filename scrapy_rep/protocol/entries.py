@@ -99,11 +99,8 @@ class XmlFeed:
         self._media = media
         encoding, unknown = _encoding_of(start)
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
-        self._lines, self._text, self._at = (
-            1,
-            "",
-            0,
-        )  # what is being read, and how far it is searched
+        self._text, self._at = "", 0  # what is being read, and how far it is searched
+        self._lines = 1  # the number of its first
         self._marks = _PROLOG  # finds what matters outside of entries
         self._closed = False  # whether the root element was
         self._entries: list[Entry] = []
