@@ -99,11 +99,8 @@ class XmlFeed:
         self._media = media
         encoding, unknown = _encoding_of(start)
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
-        self._lines, self._text, self._at = (
-            1,
-            "",
-            0,
-        )  # what is being read, and how far it is searched
+        self._text, self._at = "", 0  # what is being read, and how far it is searched
+        self._lines = 1  # the number of its first
         self._marks = _PROLOG  # finds what matters outside of entries
         self._closed = False  # whether the root element was
         self._entries: list[Entry] = []
@@ -224,24 +221,21 @@ class XmlFeed:
             prefix, _, local = name.rpartition(":")
             # A missing or wrong namespace loses nothing, but feeds have elements of others.
             core = prefix == own or not (renamed or prefix.lower() in _EXTENSIONS)
-            if renamed and core:
-                local = renamed.get(local, local)
+            local = renamed.get(local, local) if core else local
             if local == "link" and self._link(entry, attributes, core=core, within=bool(open_)):
                 continue
-            if content is not None or attributes.endswith("/"):
-                content = content or ""
-                if not open_:
-                    self._child(entry, local, attributes, content, core=core)
-                elif core and local == "loc":
-                    inner = inner or self._resolved(content) or ""
-                elif group := _GROUPS.get(open_[0].rpartition(":")[2]):
-                    self._of_extension(entry, group, local, content)
-            else:
+            if content is None and not attributes.endswith("/"):
                 if core and local == "loc" and not open_ and not entry.get("loc"):
                     self._damaged("an element in a URL")
                     entry["broken"] = True
                 if len(open_) < _MAX_DEPTH:
                     open_.append(name)
+            elif not open_:
+                self._child(entry, local, attributes, content or "", core=core)
+            elif core and local == "loc":
+                inner = inner or self._resolved(content or "") or ""
+            elif group := _GROUPS.get(open_[0].rpartition(":")[2]):
+                self._of_extension(entry, group, local, content or "")
         return inner
 
     def _child(self, entry: Entry, name: str, attributes: str, content: str, *, core: bool) -> None:

@@ -38,7 +38,9 @@ _BYTE = re.compile("[\udc80-\udcff]")
 MAGIC = b"\x1f\x8b\x08"
 # Bytes of the longest piece yielded. Reading one takes about a millisecond.
 STEP = 8 * 1024
-# 50 MiB packed in blocks (bgzip) have 800; empty ones only take time.
+# Servers compress compressed files once more for transfer. Nobody needs more layers.
+_LAYERS = 3
+# Of one layer. 50 MiB packed in blocks (bgzip) have 800; empty ones only take time.
 _MAX_MEMBERS = 10_000
 _GZIP = 31  # zlib's code for gzip
 
@@ -129,7 +131,7 @@ class SitemapReader:
 
     def _unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         try:
-            for piece in gunzip(pieces):
+            for piece in gunzip(pieces, self._max_bytes):
                 data = piece[: self._max_bytes - self.bytes]
                 self.bytes += len(data)
                 yield data
@@ -172,21 +174,26 @@ class GunzipError(Exception):
     """The file is damaged, or a bomb. What was unpacked so far is good."""
 
 
-def gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
     """Yield a file, unpacked if it is packed, in pieces of at most :data:`STEP` bytes: an empty one
-    for a step without output, so that the caller can pause.
+    for a step without output, so that the caller can pause. The caller will read *max_bytes*.
 
     :raises GunzipError: after the last piece that can be unpacked
     """
     pieces = _evenly(pieces)
-    first = b""
-    for piece in pieces:
-        first += piece
-        if len(first) >= len(MAGIC):
+    for _ in range(_LAYERS):
+        first = b""
+        for piece in pieces:
+            first += piece
+            if len(first) >= len(MAGIC):
+                break
+            yield b""
+        pieces = chain([first], pieces)
+        if not first.startswith(MAGIC):
             break
-        yield b""
-    pieces = chain([first], pieces)
-    yield from _unpack(pieces) if first.startswith(MAGIC) else pieces
+        # Only a bomb's compressed form is much longer than its content.
+        pieces = _layer(pieces, 2 * max_bytes + 2 * STEP)
+    yield from pieces
 
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -202,10 +209,10 @@ def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(data)
 
 
-def _unpack(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack gzip. Yields at least once for each piece."""
+def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
+    """Unpack one layer. Yields at least once for each piece."""
     decoder = zlib.decompressobj(_GZIP)
-    members = 0  # that have ended
+    members = size = 0  # members: those that have ended
     begun = full = False
     for piece in pieces:
         data = piece.lstrip(b"\0") if decoder.eof else piece  # padding between members
@@ -227,6 +234,9 @@ def _unpack(pieces: Iterable[bytes]) -> Iterator[bytes]:
             full = begun and len(out) == STEP
             members += decoder.eof
             data = decoder.unconsumed_tail or decoder.unused_data.lstrip(b"\0")
+            size += len(out)
             yield out
+            if size > max_bytes:
+                raise GunzipError(f"it unpacks to more than {max_bytes} bytes")
     if not decoder.eof:
         raise GunzipError("the gzip file is truncated")

@@ -81,7 +81,9 @@ class Recorder(ResolutionListener):
         self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
         """Returns some URLs that wait for an answer of an origin."""
         origins.table.on_leave = self._leaves
-        connect = context.crawler.signals.connect
+        self._connect(context.crawler.signals.connect)
+
+    def _connect(self, connect: Callable[..., None]) -> None:
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
         connect(self._held, signals.request_deferred)

@@ -25,7 +25,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.agents import origin_of
-from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX, NotCredible, content_encodings
+from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
@@ -59,6 +59,8 @@ _AT_ONCE = 8
 # While this many pages wait, no sitemaps are requested.
 _PAGES_ENOUGH = 1_000_000
 
+# What Scrapy may undo.
+_OTHERS = (b"deflate", b"br", b"zstd")
 MAXSIZE = "download_maxsize"
 """Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. It is for one response:
 :meth:`Loader.check` removes it from retries."""
@@ -144,15 +146,12 @@ class Loader:
         if SITEMAP not in request.meta:
             return
         self._received.pop(request, None)
-        try:
-            encodings = content_encodings(response.headers)
-        except NotCredible:
-            encodings = []  # it can't be decoded, so it won't pass as a sitemap
-        if len(encodings) == 1 and encodings[0] not in ("gzip", "x-gzip"):
+        encodings = response.headers.getlist("Content-Encoding")
+        if len(encodings) == 1 and encodings[0].strip().lower() in _OTHERS:
             most = self._crawl.crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
             request.meta[MAXSIZE] = min(most, OTHER_ENCODINGS_MAX)
         else:
-            response.headers.pop("Content-Encoding", None)
+            response.headers.pop("Content-Encoding", None)  # of several, none is undone
 
     async def check(self, request: Request) -> None:
         """Check a request for a sitemap, or for a page from one, before it is downloaded;

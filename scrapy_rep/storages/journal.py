@@ -129,8 +129,6 @@ _AT_ONCE = 100
 # Changes until a checkpoint, and pages of a WAL that is to begin anew.
 _MANY, _LARGE = 200, 4000
 _CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
-# The highest row number that counts: somebody may have tampered with the file.
-MAX_ID = 1 << 62
 _LAST_ID = """
 SELECT max(coalesce((SELECT max(id) FROM {table} WHERE id <= 1 << 62), 0),
            coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'

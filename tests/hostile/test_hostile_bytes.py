@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from functools import cache
 from typing import Any
 
 import pytest
@@ -141,11 +142,11 @@ class _Stream:
         return getattr(self._stream, name)
 
 
-def in_steps(data: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int, int]:
+def in_steps(data: bytes, monkeypatch: pytest.MonkeyPatch, **limits: int) -> tuple[Any, int, int]:
     """Read a sitemap: the reader, how many steps it took, and how much was unpacked in one."""
     spy = Spy()
     monkeypatch.setattr(unpack, "zlib", spy)
-    reader = SitemapReader()
+    reader = SitemapReader(**limits)
     steps = most = last = 0
     for _ in reader.read([data]):
         steps += 1
@@ -153,28 +154,57 @@ def in_steps(data: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int, in
     return reader, steps, max(most, spy.calls - last)
 
 
-# The second: blocks that hold nothing.
-BOMBS = {"members": EMPTY * 50_000, "blocks": EMPTY[:10] + b"\0\0\0\xff\xff" * 200_000}
-# Of bombs: what is told, and the steps that it takes.
-STEPS: list[tuple[str, str, range]] = [
-    ("blocks", "the gzip file is truncated", range(101, 1 << 30)),
-    ("members", "the gzip file has more than 10000 members", range(101, 11_000)),
+def repeated(piece: bytes, times: int, start: bytes = b"") -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    block = piece * 10_000
+    packed = packer.compress(start) + b"".join(packer.compress(block) for _ in range(times))
+    return packed + packer.flush()
+
+
+@cache
+def bombs() -> dict[str, bytes]:
+    # The header of a gzip file and blocks that hold nothing: 50 KB an entry.
+    nothing = repeated(b"\0\0\0\xff\xff", 1_000, start=EMPTY[:10])
+    return {
+        "members": EMPTY * 50_000,
+        "members of members": repeated(EMPTY, 10),
+        "blocks": nothing,
+        "blocks three deep": gzip.compress(nothing),
+        "a layer of zeros": gzip.compress(repeated(b"\0" * 100, 20, start=EMPTY)),
+    }
+
+
+TOO_MUCH = f"it unpacks to more than {2 * (MEBIBYTE + unpack.STEP)} bytes"
+# Of bombs: the limit in bytes, if it isn't the usual one, what is told, and the steps that it takes.
+STEPS: list[tuple[str, dict[str, int], str | None, range]] = [
+    *((name, {}, None, range(101, 1 << 30)) for name in ("members of members", "a layer of zeros")),
+    *((name, {}, None, range(101, 1 << 30)) for name in ("blocks", "blocks three deep")),
+    *((name, {"max_bytes": MEBIBYTE}, TOO_MUCH, range(400)) for name in ("blocks", "blocks three deep")),
+    ("members", {}, "the gzip file has more than 10000 members", range(101, 11_000)),
 ]  # fmt: skip
 
 
-def test_members_that_hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller has its turn, and they have a limit."""
+def test_layers_that_hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller has its turn, however deep the layer is that is worked on; and they have a limit."""
     with every_row() as row:
-        for name, problem, wanted in STEPS:
-            with row(name):
-                reader, steps, most = in_steps(BOMBS[name], monkeypatch)
+        for name, limits, problem, wanted in STEPS:
+            with row(f"{name} {limits}"):
+                reader, steps, most = in_steps(bombs()[name], monkeypatch, **limits)
                 assert most <= 4
                 assert steps in wanted
                 assert reader.count == 0
-                assert reader.problem == problem
+                assert problem is None or reader.problem == problem
     text = b"".join(gzip.compress(f"http://a.test/{n}\n".encode()) for n in range(5_000))
     reader, entries = read(text)
     assert (len(entries), reader.problem) == (5_000, None)
+
+
+def test_packed_files_of_the_largest_size_are_read_as_before() -> None:
+    """Both layers: the inner one is no longer than its content, which the limit is for."""
+    packed = gzip.compress(gzip.compress(f"<urlset>{BEFORE}</urlset>".encode(), 0), 0)
+    size = len(f"<urlset>{BEFORE}</urlset>")
+    reader, entries = read(packed, max_bytes=size)
+    assert (locs(entries), reader.problem, reader.bytes) == (GOOD, None, size)
 
 
 def test_members_of_a_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:

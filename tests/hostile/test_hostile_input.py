@@ -30,7 +30,7 @@ def run(
     return status, out.read_text(), err.read_text() if err.is_file() else ""
 
 
-CUT = "all bytes from this line on are ignored"
+CUT = "from this line on the file is ignored"
 
 
 @pytest.mark.parametrize(

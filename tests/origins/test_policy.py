@@ -103,7 +103,7 @@ async def test_agents_by_the_dozen() -> None:
     )
     for name in "abcdefghijkl":
         await middleware.process_request(Request(f"{origin}/", meta={"rep_user_agent": name}))
-    assert state.robots.size < 2 * 2000
+    assert state.robots.size < 6 * 2000
 
 
 def test_the_advice_for_each_request() -> None:

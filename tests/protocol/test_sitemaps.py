@@ -34,7 +34,7 @@ FORMATS = {
 def test_all_formats_are_read_plain_and_compressed_in_steps_of_any_size(kind: Kind) -> None:
     plain = FORMATS[kind].encode()
     packed = gzip.compress(plain)
-    for body in (plain, packed):
+    for body in (plain, packed, gzip.compress(packed)):
         for step in (*range(1, 60), unpack.STEP):
             reader, entries = read(body, step=step)
             assert [entry["loc"] for entry in entries] == URLS

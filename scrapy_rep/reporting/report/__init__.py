@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import run_in_thread
 
@@ -34,6 +34,9 @@ from scrapy_rep.reporting.changes import changed_lines
 from scrapy_rep.reporting.report.data import Change
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
 from scrapy_rep.text import clean, counted, date, duration, text_of
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 logger = get_logger(__name__)
 
@@ -176,8 +179,24 @@ def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
 
 def render(data: ReportData) -> bytes:
     """Return the page: self-contained HTML in UTF-8."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
+
+    style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    text = _template().render(
+        data=data,
+        counted=counted,
+        most_changes=MAX_CHANGES,
+        version=scrapy_rep.__version__,
+        style=Markup(style),  # noqa: S704 (a file of ours)
+        script=Markup(script),  # noqa: S704 (a file of ours)
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+    return text.lstrip().encode()
+
+
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("scrapy_rep.reporting.report", ""),
@@ -194,18 +213,7 @@ def render(data: ReportData) -> bytes:
         "clock": lambda value: date(value, "%H:%M:%S"),
         "duration": lambda value: f"{value:.1f} s" if value < 60 else duration(value),
     }
-    style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    text: str = environment.get_template("page.html").render(
-        data=data,
-        counted=counted,
-        most_changes=MAX_CHANGES,
-        version=scrapy_rep.__version__,
-        style=Markup(style),  # noqa: S704 (a file of ours)
-        script=Markup(script),  # noqa: S704 (a file of ours)
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-    )
-    return text.lstrip().encode()
+    return environment.get_template("page.html")
 
 
 def _hash(text: str) -> str:

@@ -154,8 +154,8 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     )
     first = f"and none got through. The first was {A}/x: line 3 See rules"
     assert texts(page, ".findings li > p:first-child") == [
-        f"error robots.txt refused 2 start requests, {first}",
         "error 1 origin unreachable at the end: 1 HTTP 503. See origins",
+        f"error robots.txt refused 2 start requests, {first}",
         "warning 1 origin answered with an HTML page, a bot wall perhaps, in place of robots.txt. See origins",
         "warning 1 origin redirected in a loop, too many times, or without a target. See origins",
         "warning 1 origin closed to this crawler. See rules",
