@@ -221,24 +221,21 @@ class XmlFeed:
             prefix, _, local = name.rpartition(":")
             # A missing or wrong namespace loses nothing, but feeds have elements of others.
             core = prefix == own or not (renamed or prefix.lower() in _EXTENSIONS)
-            if renamed and core:
-                local = renamed.get(local, local)
+            local = renamed.get(local, local) if core else local
             if local == "link" and self._link(entry, attributes, core=core, within=bool(open_)):
                 continue
-            if content is not None or attributes.endswith("/"):
-                content = content or ""
-                if not open_:
-                    self._child(entry, local, attributes, content, core=core)
-                elif core and local == "loc":
-                    inner = inner or self._resolved(content) or ""
-                elif group := _GROUPS.get(open_[0].rpartition(":")[2]):
-                    self._of_extension(entry, group, local, content)
-            else:
+            if content is None and not attributes.endswith("/"):
                 if core and local == "loc" and not open_ and not entry.get("loc"):
                     self._damaged("an element in a URL")
                     entry["broken"] = True
                 if len(open_) < _MAX_DEPTH:
                     open_.append(name)
+            elif not open_:
+                self._child(entry, local, attributes, content or "", core=core)
+            elif core and local == "loc":
+                inner = inner or self._resolved(content or "") or ""
+            elif group := _GROUPS.get(open_[0].rpartition(":")[2]):
+                self._of_extension(entry, group, local, content or "")
         return inner
 
     def _child(self, entry: Entry, name: str, attributes: str, content: str, *, core: bool) -> None:
