@@ -4,7 +4,7 @@ new Scrapy, `scrapy_rep/engine/access.py` (or `lifecycle.py`) is the place to me
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 import scrapy_rep
 from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, _clock
 from scrapy_rep.engine.lifecycle import Stage
-from tests.helpers.behaviours import after
+from tests.helpers.behaviours import after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
 from tests.helpers.rows import every_row
@@ -179,6 +179,38 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
     assert events == ["before", "done", "shutdown"]
     assert result.reason == "shutdown"
     assert_no_errors(result)
+
+
+@pytest.mark.loop
+async def test_nothing_is_scheduled_once_the_scheduler_is_closed(sites: Sites) -> None:
+    """By a start() that is still being consumed, of which Scrapy's loop reads on while it closes: what
+    comes then isn't in the index of the disk queues, and damages them."""
+    events: list[str] = []
+    site = sites.add(robots=silence())
+
+    class WatchedScheduler(Scheduler):
+        def enqueue_request(self, request: Request) -> bool:
+            events.append("enqueued")
+            return super().enqueue_request(request)
+
+        def close(self, reason: str) -> Any:
+            events.append("closed")
+            return super().close(reason)
+
+    class Pipeline:
+        async def close_spider(self) -> None:
+            await a_while(0.05)
+
+    class Endless(ListSpider):
+        async def start(self) -> AsyncIterator[Any]:
+            _async(self.crawler.engine)
+            while True:
+                yield Request(site.url("/page"), dont_filter=True)
+                await a_while(0)
+
+    result = await crawl(Endless, {"SCHEDULER": WatchedScheduler, "ITEM_PIPELINES": {Pipeline: 1}})
+    assert result.reason == "way"
+    assert events[-1] == "closed"
 
 
 async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Sites) -> None:
