@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 
-# Bytes of a line of standard input.
-_MAX_LINE = 65_536
+# Bytes of a line of standard input that is read, and of one that ends at all.
+_MAX_LINE, _ENDLESS = 65_536, 16 * 1024 * 1024
 
 # How many origins are asked at once.
 _AHEAD = 256
@@ -164,11 +164,10 @@ class Task:
 
     def _lines(self) -> Iterator[str]:
         """Yield the lines of standard input that aren't empty. Complains about long ones."""
-        while sys.stdin is not None and (line := sys.stdin.buffer.readline(_MAX_LINE + 1)):
-            rest = line
-            while len(rest) > _MAX_LINE and not rest.endswith(b"\n"):
-                rest = sys.stdin.buffer.readline(_MAX_LINE + 1)
-            if rest is not line:
+        while sys.stdin is not None and (line := sys.stdin.buffer.readline(_ENDLESS)):
+            if len(line) == _ENDLESS:
+                raise UsageError("standard input: a line has no end")
+            if len(line) > _MAX_LINE:
                 start = line[:80].decode("utf-8", "replace")
                 complain(f"longer than {_MAX_LINE:,} bytes, so not read: {start}…")
                 self.statuses.add(Status.USAGE)
