@@ -41,7 +41,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.protocol.syntax import product_token
+from scrapy_rep.protocol.syntax import GLOBAL, product_token
 from scrapy_rep.settings import RepSettings, chain
 from scrapy_rep.storages.base import MemoryStorage
 from scrapy_rep.storages.client import make_storage
@@ -112,9 +112,11 @@ class Task:
     def agents(self, agents: Agents | None = None) -> list[Chain]:
         """Return the crawlers that are named; if none is, the one that the project's crawls go by.
         *agents*: the crawl's, if there is one."""
-        if self.named:
-            return self.named
-        return [(agents or Agents(Crawler(Spider, self.settings), self.rep)).default]
+        named = self.named or ([(GLOBAL,)] if self.options.agents_of_file else [])
+        agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
+        if named:
+            agents.usual = named[0]  # it need not read USER_AGENT, nor warn of it
+        return named or [agents.default]
 
     @contextmanager
     def going_on(self, where: str = "") -> Iterator[None]:
