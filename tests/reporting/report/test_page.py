@@ -12,7 +12,7 @@ from lxml import etree, html
 
 from scrapy_rep.reporting.report import ReportData, reading, render
 from tests.helpers.behaviours import in_turn
-from tests.helpers.crawling import assert_ended_at_start, crawl
+from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, assert_clean, origin_of
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
@@ -281,22 +281,23 @@ def test_a_page_stays_small(count: int, kilobytes: int) -> None:
     assert len(render(many(count))) < kilobytes * 1000
 
 
-async def test_a_missing_library_ends_the_crawl_at_its_start(
+async def test_a_missing_library_costs_the_report_alone(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Crawls without a report don't try to import the library."""
+    """A warning at the start says so. Crawls without a report don't try to import the library."""
     for name in [*sys.modules]:
         if name.startswith(("jinja2", "scrapy_rep.reporting.report.")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr("scrapy_rep.reporting.report.find_spec", lambda _: None)
     site = sites.add()
-    result = await crawl(site.url("/"))
-    assert set(result.responses) == {site.url("/")}
-    site = sites.add()
-    result = await crawl(site.url("/"), {"REP_REPORT": str(tmp_path / "robots.html")})
-    why = 'REP_REPORT needs jinja2: pip install "scrapy-rep[report]"'
-    assert_ended_at_start(result, site, why)
+    for settings in ({}, {"REP_REPORT": str(tmp_path / "robots.html")}):
+        result = await crawl(site.url("/"), settings)
+        assert set(result.responses) == {site.url("/")}
+        result.assert_clean()
+    assert lines(result, level="WARNING") == [
+        'REP_REPORT needs jinja2, so there will be no report: pip install "scrapy-rep[report]"'
+    ]
 
 
 async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_path: Path) -> None:
