@@ -166,15 +166,16 @@ class Recorder(ResolutionListener):
         with self._isolated(Counts.part):
             self._counts.fetches += cut
             self._counts.no_answer(origin)
-        about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": None}
+        kind = None if cut else "configuration"
+        about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
         reason = "the fetch was cancelled" if cut else text_of(error)
         self.tell("answer", origin.robots_url, origin, reason=reason, answer=about)
         if not isinstance(error, CONFIGURATION_ERRORS):
             return  # a bug, which Flights logs
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
-        kind = f"{origin.scheme} {error}"
-        if kind not in self._misconfigured and len(self._misconfigured) < _MAX_LOGGED:
-            self._misconfigured.add(kind)
+        key = f"{origin.scheme} {error}"
+        if key not in self._misconfigured and len(self._misconfigured) < _MAX_LOGGED:
+            self._misconfigured.add(key)
             logger.error(
                 "Can't request the robots.txt of %(origin)s, so its pages are not fetched: "
                 "%(error)s",

@@ -143,7 +143,10 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         refused(A),
         *[answer("rules", 1, B), refused(B)],
         line("allowed_count", 5, B, count=1),
-        *[answer(kind, 1, f"http://{kind}.example") for kind in ("html", "redirected")],
+        *[
+            answer(kind, 1, f"http://{kind}.example")
+            for kind in ("html", "challenge", "redirected")
+        ],
         answer("unreachable", 1, C, reason="HTTP 503"),
         line("sitemap", 3, A, url=f"{A}/s.xml", sitemap={**listed, "failed": "HTTP 404"}),
         line("sitemap", 3, A, url=f"{A}/t.xml", sitemap={**listed, "entries": 3, "taken": 0}),
@@ -156,7 +159,8 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     assert texts(page, ".findings li > p:first-child") == [
         "error 1 origin unreachable at the end: 1 HTTP 503. See origins",
         f"error robots.txt refused 2 start requests, {first}",
-        "warning 1 origin answered with an HTML page, a bot wall perhaps, in place of robots.txt. See origins",
+        "warning 1 origin answered with a bot wall in place of robots.txt. See origins",
+        "warning 1 origin answered with an HTML page in place of robots.txt. See origins",
         "warning 1 origin redirected in a loop, too many times, or without a target. See origins",
         "warning 1 origin closed to this crawler. See rules",
         "warning 1 sitemap could not be read. See sitemaps",
@@ -166,7 +170,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     ]
     assert texts(page, ".findings code") == ["scrapy"]
     assert [row[0] for row in rows(page, "outcomes")] == [
-        *("with rules", "HTML page in its place"),
+        *("with rules", "HTML page in its place", "bot wall in its place"),
         *("redirect loop, or redirect without a target", "unreachable 1 HTTP 503"),
     ]
 
