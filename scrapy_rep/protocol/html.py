@@ -140,7 +140,7 @@ def _end_of_metas(body: bytes, names: list[bytes]) -> int:
         if count == _MAX_METAS:
             return len(body)
         tag = match[0].lower()
-        if any(name in tag for name in names):
+        if b">" not in tag or any(name in tag for name in names):  # the former: "<" in an attribute
             end = match.start()
     return end
 
