@@ -4,10 +4,10 @@ to follow, and the middleware for ``REP_NOFOLLOW`` and ``REP_NOINDEX``."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, overload
 from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,7 @@ from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
 from scrapy.http import HtmlResponse, Response, XmlResponse
+from scrapy.link import Link
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.spiders import SitemapSpider
 
@@ -84,10 +85,16 @@ def encoding_of(response: Response) -> str:
     return "utf-8"
 
 
-def follow_links(request: Request, response: Response) -> Request | None:
-    """Return None if a page asks not to follow *request*: the ``process_request`` of a rule of a
-    ``CrawlSpider``."""
-    return None if not is_exempt(request, response) and refusal(request, response) else request
+@overload
+def follow_links(links: Iterable[Link]) -> list[Link]: ...
+@overload
+def follow_links(links: Request, response: Response) -> Request | None: ...
+def follow_links(links: Any, response: Response | None = None) -> Any:
+    """Drop what a page asks not to follow, in the rules of a ``CrawlSpider``: as ``process_request``
+    by all that the page says, as ``process_links`` only by the ``nofollow`` of links."""
+    if response is None:
+        return [link for link in links if not link.nofollow]
+    return None if not is_exempt(links, response) and refusal(links, response) else links
 
 
 def is_exempt(request: Request, response: Response) -> bool:
@@ -193,10 +200,12 @@ class PageMiddleware(BaseSpiderMiddleware):
         return cls(crawler, settings)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
-        obeyed, rep = False, self.crawler.get_downloader_middleware(RepMiddleware)
-        if rep and response and (page := response.request) and (self._page or self._links):
+        obeyed = False
+        if response and (page := response.request) and (self._page or self._links):
             with self._isolated("check of links (REP_NOFOLLOW)"):
-                if not (is_exempt(request, response) or is_sitemap(response, self.crawler.spider)):
+                rep = self.crawler.get_downloader_middleware(RepMiddleware)
+                exempt = is_exempt(request, response) or is_sitemap(response, self.crawler.spider)
+                if rep and not exempt:
                     chain, what = rep.agents.chain_sent(page), (self._page, self._links)
                     if found := refusal(request, response, chain, *what):
                         obeyed = self._drops_requests
@@ -204,10 +213,11 @@ class PageMiddleware(BaseSpiderMiddleware):
         return None if obeyed else request
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        obeyed, rep = False, self.crawler.get_downloader_middleware(RepMiddleware)
-        if rep and response and (page := response.request) and self._items:
+        obeyed = False
+        if response and (page := response.request) and self._items:
             with self._isolated("check of items (REP_NOINDEX)"):
-                if found := self._unwanted(rep, response, page):
+                rep = self.crawler.get_downloader_middleware(RepMiddleware)
+                if rep and (found := self._unwanted(rep, response, page)):
                     obeyed = self._drops_items
                     self._say(rep, page, *found, obeyed=obeyed)
         return None if obeyed else item

@@ -274,9 +274,9 @@ def set_defaults(settings: BaseSettings) -> None:
 
 
 def chosen(settings: BaseSettings) -> list[str]:
-    """Return the names of the settings that the project sets."""
-    names = (setting_name(item.name) for item in fields(RepSettings))
-    return [name for name in names if (settings.getpriority(name) or 0) > 0]
+    """Return the names of the settings that differ from their defaults."""
+    defaults = {setting_name(item.name): item.default for item in fields(RepSettings)}
+    return [name for name, value in defaults.items() if settings.get(name, value) != value]
 
 
 def chosen_values(settings: BaseSettings) -> dict[str, str]:

@@ -123,8 +123,7 @@ def resolve_sitemap(
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
-# No URL of ours has a longer one.
-_PASSWORD = re.compile(r"(//[^\s:/?#@]{0,100}):\S{1,300}@")
+_PASSWORD = re.compile(r"(//[^:/?#]*):.*", re.DOTALL)
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 
 
@@ -141,9 +140,10 @@ def duration(seconds: float) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return *text* with ``***`` for the passwords of the URLs in it. One extends to the last ``@``:
-    people leave ``:``, ``/`` and ``@`` in it as they are."""
-    return _PASSWORD.sub(r"\1:***@", text)
+    """Return *text* with ``***`` for the password of the URL in it. It extends to the last ``@``:
+    people leave ``:``, ``/``, ``@`` and spaces in it as they are."""
+    before, at, after = text.rpartition("@")
+    return _PASSWORD.sub(r"\1:***", before) + at + after
 
 
 def text_of(error: Exception) -> str:

@@ -156,11 +156,25 @@ class Task:
         found = False
         stdin = [] if sys.stdin is None or sys.stdin.isatty() else [STDIN]
         for argument in self.arguments or stdin:
-            for url in _lines() if argument == STDIN else [argument]:
+            for url in self._lines() if argument == STDIN else [argument]:
                 found = True
                 yield url
         if not found:
             raise UsageError("no URL given")
+
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines of standard input that aren't empty. Complains about long ones."""
+        while sys.stdin is not None and (line := sys.stdin.buffer.readline(_MAX_LINE + 1)):
+            rest = line
+            while len(rest) > _MAX_LINE and not rest.endswith(b"\n"):
+                rest = sys.stdin.buffer.readline(_MAX_LINE + 1)
+            if rest is not line:
+                start = line[:80].decode("utf-8", "replace")
+                complain(f"longer than {_MAX_LINE:,} bytes, so not read: {start}…")
+                self.statuses.add(Status.USAGE)
+            # What is not UTF-8 becomes surrogates, as in arguments.
+            elif line := line.removeprefix(b"\xef\xbb\xbf").strip():
+                yield line.decode("utf-8", "surrogateescape")
 
     def requests(self) -> list[tuple[str, Request, Origin]]:
         """Return each URL as given, its request and origin. Complains about what is no URL."""
@@ -226,22 +240,14 @@ def read_file(name: str, limit: int) -> bytes:
         raise CommandError(f"{name!r}: {getattr(error, 'strerror', '') or error}") from None
 
 
-def _lines() -> Iterator[str]:
-    """Yield the lines of standard input that aren't empty. ``UsageError`` if one is too long."""
-    while sys.stdin is not None and (raw := sys.stdin.buffer.readline(_MAX_LINE + 1)):
-        if len(raw) > _MAX_LINE:
-            raise UsageError(f"standard input: a line has more than {_MAX_LINE:,} bytes")
-        # What is not UTF-8 becomes surrogates, as in arguments.
-        if line := raw.removeprefix(b"\xef\xbb\xbf").strip():
-            yield line.decode("utf-8", "surrogateescape")
-
-
 def request_for(url: str) -> tuple[Request, Origin]:
     """Return a request for *url* and its origin, or raise ``CommandError``."""
     try:
         Origin.from_url(url)  # its errors say more than Scrapy's
         request = Request(url)
         return request, origin_of(request)
+    except UnicodeEncodeError:
+        raise CommandError(f"not UTF-8: {url!r}") from None
     except ValueError as error:
         hint = "" if "://" in url else " (try https://…)"
         raise CommandError(f"{error}{hint}") from None

@@ -125,6 +125,8 @@ class Closing:
                     await next_one[1]()
         finally:
             self._lock.release()
+        # Or its loop may go on reading start(), and schedule requests after the scheduler's end.
+        self._engine._start = None
         self._engine.unpause()
         if self._engine.spider is not None:  # else another call closed it
             await self._close(**self._wishes[0])

@@ -85,8 +85,10 @@ class DiskHold:
 
     def __init__(self, directory: str, spider: Spider) -> None:
         self._spider = spider
+        self._path = Path(directory, FILE_NAME)
+        self._looked = False  # whether an earlier run was killed
         self.journal = Journal(
-            Path(directory, FILE_NAME),
+            self._path,
             SCHEMA,
             spider,
             "retrying every second. Until it works, held requests stay in memory, and are lost if the "
@@ -107,6 +109,20 @@ class DiskHold:
 
     def open(self) -> bool:
         """Open the file, and take over an earlier run's requests. Return whether it works. Blocks."""
+        # SQLite's last connection deletes the WAL; a run closes this file after Scrapy's queue.
+        killed = not self._looked and self._path.with_name(f"{FILE_NAME}-wal").exists()
+        self._looked = True
+        queue = self._path.with_name("requests.queue")
+        if killed and any(one.name != "active.json" and one.is_file() for one in queue.rglob("*")):
+            message = (
+                "The last run in %(directory)s was killed. Scrapy saves its queue only when it is closed "
+                "in order: requests that waited in %(queue)s are lost, and it may lose more, with errors "
+                "such as 'Task exception was never retrieved'. To start with an empty queue, stop this "
+                "run and delete it; to request lost pages again, delete requests.seen, too. What "
+                "scrapy-rep holds isn't affected."
+            )
+            values = {"directory": self._path.parent, "queue": queue}
+            logger.warning(message, values, extra={"spider": self._spider})
         return self.journal.open(self._recover) is not None
 
     def _recover(self, db: sqlite3.Connection) -> bool:

@@ -37,7 +37,7 @@ ERROR, WARNING, NOTE = SEVERITIES = ("error", "warning", "note")
 
 _ERRORS = {
     "rule-before-group", "never-matches", "blank-in-rule", "agent-never",
-    "line-cut", "nul", "utf-16", "html", "beyond-limit", "bad-delay", "bad-sitemap", "bad-usage",
+    "line-cut", "utf-16", "html", "beyond-limit", "bad-delay", "bad-sitemap", "bad-usage",
     "bad-signal", "bad-license",
 }  # fmt: skip
 _NOTES = {
@@ -142,9 +142,7 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         if len(row) > MAX_LINE:
             why = f"{len(row):,} bytes long: only the first {MAX_LINE:,} count"
             yield Finding(number, "line-cut", why)
-        row, nul, _ = row[:MAX_LINE].partition(b"\0")
-        if nul:
-            yield Finding(number, "nul", "NUL byte: the rest of the line is ignored")
+        row = row[:MAX_LINE].partition(b"\0")[0]
         if row.decode("utf-8", "ignore").encode() != row:
             not_utf8.append(number)
         text = row.decode("latin-1")

@@ -182,7 +182,8 @@ class Fetcher:
         self._accepts = accept_encoding()
         rep, settings = context.settings, context.crawler.settings
         # A fetch fails before the requests that wait for it are given up, or it would never count.
-        self._timeout = min(rep.download_timeout, _TIMEOUT_SHARE * rep.defer_max_wait)
+        longest = _TIMEOUT_SHARE * max(rep.defer_max_wait, rep.defer_grace)
+        self._timeout = min(rep.download_timeout, longest)
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self._replaces_ftp = (

@@ -157,8 +157,9 @@ class XmlFeed:
     def _forget(self) -> None:
         """Forget what was read."""
         kept = self._from if self._item else self._at
-        size = len(self._text) - kept
-        if self._item and size + sum(map(len, self._parts)) > _MAX_ENTRY:
+        self._parts = ["".join(self._parts)]  # comments may cut an entry into millions
+        size = len(self._parts[0]) + len(self._text) - kept
+        if self._item and size > _MAX_ENTRY:
             self._damaged(f"an entry is longer than {_MAX_ENTRY} characters")
             self._finish(self._at)
             kept = self._at
@@ -221,24 +222,21 @@ class XmlFeed:
             prefix, _, local = name.rpartition(":")
             # A missing or wrong namespace loses nothing, but feeds have elements of others.
             core = prefix == own or not (renamed or prefix.lower() in _EXTENSIONS)
-            if renamed and core:
-                local = renamed.get(local, local)
+            local = renamed.get(local, local) if core else local
             if local == "link" and self._link(entry, attributes, core=core, within=bool(open_)):
                 continue
-            if content is not None or attributes.endswith("/"):
-                content = content or ""
-                if not open_:
-                    self._child(entry, local, attributes, content, core=core)
-                elif core and local == "loc":
-                    inner = inner or self._resolved(content) or ""
-                elif group := _GROUPS.get(open_[0].rpartition(":")[2]):
-                    self._of_extension(entry, group, local, content)
-            else:
+            if content is None and not attributes.endswith("/"):
                 if core and local == "loc" and not open_ and not entry.get("loc"):
                     self._damaged("an element in a URL")
                     entry["broken"] = True
                 if len(open_) < _MAX_DEPTH:
                     open_.append(name)
+            elif not open_:
+                self._child(entry, local, attributes, content or "", core=core)
+            elif core and local == "loc":
+                inner = inner or self._resolved(content or "") or ""
+            elif group := _GROUPS.get(open_[0].rpartition(":")[2]):
+                self._of_extension(entry, group, local, content or "")
         return inner
 
     def _child(self, entry: Entry, name: str, attributes: str, content: str, *, core: bool) -> None:

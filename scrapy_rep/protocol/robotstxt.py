@@ -163,19 +163,18 @@ class RobotsTxt:
         found = None if known is None else known.get(key)
         if found is None:
             groups = groups or Groups(self._text())
-            answer = *key, None, NO_RULES
+            found = *key, None, NO_RULES
             for token in obeyed(*key):
                 if (name := token.lower()) in groups.tokens:
-                    answer = *key, token, self._rules_of(name, groups)
+                    found = *key, token, self._rules_of(name, groups)
                     break
             if known is not None:
                 if len(known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
                     known.clear()
                     self._rules = self._sitemaps = None
-                    self.size = answer[3].size
+                    self.size = found[3].size
                 self.size += _ANSWER
-                known[key] = answer
-            found = answer
+                known[key] = found
         self._answer = found
         return found[2:]
 

@@ -280,8 +280,6 @@ class Loader:
             more = True
             while more:
                 more = await retry(selection.write)
-                if selection.accepted > selection.unproven:
-                    self._log.taken.add(sitemap.url)
                 if slices.over:
                     await pause()
                     if spool.over and not spool.durable:

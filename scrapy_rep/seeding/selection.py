@@ -231,14 +231,18 @@ class SitemapLog:
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
+        self._hoped = BoundedSet()
+        """URLs of sitemaps all of whose accepted entries waited when they had been read."""
         self.taken = BoundedSet()
-        """URLs of sitemaps of which something was taken."""
+        """URLs of sitemaps of which some entries that waited were taken."""
         self._refused: dict[str, tuple[str, Reason]] = {}
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
         assert reader.kind is not None
         rejected = {reason: count for reason, count in selection.rejected.items() if count}
         nothing, kind = bool(rejected and not selection.accepted), reader.kind.value
+        if selection.unproven == selection.accepted:
+            self._hoped.add(sitemap.url)
         count = self._context.stats.inc_value
         count("rep/sitemaps/fetched")
         count("rep/sitemaps/urls", reader.count)
@@ -278,10 +282,10 @@ class SitemapLog:
             self._refused[sitemap] = origin, reason
 
     def none_waits(self) -> None:
-        """Tell of which sitemaps nothing was taken, now that no entries wait."""
+        """Tell of which sitemaps nothing was taken, now that no entries wait and none is read."""
         refused, self._refused = self._refused, {}
         for url, (origin, reason) in refused.items():
-            if self.taken.add(url):
+            if url in self._hoped and self.taken.add(url):
                 self._context.stats.inc_value("rep/sitemaps/nothing_taken")
                 message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
                 self.warn(origin, message, url=url, why=reason.value)
@@ -327,8 +331,11 @@ class Verifier:
         """Sites that are being looked at."""
 
     def begin(self) -> None:
-        """Go on, if pages wait."""
-        while self._running < min(_ORIGINS, len(self._spool.unproven)):
+        """Go on, if pages wait; else tell what came of those that did."""
+        if not (self._spool.unproven or self._spool.asked):
+            self._log.none_waits()
+        # Without asyncio, a worker that finds nothing to do ends at once.
+        for _ in range(min(_ORIGINS, len(self._spool.unproven)) - self._running):
             self._running += 1
             deferred_from_coro(self._work())
 
@@ -345,8 +352,6 @@ class Verifier:
             pass  # the file has failed for too long, which is logged
         finally:
             self._running -= 1
-            if not (self._running or self._spool.unproven):
-                self._log.none_waits()
             self._crawl.engine.wake()  # the crawl may be over
 
     def _next(self) -> Site | None:
@@ -363,8 +368,8 @@ class Verifier:
         """Accept or reject the pages of *site* if it is known what its origin lists, or it is too
         late. Return whether that was so."""
         origin, reason = Origin.from_text(site.origin), Reason.UNPROVEN
-        site.deadline = site.deadline or time.monotonic() + self._crawl.settings.defer_max_wait
-        state, left = self._origins.cache.get(origin), site.deadline - time.monotonic()
+        left = site.since + self._crawl.settings.defer_max_wait - time.monotonic()
+        state = self._origins.cache.get(origin)
         if state is None and left > 0:
             if await self._origins.targets.refuses(origin, Origin.from_text(site.named_by)):
                 reason = Reason.PRIVATE

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -110,8 +110,8 @@ class Site:
     position: int  # the last row taken in this run
     sent: int  # the last row that went to the scheduler before, and may do so again
     waiting: int = 0
-    deadline: float = 0.0
-    """Until when proof is looked for, in seconds of the monotonic clock; 0: not yet."""
+    since: float = field(default_factory=time.monotonic)
+    """Since when they wait, in seconds of the monotonic clock."""
 
 
 def _recover(db: sqlite3.Connection) -> list[Site]:

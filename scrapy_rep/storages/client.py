@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 # Origins in one call.
 _AT_ONCE = 500
+# Renewals before a lease would end: one may be late.
+_RENEWALS = 3
 # Seconds for which calls of a kind that failed are skipped.
 _RETRY_SECONDS = 10.0
 # Kinds of calls. Each may fail alone: a full disk may have room for a lease.
@@ -103,9 +105,11 @@ class _Calls:
         extra = {"spider": self._crawler.spider}
         logger.log(level, "%(message)s", {"message": message}, extra=extra)
 
-    def claim(self, asked: list[_PendingClaim]) -> list[Claim]:
+    def claim(self, asked: list[_PendingClaim], renewed: list[str]) -> list[Claim]:
+        """Renew leases of *renewed*. Return answers to *asked*."""
         found = self._load([one.origin for one in asked])
-        granted = self._lease([one.origin for one in asked if not one.settled_by(found)])
+        origins = [one.origin for one in asked if not one.settled_by(found)]
+        granted = self._lease([*renewed, *origins]).intersection(origins)
         # Another process may have saved its answer between the two calls.
         found |= self._load(granted)
         late = {one.origin for one in asked if one.origin in granted and one.settled_by(found)}
@@ -170,15 +174,18 @@ class StorageClient:
         """*lease_seconds*: how long others wait at most for a process that died."""
         assert crawler.stats is not None
         self._stats = crawler.stats
+        self._lease_seconds = lease_seconds
         self._calls = _Calls(crawler, storage, lease_seconds)
         self._asked: dict[_PendingClaim, None] = {}
         self._unsaved: dict[str, Entry] = {}
         """The latest answer of each origin that isn't saved yet, oldest first."""
         self._unsaved_bytes = 0
         self._leased: set[str] = set()
+        self._renewed: list[str] = []
         self._released: set[str] = set()
         self._running = False
         self._retry: CallLaterResult | None = None
+        self._renewal: CallLaterResult | None = None
         self._closed: Deferred[None] | None = None
         self._ended = False
         """Whether the storage is closed or closing: nothing is asked of it any more."""
@@ -218,8 +225,9 @@ class StorageClient:
 
     async def close(self) -> None:
         """Finish everything else, end all leases and close the storage."""
-        if self._retry is not None:
-            self._retry.cancel()
+        for timer in (self._retry, self._renewal):
+            if timer is not None:
+                timer.cancel()
         self._calls.again_at = dict.fromkeys(self._calls.again_at, 0.0)  # the last chance
         self._released |= self._leased
         self._leased.clear()
@@ -252,7 +260,7 @@ class StorageClient:
         return bool(self._unsaved) and self._calls.works(_SAVE)
 
     async def _work(self) -> None:
-        while self._asked or self._released or self._saves:
+        while self._asked or self._renewed or self._released or self._saves:
             await self._answer()  # between any two writes: a claim doesn't wait for all of them
             await self._write()
         self._running = False
@@ -262,12 +270,14 @@ class StorageClient:
             self._closed.callback(None)
 
     async def _answer(self) -> None:
-        asked = list(islice(self._asked, _AT_ONCE))
-        if not asked:
-            return
+        renewed = [one for one in self._renewed[:_AT_ONCE] if one in self._leased]
+        del self._renewed[:_AT_ONCE]
+        asked = list(islice(self._asked, _AT_ONCE - len(renewed)))
         for one in asked:
             del self._asked[one]
-        claims = await run_in_thread(self._calls.claim, asked)
+        if not (asked or renewed):
+            return
+        claims = await run_in_thread(self._calls.claim, asked, renewed)
         for one, claim in zip(asked, claims, strict=True):
             if claim.granted:
                 self._leased.add(one.origin)
@@ -276,6 +286,14 @@ class StorageClient:
                 one.answer.callback(claim)
             elif claim.granted:
                 self.give_back(one.origin)
+        if self._leased and self._renewal is None and self._closed is None:
+            self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
+
+    def _renew(self) -> None:
+        # A fetch may wait for its slot, follow redirects, and last until its timeout.
+        self._renewal = None
+        self._renewed = list(self._leased)
+        self._go()
 
     async def _write(self) -> None:
         entries = list(islice(self._unsaved.values(), _AT_ONCE)) if self._saves else []

@@ -4,7 +4,7 @@ new Scrapy, `scrapy_rep/engine/access.py` (or `lifecycle.py`) is the place to me
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 import scrapy_rep
 from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, _clock
 from scrapy_rep.engine.lifecycle import Stage
-from tests.helpers.behaviours import after
+from tests.helpers.behaviours import after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
 from tests.helpers.rows import every_row
@@ -181,6 +181,38 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
     assert_no_errors(result)
 
 
+@pytest.mark.loop
+async def test_nothing_is_scheduled_once_the_scheduler_is_closed(sites: Sites) -> None:
+    """By a start() that is still being consumed, of which Scrapy's loop reads on while it closes: what
+    comes then isn't in the index of the disk queues, and damages them."""
+    events: list[str] = []
+    site = sites.add(robots=silence())
+
+    class WatchedScheduler(Scheduler):
+        def enqueue_request(self, request: Request) -> bool:
+            events.append("enqueued")
+            return super().enqueue_request(request)
+
+        def close(self, reason: str) -> Any:
+            events.append("closed")
+            return super().close(reason)
+
+    class Pipeline:
+        async def close_spider(self) -> None:
+            await a_while(0.05)
+
+    class Endless(ListSpider):
+        async def start(self) -> AsyncIterator[Any]:
+            _async(self.crawler.engine)
+            while True:
+                yield Request(site.url("/page"), dont_filter=True)
+                await a_while(0)
+
+    result = await crawl(Endless, {"SCHEDULER": WatchedScheduler, "ITEM_PIPELINES": {Pipeline: 1}})
+    assert result.reason == "way"
+    assert events[-1] == "closed"
+
+
 async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Sites) -> None:
     """CLOSESPIDER_PAGECOUNT would be exceeded: as Scrapy's own test of it says."""
     site = sites.add()
@@ -291,15 +323,18 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         assert not slots.slow(key, "b", 0.0)
         assert slots.slow(key, "a", 0.01)
         assert not slots.slow("no such slot", "a", 5.0)
+        slots.slow(key, "b", 0.005)
         seen.extend([slot.concurrency, slot.download_delay()])
         [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
         new = engine._crawler.engine.downloader.slots[beside]
         assert (new.concurrency, new.delay, getattr(new, _JITTER)) == own
         slots.slow(key, "a", 0.0)
+        seen.append(slot.download_delay())  # what others want counts on
+        slots.slow(key, "b", 0.0)
         assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
 
     assert_no_errors(await in_a_crawl(sites, look))
-    assert seen == [1, 0.01]
+    assert seen == [1, 0.01, 0.005]
 
 
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
@@ -317,6 +352,7 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
         for number in range(5000):
             slots.slow("shared", f"origin{number}", 1000.0 - number % 1000)
         assert shared.delay == 1000.0
+        assert len(slots.slowed["shared"].wanted) == 100
 
     await in_a_crawl(sites, look)
 

@@ -252,6 +252,21 @@ async def test_requests_that_keep_coming_do_not_hurry_the_clock(sites: Sites) ->
     assert site.robots_fetches in (2, 3)  # 3 on a slow machine
 
 
+@pytest.mark.parametrize(
+    ("robots", "unreachable", "grace", "wait"),
+    [(after(0.1, RULES), "drop", 10, 0.05), (silence(), "allow", 0.1, 0)],
+    ids=["slow", "silent"],
+)
+async def test_a_fetch_has_the_grace_though_nothing_is_held(
+    sites: Sites, robots: Any, unreachable: str, grace: float, wait: float
+) -> None:
+    site = sites.add(robots=robots)
+    waits = {"REP_DEFER_GRACE": grace, "REP_DEFER_MAX_WAIT": wait}
+    settings = {"REP_UNREACHABLE": unreachable, **waits}
+    result = await crawl([site.url("/x")], settings)
+    assert result.status(site.url("/x")) == 200
+
+
 async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
     sites: Sites, tmp_path: Any
 ) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.behaviours import RULES, after, reset, silence
-from tests.helpers.held import NEVER
+from tests.helpers.held import NEVER, silent_until_open
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
 from tests.helpers.servers import Site, Sites
@@ -193,6 +193,32 @@ def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
         chain.go(partial(chain.stop_at, moment, count, PAGES))
         assert set(chain.town.asked.values()) == {1}
         assert {page.detail for run in chain.runs for page in run.of("page")} == {PAGE_AS_EVER}
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
+    sites: Sites, crawl: Callable[..., Crawl], tmp_path: Path, kill: bool
+) -> None:
+    """Of Scrapy's own; not after an orderly stop."""
+    gate = silent_until_open("answered")
+    site = sites.add(robots="", pages={"/hang": gate})
+    settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "REP_DEFER_GRACE": 5}
+    # More than may wait at the gate for the first answer.
+    urls = [site.url("/hang"), *(site.url(f"/{number}") for number in range(20))]
+    run = crawl(urls, settings)
+    run.wait_until(lambda: site.count("/hang"), "the first page")
+    if kill:
+        run.kill()
+        gate.open()
+    else:
+        run.interrupt()
+        run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
+        gate.open()
+        run.join()
+        queue = tmp_path / "job" / "requests.queue"
+        assert any(one.is_file() and one.name != "active.json" for one in queue.rglob("*"))
+    after = crawl(urls if kill else [], settings).join()
+    assert (run.log + after.log).count("was killed. Scrapy saves its queue") == kill
 
 
 @pytest.mark.scrapy_api

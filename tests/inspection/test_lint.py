@@ -54,7 +54,6 @@ FOUND = [
     (b"\xef\xbb\xbf" + ALL + b"Disallow: /x\n", "1 bom"),
     (b"\xef\xbb" + ALL + b"Disallow: /x\n", "1 bom"),
     (ALL + b"# caf\xe9\nDisallow: /x\n# t\xe9\n", "2 not-utf8"),
-    (ALL + b"Disallow: /a\0b\n", "2 nul"),
     (ALL + b"Allow: /\nCrawl-delay: 3s\n", "3 bad-delay"),
     (
         ALL + b"Disallow: /a\nCrawl-delay: 3\nHost: a.b\nClean-param: s /\nNoindex: /b\n",

@@ -161,6 +161,10 @@ class RulesSpider(ListSpider, CrawlSpider):
     parse_start_url = ListSpider.parse
 
 
+class ProcessLinks(RulesSpider):
+    rules = (Rule(LinkExtractor(unique=False), process_links=scrapy_rep.follow_links),)
+
+
 class ProcessRequest(RulesSpider):
     rules = (Rule(LinkExtractor(), process_request=scrapy_rep.follow_links),)
 
@@ -170,6 +174,7 @@ class ProcessRequest(RulesSpider):
     [
         (RulesSpider, False, ALL, ALL),
         (RulesSpider, True, UNMARKED, set()),
+        (ProcessLinks, False, ALL - {"/marked"}, ALL - {"/marked"}),
         (ProcessRequest, False, UNMARKED, set()),
     ],
 )

@@ -20,7 +20,7 @@ from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines, warnings
 from tests.helpers.storing import NOW, A, B, missing, rules, users_class
-from tests.storages.world import Hanging, World, always, never
+from tests.storages.world import LEASE, Hanging, World, always, never
 
 FULL = OSError(28, "No space left on device")
 ALL = ("load", "save", "lease", "release")
@@ -200,6 +200,24 @@ async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, how: str) 
     assert (await world.new().claim(A, always)).granted
     # And who stays can go on.
     assert (await world.client.claim("http://d:80", always)).granted
+
+
+async def test_leases_are_renewed_in_time(world: World) -> None:
+    """As long as the answer is not there: a silent site takes the whole timeout, a redirect longer."""
+    await world.claims([A, B])
+    ends = (lambda: world.client.publish(missing(A)), lambda: world.client.give_back(B), None)
+    for expected, end in zip(([A, B], [B], []), ends, strict=True):
+        world.storage.calls.clear()
+        [timer] = world.timers
+        assert 0 < timer.seconds <= LEASE / 2
+        world.later()
+        await world.settle()
+        renewed = sorted(one[1:] for one in world.storage.calls)
+        assert renewed == [(origin, LEASE) for origin in expected]
+        if end:
+            end()
+            await world.settle()
+    assert world.timers == [], "nothing is left to be renewed"
 
 
 async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: World) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from scrapy.link import Link
 
 from scrapy_rep import (
     Addon,
@@ -115,6 +116,10 @@ class DictStorage(Storage):
 
 
 STORAGES: list[type[Storage]] = [MemoryStorage, SqliteStorage, RedisStorage, DictStorage]
+
+
+def links(found: list[Link]) -> list[Link]:
+    return follow_links(found)
 
 
 async def asked(crawler: Crawler, url: str) -> bool:
