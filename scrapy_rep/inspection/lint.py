@@ -179,8 +179,8 @@ def _known(number: int, row: str, field: int, value: str) -> Iterator[Finding]:
     if read_delay := _DELAYS.get(field):
         seconds = read_delay(value)
         if seconds is None:
-            why = f"{quoted(value)} is not a number of seconds, or a rate such as 1/10: no effect"
-            yield Finding(number, "bad-delay", why)
+            right = "a number of seconds" if field == Field.CRAWL_DELAY else "a rate such as 1/10"
+            yield Finding(number, "bad-delay", f"{quoted(value)} is not {right}: no effect")
         else:
             why = f"some crawlers wait {seconds:g} s between two requests; Google doesn't"
             yield Finding(number, "other-field", why)
