@@ -113,6 +113,7 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
         (b"<template/>" + META, "utf-8", ""),
         (b"<script><!-- <script></script></script>" + META, "utf-8", "noindex"),
         (b"<script><!-- x</script>" + META, "utf-8", "noindex"),
+        (b"<script src=x/>'<!--'</script>" + META, "utf-8", "noindex"),
         (b"<textarea>" + META + b"</textarea>", "utf-8", ""),
         (b"<title></titles>" + META + b"</title>", "utf-8", ""),
         (b"<noembed>" + META + b"</noembed>", "utf-8", ""),
