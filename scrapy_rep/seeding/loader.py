@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from contextlib import suppress
+from inspect import isabstract
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import Response
 from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.misc import load_object
 from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.log import get_logger
@@ -129,10 +131,12 @@ class Loader:
             self._spool.asked[sitemap.url] = sitemap.host
 
     def _headers(self, url: str) -> dict[str, str]:
-        """Ask Scrapy's own download handlers for gzip, which the reader unpacks. Others may take a
-        header that isn't Scrapy's for the project's."""
-        handler = str(self._handlers.get(url.partition(":")[0]))
-        return {"Accept-Encoding": "gzip"} if handler.startswith("scrapy.") else {}
+        """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of
+        one. Others may take a header that isn't Scrapy's for the project's."""
+        path = self._handlers.get(url.partition(":")[0])
+        kinds = getattr(load_object(path), "__mro__", ()) if path else ()
+        scrapys = any(one.__module__.startswith("scrapy.") and not isabstract(one) for one in kinds)
+        return {"Accept-Encoding": "gzip"} if scrapys else {}
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         if SITEMAP not in request.meta:

@@ -216,7 +216,7 @@ class OwnHandler(load_object(default_settings.DOWNLOAD_HANDLERS_BASE["http"])): 
 
 @pytest.mark.needs_reactor
 @pytest.mark.parametrize(
-    ("handler", "asked_for"), [(None, "gzip"), (OwnHandler, None), (ForeignHandler, None)]
+    ("handler", "asked_for"), [(None, "gzip"), (OwnHandler, "gzip"), (ForeignHandler, None)]
 )
 async def test_sitemaps_are_asked_for_as_the_handler_needs_it(
     sites: Sites, handler: Any, asked_for: str | None
