@@ -342,15 +342,16 @@ class SitemapSeeding(ResolutionListener):
     def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
         """Note a request that is about to be sent. Return the check, unless it was *checked*."""
         usual = USUAL.match(request.url)
-        if usual is None or usual[1] + "/" not in self.visited_prefixes:
-            self._visit(request)
+        prefix = usual[1] + "/" if usual else ""
+        if prefix not in self.visited_prefixes:
+            self._visit(request, prefix)
         check = None if checked else self.check(request)
         if FED in request.meta:
             self._feeder.outstanding.arrive(request)
         return check
 
-    def _visit(self, request: Request) -> None:
-        """Let the origin of a page that the crawl requests seed."""
+    def _visit(self, request: Request, prefix: str) -> None:
+        """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._mode == "start" and not request.meta.get("is_start_request"):
@@ -359,14 +360,12 @@ class SitemapSeeding(ResolutionListener):
             origin = origin_of(request)
         except ValueError:
             return
-        prefix = f"{origin}/"
-        if prefix in self.visited_prefixes:
-            return
+        is_new = f"{origin}/" not in self.visited_prefixes
         if len(self.visited_prefixes) >= _PREFIXES:
             self.visited_prefixes.clear()
-        self.visited_prefixes.add(prefix)
-        state = self._cache.get(origin)
-        if state is not None and not state.unreachable and self._mode != LISTED:
+        self.visited_prefixes.update((f"{origin}/", prefix or f"{origin}/"))
+        state = self._cache.get(origin) if is_new and self._mode != LISTED else None
+        if state is not None and not state.unreachable:
             self._seed(origin, listed_by(state))
 
     async def resolved(self, resolution: Resolution) -> None:

@@ -1,13 +1,14 @@
-"""The file of what sitemaps list: which pages are taken when."""
+"""The file of what sitemaps list: which pages are taken when; and which sites are visited."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from scrapy import Request, Spider
 
-from scrapy_rep.seeding.seeding import Outstanding
+from scrapy_rep.seeding.seeding import Outstanding, SitemapSeeding
 from scrapy_rep.seeding.spool import Site, Spool
 
 A = "http://a.example"
@@ -61,3 +62,13 @@ def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
     assert outstanding.finished == []
     del request
     assert outstanding.finished == [7]
+
+
+def test_each_spelling_of_an_origin_is_remembered() -> None:
+    """For the fast path of the middleware."""
+    seeding = SitemapSeeding.__new__(SitemapSeeding)
+    seeding.visited_prefixes, seeding._mode = set(), "all"
+    seeding._cache = SimpleNamespace(get=lambda _: None)  # type: ignore[assignment]
+    for url in (f"{A}:80/1", f"{A}:80", f"{A}/2"):
+        assert seeding.look_at(Request(url), checked=True) is None
+    assert seeding.visited_prefixes == {f"{A}/", f"{A}:80/"}
