@@ -22,7 +22,7 @@ from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
 
 logger = get_logger(__name__)
 
-USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@]+)(/[^#]*)")
+USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@\s]+)(/[^#]*)")
 """Most URLs: scheme, host and port; path and query. Others (user info, no path, ...) take
 :func:`origin_of` and :func:`path_in`."""
 
