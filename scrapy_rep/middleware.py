@@ -172,8 +172,9 @@ class RepMiddleware:
             self._refuse(request, RobotsUnreachable(None, why, cause=error))
             return
         if isinstance(found, OriginState):
-            stale = found.standing is Standing.STALE
-            self._count("rep/cache/stale" if stale else "rep/cache/hit")
+            if not waited:
+                stale = found.standing is Standing.STALE
+                self._count("rep/cache/stale" if stale else "rep/cache/hit")
             await self._act(request, found, path, waited=waited)
         elif path != ROBOTS_PATH:
             await self._wait(request, found, path, waited=waited)
@@ -186,7 +187,8 @@ class RepMiddleware:
             self._count("rep/cache/hit")
             await self._act(request, known, path, waited=waited)
             return
-        self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
+        if not waited:
+            self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
         flight = self.origins.flights.to(origin, request, again=waited)
         seconds = flight.left_of(self.origins.policy.grace) if self.decisions.dry_run else None
         with self.context.engine.extra_slot():  # it may wait long

@@ -200,10 +200,12 @@ class PageMiddleware(BaseSpiderMiddleware):
         return cls(crawler, settings)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
-        obeyed, rep = False, self.crawler.get_downloader_middleware(RepMiddleware)
-        if rep and response and (page := response.request) and (self._page or self._links):
+        obeyed = False
+        if response and (page := response.request) and (self._page or self._links):
             with self._isolated("check of links (REP_NOFOLLOW)"):
-                if not (is_exempt(request, response) or is_sitemap(response, self.crawler.spider)):
+                rep = self.crawler.get_downloader_middleware(RepMiddleware)
+                exempt = is_exempt(request, response) or is_sitemap(response, self.crawler.spider)
+                if rep and not exempt:
                     chain, what = rep.agents.chain_sent(page), (self._page, self._links)
                     if found := refusal(request, response, chain, *what):
                         obeyed = self._drops_requests
@@ -211,10 +213,11 @@ class PageMiddleware(BaseSpiderMiddleware):
         return None if obeyed else request
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        obeyed, rep = False, self.crawler.get_downloader_middleware(RepMiddleware)
-        if rep and response and (page := response.request) and self._items:
+        obeyed = False
+        if response and (page := response.request) and self._items:
             with self._isolated("check of items (REP_NOINDEX)"):
-                if found := self._unwanted(rep, response, page):
+                rep = self.crawler.get_downloader_middleware(RepMiddleware)
+                if rep and (found := self._unwanted(rep, response, page)):
                     obeyed = self._drops_items
                     self._say(rep, page, *found, obeyed=obeyed)
         return None if obeyed else item

@@ -129,7 +129,7 @@ def _many(task: Task, storage: Storage, hosts: Sequence[str], as_json: AsJson) -
 
 
 def _list(task: Task, entry: Entry, data: dict[str, Any]) -> None:
-    answer = "no answer" if entry.status is None else f"HTTP {entry.status}"
+    answer = "no answer" if entry.status is None else f"HTTP {entry.status}: {entry.outcome.value}"
     times = f"fetched {data['fetched_at']}, fresh until {data['fresh_until']}"
     if entry.unreachable_since is not None:
         times = f"since {data['unreachable_since']}: {entry.error}"

@@ -128,14 +128,14 @@ class Output:
             self.line(*cells)
 
     def put_all(self, data: dict[str, Any], *cells: str, **words: list[str]) -> None:
-        """Print *data* for programs. Or else, for people, a line, and below it what *data* has, or
-        *words* for it."""
+        """Print *data* for programs. Or else, for people, a line, and below it what else *data*
+        has, or *words* for it."""
         self.put(data, *cells)
         shown = {name: words.get(name, value) for name, value in data.items()}
         columns = max(map(len, shown))
         for name, value in shown.items():
             for one in value if isinstance(value, list) else [value]:
-                if one is not None and one is not False:
+                if one is not None and one is not False and one not in cells:
                     self.line("", name.ljust(columns), _words(one))
         self.line("")
 

@@ -22,7 +22,7 @@ from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.pages import page_rules
 from scrapy_rep.preferences.lookup import UsageLookup, usage_of
-from scrapy_rep.preferences.statements import EXTRA, NO
+from scrapy_rep.preferences.statements import EXTRA, NO, YES
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.html import MAX_BYTES
@@ -125,7 +125,9 @@ def _show(task: Task, chain: Chain, page: Page, about: dict[str, Any]) -> None:
         "unavailable_after": _plain(rules.unavailable_after),
         "expired": rules.expired(time.time()),
     }
-    told = [f"{one.where}: {one}" for one in rules.rules] or ["none"]
+    told = [f"{one.where}: {one}" for one in rules.rules]
+    if not (told or about["error"]):
+        told = ["none"]
     task.output.put_all(data, about["url"], rules=told)
     if rules.noindex or rules.nofollow or data["expired"]:
         task.statuses.add(Status.FOUND)
@@ -137,6 +139,8 @@ def _plain(value: Any) -> Any:
 
 
 # -- usage -----------------------------------------------------------------------------------
+
+_SAID = {YES: "yes", NO: "no", None: "not said"}
 
 
 def usage(task: Task) -> None:
@@ -156,8 +160,9 @@ def usage(task: Task) -> None:
                     found = usage_of(page, final, known, chain)
                 if NO in found.verdicts.values():
                     task.statuses.add(Status.FOUND)
-                data = {**about, **found.as_dict()}
-                task.output.put_all(data, url, statements=list(map(str, found.statements)))
+                words = {purpose: [_SAID[said]] for purpose, said in found.verdicts.items()}
+                words["statements"] = list(map(str, found.statements))
+                task.output.put_all({**about, **found.as_dict()}, url, **words)
 
     if asked := task.requests():
         task.crawl(job)
@@ -252,7 +257,7 @@ class _Site:
         line(*_columns("", ""), f"{origin.robots_url}: {counted(len(urls), 'sitemap')}")
         await self._each(list(urls), origin.robots_url, 1)
         counts = _columns(self._urls, sum(self._by_rule.values()))
-        line(*counts, f"total in {counted(self._read_files, 'sitemap')}")
+        line(*counts, f"total in {counted(self._read_files, 'sitemap')} that could be read")
         for (robots_url, number, rule), count in self._by_rule.most_common(_RULES):
             line(*_columns("", count), f"by line {number} of {robots_url}: {rule}")
 
@@ -328,7 +333,8 @@ class _Site:
                         child = resolve_sitemap(str(entry.get("loc")), encode=encode).url
                         children.append(child.partition("#")[0])
                     else:
-                        await self._count(one, *encode.page(entry.get("loc")))
+                        url, prefix = encode.page(entry.get("loc"))
+                        await self._count(one, encode(url), prefix)
                 except ValueError:
                     one.invalid += 1
         one.kind, one.problem = reader.kind and reader.kind.value, reader.problem
@@ -339,7 +345,7 @@ class _Site:
         return children
 
     async def _count(self, one: Sitemap, url: str, prefix: str) -> None:
-        """Count a URL. *prefix*: its scheme, host and port."""
+        """Count a URL, as a crawl requests it. *prefix*: its scheme, host and port."""
         if prefix not in self._judges:
             if len(self._judges) >= _MAX_PREFIXES:
                 self._judges.clear()

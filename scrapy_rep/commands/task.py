@@ -41,7 +41,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.protocol.syntax import product_token
+from scrapy_rep.protocol.syntax import GLOBAL, product_token
 from scrapy_rep.settings import RepSettings, chain
 from scrapy_rep.storages.base import MemoryStorage
 from scrapy_rep.storages.client import make_storage
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 
-# Bytes of a line of standard input.
-_MAX_LINE = 65_536
+# Bytes of a line of standard input that is read, and of one that ends at all.
+_MAX_LINE, _ENDLESS = 65_536, 16 * 1024 * 1024
 
 # How many origins are asked at once.
 _AHEAD = 256
@@ -112,9 +112,11 @@ class Task:
     def agents(self, agents: Agents | None = None) -> list[Chain]:
         """Return the crawlers that are named; if none is, the one that the project's crawls go by.
         *agents*: the crawl's, if there is one."""
-        if self.named:
-            return self.named
-        return [(agents or Agents(Crawler(Spider, self.settings), self.rep)).default]
+        named = self.named or ([(GLOBAL,)] if self.options.agents_of_file else [])
+        agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
+        if named:
+            agents.usual = named[0]  # it need not read USER_AGENT, nor warn of it
+        return named or [agents.default]
 
     @contextmanager
     def going_on(self, where: str = "") -> Iterator[None]:
@@ -156,11 +158,24 @@ class Task:
         found = False
         stdin = [] if sys.stdin is None or sys.stdin.isatty() else [STDIN]
         for argument in self.arguments or stdin:
-            for url in _lines() if argument == STDIN else [argument]:
+            for url in self._lines() if argument == STDIN else [argument]:
                 found = True
                 yield url
         if not found:
             raise UsageError("no URL given")
+
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines of standard input that aren't empty. Complains about long ones."""
+        while sys.stdin is not None and (line := sys.stdin.buffer.readline(_ENDLESS)):
+            if len(line) == _ENDLESS:
+                raise UsageError("standard input: a line has no end")
+            if len(line) > _MAX_LINE:
+                start = line[:80].decode("utf-8", "replace")
+                complain(f"longer than {_MAX_LINE:,} bytes, so not read: {start}…")
+                self.statuses.add(Status.USAGE)
+            # What is not UTF-8 becomes surrogates, as in arguments.
+            elif line := line.removeprefix(b"\xef\xbb\xbf").strip():
+                yield line.decode("utf-8", "surrogateescape")
 
     def requests(self) -> list[tuple[str, Request, Origin]]:
         """Return each URL as given, its request and origin. Complains about what is no URL."""
@@ -226,22 +241,14 @@ def read_file(name: str, limit: int) -> bytes:
         raise CommandError(f"{name!r}: {getattr(error, 'strerror', '') or error}") from None
 
 
-def _lines() -> Iterator[str]:
-    """Yield the lines of standard input that aren't empty. ``UsageError`` if one is too long."""
-    while sys.stdin is not None and (raw := sys.stdin.buffer.readline(_MAX_LINE + 1)):
-        if len(raw) > _MAX_LINE:
-            raise UsageError(f"standard input: a line has more than {_MAX_LINE:,} bytes")
-        # What is not UTF-8 becomes surrogates, as in arguments.
-        if line := raw.removeprefix(b"\xef\xbb\xbf").strip():
-            yield line.decode("utf-8", "surrogateescape")
-
-
 def request_for(url: str) -> tuple[Request, Origin]:
     """Return a request for *url* and its origin, or raise ``CommandError``."""
     try:
         Origin.from_url(url)  # its errors say more than Scrapy's
         request = Request(url)
         return request, origin_of(request)
+    except UnicodeEncodeError:
+        raise CommandError(f"not UTF-8: {url!r}") from None
     except ValueError as error:
         hint = "" if "://" in url else " (try https://…)"
         raise CommandError(f"{error}{hint}") from None

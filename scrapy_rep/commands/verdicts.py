@@ -4,8 +4,10 @@ NEW [URL…]``, what changes from one to the other. The last two read files as t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import asdict, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
@@ -78,20 +80,33 @@ def _by_file(task: Task, totals: Counter[str]) -> None:
 
 
 def _by_sites(task: Task, totals: Counter[str]) -> None:
-    asked: dict[Origin, list[Question]] = {}
+    asked: list[tuple[Origin, Question]] = []
     for url, request, origin in task.requests():
         path = comparable(as_is := path_in(request))
         steps = [("requested", request.url), ("path", as_is), ("compared", path)]
-        asked.setdefault(origin, []).append((url, path, steps))
-
-    async def job(lookup: Lookup) -> None:
-        agents = task.agents(lookup.origins.agents)
-        async for origin, robots in lookup.each(list(asked)):
-            _print(task, robots, agents, asked[origin], totals)
-            task.output.flush()
-
+        asked.append((origin, (url, path, steps)))
     if asked:
-        task.crawl(job)
+        task.crawl(lambda lookup: _in_order(task, lookup, asked, totals))
+
+
+async def _in_order(
+    task: Task, lookup: Lookup, asked: list[tuple[Origin, Question]], totals: Counter[str]
+) -> None:
+    """Print verdicts in the order of the URLs, each as soon as all before it are known."""
+    agents = task.agents(lookup.origins.agents)
+    files: dict[Origin, RobotsFile] = {}
+    runs = deque((origin, [one for _, one in run]) for origin, run in groupby(asked, itemgetter(0)))
+    left = Counter(origin for origin, _ in runs)
+    async for new, robots in lookup.each(list(left)):
+        files[new] = robots
+        if not task.options.explain:
+            task.output.line(f"# {facts_line(robots)}")
+        while runs and (origin := runs[0][0]) in files:
+            _print(task, files[origin], agents, runs.popleft()[1], totals)
+            left[origin] -= 1
+            if not left[origin]:
+                del files[origin]
+        task.output.flush()
 
 
 def _print(
@@ -102,11 +117,9 @@ def _print(
     totals: Counter[str],
 ) -> None:
     """Print what *robots* says about URLs to each agent, and count the verdicts."""
-    options, output = task.options, task.output
+    options = task.options
     if options.agents_of_file:
         agents = list(dict.fromkeys([*task.named, *agents_of([robots])]))
-    if robots.facts.file is None and not options.explain:
-        output.line(f"# {facts_line(robots)}")
     columns = max(len(in_words(chain)) for chain in agents)
     decided: dict[int, list[str]] = {}
     for url, path, steps in asked:
@@ -127,7 +140,10 @@ def _print_one(task: Task, one: Explanation, columns: int) -> None:
     """Print a verdict, the agent in *columns*."""
     options, output, agent = task.options, task.output, in_words(one.chain)
     if options.explain:
-        output.put_all(as_json(one, explain=True), one.verdict, one.url)
+        steps = [f"{step}: {result}" for step, result in one.steps]
+        matched = [f"line {m.rule.line}: {m.rule} ({m.why})" for m in one.matched]
+        words = {"steps": steps, "matched": matched}
+        output.put_all(as_json(one, explain=True), one.verdict, one.url, **words)
     elif options.json:
         output.put(as_json(one))
     elif options.csv:

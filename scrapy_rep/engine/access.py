@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from heapq import nlargest
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pydispatch import dispatcher  # type: ignore[import-untyped]
@@ -29,6 +31,9 @@ _clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
 
 # What randomizes a slot's delay: a fraction; in older Scrapy a bool, which means 0.5.
 _JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
+
+# Origins of a slot whose delays are remembered. Those of others count once they are requested again.
+_MAX_ORIGINS = 100
 
 
 def concurrency_of(crawler: Crawler) -> int:
@@ -173,8 +178,8 @@ class Listener:
 class _Slowed(NamedTuple):
     slot: Any
     own: tuple[int, float, Any]  # the project's concurrency, delay (seconds) and jitter
-    delay: float  # the longest that an origin wants, in seconds
-    origin: str  # which one
+    delay: float  # the longest of these
+    wanted: dict[str, float]  # seconds by origin
 
 
 class DownloadSlots:
@@ -205,24 +210,26 @@ class DownloadSlots:
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
         """Make the slot *key* send one request at a time, and wait at least *seconds* after each:
-        the longest delay of its origins, each of which says its own for each request. 0: *origin*
-        has none. Return whether *seconds* exceed the project's own delay."""
+        the longest delay of its origins. 0: *origin* has none. Return whether *seconds* exceed the
+        project's own delay."""
         slots = self._crawler.engine.downloader.slots
         slot = slots.get(key)
         if slot is None:
             return False
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
-        _, own, delay, by = self._known(key) or _Slowed(slot, own, 0.0, "")
-        if seconds > delay or (origin == by and seconds < delay):
+        _, own, _, wanted = self._known(key) or _Slowed(slot, own, 0.0, {})
+        if seconds != wanted.get(origin, 0.0):
             if not self.slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
             elif len(self.slowed) > 2 * len(slots):
                 # Scrapy removes slots a minute after their last request.
                 self.slowed = {key: one for key, one in self.slowed.items() if self._known(key)}
-            self.slowed[key] = _Slowed(slot, own, seconds, origin)
+            wanted[origin] = seconds
+            longest = nlargest(_MAX_ORIGINS, wanted.items(), key=itemgetter(1))
+            self.slowed[key] = _Slowed(slot, own, longest[0][1], dict(longest))
             slot.concurrency, slot.delay, jitter = own
             setattr(slot, _JITTER, jitter)
-            _enforce(slot, seconds)
+            _enforce(slot, longest[0][1])
         return seconds > own[1]
 
     def _known(self, key: str) -> _Slowed | None:

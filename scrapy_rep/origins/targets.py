@@ -24,6 +24,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import CannotResolveHostError
 from scrapy.http import Response
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.reactor import is_reactor_installed
@@ -111,7 +112,11 @@ class Targets:
         self._public, self._private = BoundedSet(), BoundedSet()  # hosts that resolved so
         self._log = Limiter(logger, "connections refused")
         if not private_hosts:
+            crawler.signals.connect(self._opened, scrapy_signals.spider_opened)
             crawler.signals.connect(self._stopped, scrapy_signals.engine_stopped)
+
+    def _opened(self) -> None:
+        call_later(0, watch, self)  # CrawlerProcess installs Scrapy's resolver after that
 
     def _stopped(self) -> None:
         unwatch(self)
@@ -128,9 +133,11 @@ class Targets:
         host, private = _name(target), is_private_host(target.host)
         if target.host == by.host or private is False:
             return False
-        if private is None and host not in self._watched:
-            await self._look_up(target)
-        if private or host in self._private:
+        if private is None and (host not in self._watched or host in self._private):
+            found = await self._look_up(target)
+            # DNS errs, too: a private address counts until there is another.
+            private = any(map(is_private_address, found)) or (not found and host in self._private)
+        if private:
             return True
         self._watched.add(host)
         return False
@@ -150,12 +157,15 @@ class Targets:
             await self._look_up(origin)
         return host in self._private and host not in self._public
 
-    async def _look_up(self, origin: Origin) -> None:
-        """Record the addresses of *origin*; not if there is a proxy for it, which looks its name up
-        itself, and may get others than we would."""
-        if not self._proxies.get(origin.scheme) or proxy_bypass(origin.host):
-            for address in await look_up(_name(origin)):
-                self.may_connect(_name(origin), address)  # if nothing asks: see watch()
+    async def _look_up(self, origin: Origin) -> Sequence[str]:
+        """Record and return the addresses of *origin*; none if there is a proxy for it, which looks
+        its name up itself, and may get others than we would."""
+        if self._proxies.get(origin.scheme) and not proxy_bypass(origin.host):
+            return ()
+        found = await look_up(_name(origin))
+        for address in found:
+            self.may_connect(_name(origin), address)  # if nothing asks: see watch()
+        return found
 
     def may_connect(self, host: str, address: str) -> bool:
         """Whether to connect to an *address* of *host*: asked whenever a name is resolved."""

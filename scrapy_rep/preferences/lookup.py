@@ -3,7 +3,7 @@ headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import lru_cache
@@ -11,11 +11,13 @@ from weakref import WeakKeyDictionary
 
 from scrapy import Request
 from scrapy.http import Response
+from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import chain_behind, crawls_behind, origin_of, path_in
-from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.cache import LARGE, RobotsCache
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Flight, Flights
 from scrapy_rep.origins.state import OriginState, OriginTable
@@ -25,6 +27,7 @@ from scrapy_rep.preferences.statements import (
     POLICY,
     RESERVATION,
     Reservation,
+    RobotsUsage,
     TdmFile,
     Usage,
     from_headers,
@@ -37,13 +40,22 @@ from scrapy_rep.preferences.statements import (
 )
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import comparable
+from scrapy_rep.storages.base import Entry
 
 Chain = tuple[str, ...]
-# What was read last is kept: at worst 800 KB for a robots.txt, 2.5 MB for a tdmrep.json.
-_read_robots = lru_cache(32)(read_robots)
-_read_tdm = lru_cache(32)(TdmFile)
 
 _known: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
+
+
+# What was read last is kept: at worst 800 KB for a robots.txt, 2.5 MB for a tdmrep.json.
+@lru_cache(32)
+def _read_robots(entry: Entry, token: str | None) -> RobotsUsage:
+    return read_robots(entry.body, token)
+
+
+@lru_cache(32)
+def _read_tdm(entry: Entry) -> TdmFile:
+    return TdmFile(entry.body)
 
 
 def usage(response: Response) -> Usage:
@@ -124,6 +136,10 @@ class UsageLookup:
         # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
         self._tdm_cache = cache.sibling() if settings.tdmrep else None
         self._flights = Flights(context.crawler, self._ask)
+        # A page that waits for a file occupies a download slot. This many get an extra one; more
+        # would let a server that never answers fill the memory with pages.
+        self._engine, self._most = context.engine, concurrency_of(context.crawler)
+        self._waiting = 0
 
     def known(self, request: Request) -> tuple[Origin | None, OriginState | None]:
         with suppress(ValueError):
@@ -139,7 +155,7 @@ class UsageLookup:
             return Usage(time=time)
         entry, path = state.entry, comparable(path_in(request))
         token, rules = state.robots.rules(chain, self._settings.obey_global_group)
-        said = _read_robots(entry.body, token)
+        said = _read_robots(entry, token)
         statements = said.about(path, allowed=rules.allows(path))
         for name, purposes in self._tokens.items():
             decision = state.robots.decide(comparable(request.url), name)
@@ -160,15 +176,17 @@ class UsageLookup:
             return None, None
         if (state := self._tdm_cache.get(TdmOrigin(*origin))) is None:
             return None, None
-        file = _read_tdm(state.entry.body)
-        return file.about(comparable(path_in(request))), state.entry.sha256
+        return _read_tdm(state.entry).about(comparable(path_in(request))), state.entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:
-        """Read the rules of a large robots.txt in a thread, so that :meth:`robots` need not do it."""
+        """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
         _, state = self.known(request)
         for one in (chain, *((name,) for name in self._tokens)):
             if state is not None and self._cache.takes_long(state, one):
                 await self._cache.read(state, one)
+        if state is not None and state.robots is not None and len(state.entry.body) > LARGE:
+            token, _ = state.robots.rules(chain, self._settings.obey_global_group)
+            await run_in_thread(_read_robots, state.entry, token)
 
     async def fetch(self, request: Request, chain: Chain) -> None:
         """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt. Wait for it, at
@@ -182,12 +200,17 @@ class UsageLookup:
         if robots and not robots.rules(chain, self._settings.obey_global_group)[1].allows(PATH):
             return
         flight = self._flights.to(file, request)
+        self._waiting += 1
+        spare = self._engine.extra_slot() if self._waiting <= self._most else nullcontext()
         try:
-            await flight.wait(flight.left_of(self._settings.download_timeout))
+            with spare:
+                await flight.wait(flight.left_of(self._settings.download_timeout))
         except CancelledError:
             raise
         except Exception:  # noqa: BLE001, S110 (too late, the crawl is ending, or a bug, which is logged)
             pass
+        finally:
+            self._waiting -= 1
 
     async def _ask(self, flight: Flight) -> OriginState:
         assert self._tdm_cache is not None

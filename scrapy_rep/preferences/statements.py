@@ -420,8 +420,9 @@ class TdmFile:
 
     def _add(self, entry: dict[str, Any]) -> None:
         location = entry["location"].encode("utf-8", "replace").decode("latin-1")
-        text, value, policy = json.dumps(entry), entry.get(RESERVATION), entry.get(POLICY)
-        found = _reservation("tdmrep.json", None, text, value, policy)
+        said = {name: entry[name] for name in ("location", RESERVATION, POLICY) if name in entry}
+        value, policy = said.get(RESERVATION), said.get(POLICY)
+        found = _reservation("tdmrep.json", None, json.dumps(said), value, policy)
         self._rules.append((Rules([location], [ALLOW - 1]), found))
 
     def about(self, path: str) -> Reservation | None:

@@ -157,8 +157,9 @@ class XmlFeed:
     def _forget(self) -> None:
         """Forget what was read."""
         kept = self._from if self._item else self._at
-        size = len(self._text) - kept
-        if self._item and size + sum(map(len, self._parts)) > _MAX_ENTRY:
+        self._parts = ["".join(self._parts)]  # comments may cut an entry into millions
+        size = len(self._parts[0]) + len(self._text) - kept
+        if self._item and size > _MAX_ENTRY:
             self._damaged(f"an entry is longer than {_MAX_ENTRY} characters")
             self._finish(self._at)
             kept = self._at

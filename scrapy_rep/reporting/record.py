@@ -61,13 +61,21 @@ def fields_of(
     return {**fields, **more, "reason": more.get("reason") or fields["reason"]}
 
 
-OUTCOMES = ("rules", "empty", "html", "missing", "redirected", "unreachable", "none")
+OUTCOMES = (
+    *("rules", "empty", "html", "challenge", "missing", "redirected", "unreachable", "none"),
+)
 """The outcomes of requests for an origin's robots.txt, in the order of the report."""
 
 # Bytes of a body that are searched.
 _SEARCHED = 20_000
 # A line that says something, not only a comment.
 _SAYS = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
+# Bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
+_WALL = (
+    *(b"challenge-platform", b"cf-chl", b"just a moment", b"_incapsula_", b"datadome", b"captcha"),
+    *(b"perimeterx", b"awswaf", b"aws-waf", b"bot manager", b"are you human", b"are you a human"),
+    *(b"are you a robot", b"verify you are"),
+)
 _SHORT = 40
 _KINDS = {
     "CannotResolveHostError": "unknown host",
@@ -92,7 +100,7 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     about = {
         "outcome": outcome,
         "stored": answer is None,
-        "asked": iso(flight.asked_at, _MS),
+        "asked": iso(flight.asked_at, _MS) if flight.fetches else None,
         "fetches": flight.fetches,
         "hops": answer.hops if answer is not None else entry.hops,
         "bytes": len(cut(body)) if body is not None else None,
@@ -124,8 +132,9 @@ def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
         body = answer.body if answer is not None else entry.body
     except UnreadableEntry:
         body = b""
-    if is_html(body[:_SEARCHED]):
-        return "html", body
+    if is_html(start := body[:_SEARCHED]):
+        text = start.lower()
+        return "challenge" if any(words in text for words in _WALL) else "html", body
     return "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty", body
 
 

@@ -31,7 +31,7 @@ from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
 from scrapy_rep.reporting.record import UNKNOWN_YET, answer_fields, fields_of
-from scrapy_rep.reporting.report import Report
+from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import chosen_values
@@ -69,7 +69,7 @@ class Recorder(ResolutionListener):
         self._listeners: list[AuditTrail | Report] = []
         if settings.decisions:
             self._listeners.append(AuditTrail(context, settings.decisions))
-        if settings.report:
+        if settings.report and is_possible(context):
             self._listeners.append(Report(context, settings.report, origins.table))
         self._misconfigured: set[str] = set()
         self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
@@ -166,15 +166,16 @@ class Recorder(ResolutionListener):
         with self._isolated(Counts.part):
             self._counts.fetches += cut
             self._counts.no_answer(origin)
-        about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": None}
+        kind = None if cut else "configuration"
+        about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
         reason = "the fetch was cancelled" if cut else text_of(error)
         self.tell("answer", origin.robots_url, origin, reason=reason, answer=about)
         if not isinstance(error, CONFIGURATION_ERRORS):
             return  # a bug, which Flights logs
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
-        kind = f"{origin.scheme} {error}"
-        if kind not in self._misconfigured and len(self._misconfigured) < _MAX_LOGGED:
-            self._misconfigured.add(kind)
+        key = f"{origin.scheme} {error}"
+        if key not in self._misconfigured and len(self._misconfigured) < _MAX_LOGGED:
+            self._misconfigured.add(key)
             logger.error(
                 "Can't request the robots.txt of %(origin)s, so its pages are not fetched: "
                 "%(error)s",

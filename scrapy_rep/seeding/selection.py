@@ -20,7 +20,6 @@ from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import StillWaiting
-from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry, Kind
@@ -103,6 +102,7 @@ class Selection:
         self._settings = context.crawl.settings
         self._options = context.options
         self._discovery = context.discovery
+        self._cache = context.origins.cache
         led_here = Origin.from_url(sitemap.origin)
         self._host = host_of(led_here)
         near = self._settings.sitemap_cross_host == "site"
@@ -214,7 +214,10 @@ class Selection:
         near = mode == "any" or host_of(origin) == self._host
         if mode == "site" and registrable_domain(origin.host) == self._domain is not None:
             near = True
-        site = self._spool.site(str(origin), "" if near else self._sitemap.origin)
+        state = None if near else self._cache.get(origin)
+        known = state is not None and not state.unreachable
+        by = "" if near else self._sitemap.origin
+        site = self._spool.site(str(origin), by, known=known)
         found = Reason.HOSTS if site is None else (site, not near)
         if len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = found
@@ -231,14 +234,18 @@ class SitemapLog:
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
+        self._hoped = BoundedSet()
+        """URLs of sitemaps all of whose accepted entries waited when they had been read."""
         self.taken = BoundedSet()
-        """URLs of sitemaps of which something was taken."""
+        """URLs of sitemaps of which some entries that waited were taken."""
         self._refused: dict[str, tuple[str, Reason]] = {}
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
         assert reader.kind is not None
         rejected = {reason: count for reason, count in selection.rejected.items() if count}
         nothing, kind = bool(rejected and not selection.accepted), reader.kind.value
+        if selection.unproven == selection.accepted:
+            self._hoped.add(sitemap.url)
         count = self._context.stats.inc_value
         count("rep/sitemaps/fetched")
         count("rep/sitemaps/urls", reader.count)
@@ -278,10 +285,10 @@ class SitemapLog:
             self._refused[sitemap] = origin, reason
 
     def none_waits(self) -> None:
-        """Tell of which sitemaps nothing was taken, now that no entries wait."""
+        """Tell of which sitemaps nothing was taken, now that no entries wait and none is read."""
         refused, self._refused = self._refused, {}
         for url, (origin, reason) in refused.items():
-            if self.taken.add(url):
+            if url in self._hoped and self.taken.add(url):
                 self._context.stats.inc_value("rep/sitemaps/nothing_taken")
                 message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
                 self.warn(origin, message, url=url, why=reason.value)
@@ -317,18 +324,21 @@ class Verifier:
     """Finds out whether other origins list the sitemaps that their pages are from, a few origins at
     a time, and accepts or rejects these pages."""
 
-    def __init__(self, context: SeedingContext, origins: Origins, log: SitemapLog) -> None:
+    def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._crawl = context.crawl
         self._spool = context.spool
-        self._origins = origins
+        self._origins = context.origins
         self._log = log
         self._running = 0
         self._tried: set[int] = set()
         """Sites that are being looked at."""
 
     def begin(self) -> None:
-        """Go on, if pages wait."""
-        while self._running < min(_ORIGINS, len(self._spool.unproven)):
+        """Go on, if pages wait; else tell what came of those that did."""
+        if not (self._spool.unproven or self._spool.asked):
+            self._log.none_waits()
+        # Without asyncio, a worker that finds nothing to do ends at once.
+        for _ in range(min(_ORIGINS, len(self._spool.unproven)) - self._running):
             self._running += 1
             deferred_from_coro(self._work())
 
@@ -345,8 +355,6 @@ class Verifier:
             pass  # the file has failed for too long, which is logged
         finally:
             self._running -= 1
-            if not (self._running or self._spool.unproven):
-                self._log.none_waits()
             self._crawl.engine.wake()  # the crawl may be over
 
     def _next(self) -> Site | None:
@@ -363,8 +371,8 @@ class Verifier:
         """Accept or reject the pages of *site* if it is known what its origin lists, or it is too
         late. Return whether that was so."""
         origin, reason = Origin.from_text(site.origin), Reason.UNPROVEN
-        site.deadline = site.deadline or time.monotonic() + self._crawl.settings.defer_max_wait
-        state, left = self._origins.cache.get(origin), site.deadline - time.monotonic()
+        left = site.since + self._crawl.settings.defer_max_wait - time.monotonic()
+        state = self._origins.cache.get(origin)
         if state is None and left > 0:
             if await self._origins.targets.refuses(origin, Origin.from_text(site.named_by)):
                 reason = Reason.PRIVATE

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -23,6 +23,7 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.timers import pause
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.seeding.discovery import Discovery, SpiderOptions
 from scrapy_rep.storages.journal import Journal
 
@@ -110,8 +111,8 @@ class Site:
     position: int  # the last row taken in this run
     sent: int  # the last row that went to the scheduler before, and may do so again
     waiting: int = 0
-    deadline: float = 0.0
-    """Until when proof is looked for, in seconds of the monotonic clock; 0: not yet."""
+    since: float = field(default_factory=time.monotonic)
+    """Since when they wait, in seconds of the monotonic clock."""
 
 
 def _recover(db: sqlite3.Connection) -> list[Site]:
@@ -282,12 +283,13 @@ class Spool:
     def _of(self, site: Site) -> dict[int, Site]:
         return self.unproven if site.named_by else self.sites
 
-    def site(self, origin: str, named_by: str = "") -> int | None:
-        """Return the number of a site; None if *named_by* has named too many others already."""
+    def site(self, origin: str, named_by: str = "", *, known: bool = False) -> int | None:
+        """Return the number of a site; None if *named_by* has named too many others already, unless
+        its robots.txt is *known*."""
         query = "SELECT id FROM sites WHERE named_by = ? AND origin = ?"
         if found := self._read(query, named_by, origin):
             return int(found[0][0])
-        if named_by:
+        if named_by and not known:
             [[named]] = self._read("SELECT count(*) FROM sites WHERE named_by = ?", named_by)
             if named >= MAX_HOSTS:
                 return None
@@ -371,6 +373,7 @@ class Spool:
 @dataclass(frozen=True, slots=True)
 class SeedingContext:
     crawl: CrawlContext
+    origins: Origins
     discovery: Discovery
     options: SpiderOptions
     spool: Spool

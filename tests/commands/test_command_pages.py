@@ -43,7 +43,6 @@ async def test_a_page_is_fetched_and_read(tmp_path: Path, site: Site) -> None:
     told = dict(re.findall(r"^  (\S+) +(.+)$", done.out, re.MULTILINE))
     assert done.out.startswith(f"{site.url('/moved')}\n")
     assert told == {
-        "url": site.url("/moved"),
         "agent": "ShopBot",
         "agent_in_words": "ShopBot",
         "status": "200",
@@ -96,6 +95,7 @@ async def test_pages_that_can_not_be_had(tmp_path: Path, site: Site, sites: Site
     done = await robots_crawls(tmp_path, "--page", urls[0])
     assert done.status == 1
     assert re.search("\n  error +forbidden by line 3: Disallow: /private\n", done.out)
+    assert "rules" not in done.out, "they aren't known"
     assert (await robots_crawls(tmp_path, "--page", site.url("/plain"))).status == 0
 
 
@@ -119,12 +119,14 @@ async def test_each_purpose_is_told_with_its_reason(tmp_path: Path, site: Site) 
     signal = "robots.txt, line 4: Content-Signal: search=yes, ai-train=no"
     told = re.findall(r"^  (\S+) +(.+)$", done.out, re.MULTILINE)
     license = "https://example.com/license.xml"
-    assert [one for one in told[2:] if "sha256" not in one[0] and "20" not in one[1][:2]] == [
+    assert [one for one in told[1:] if "sha256" not in one[0] and "20" not in one[1][:2]] == [
         ("agent_in_words", "ShopBot"),
         ("final_url", site.url("/noai")),
-        ("train-ai", "n"),
-        ("train-ai-images", "n"),
-        ("search", "y"),
+        ("train-ai", "no"),
+        ("train-ai-images", "no"),
+        ("ai-input", "not said"),
+        ("search", "yes"),
+        ("tdm", "not said"),
         ("statements", "robots.txt, line 5: Content-Usage: search=y"),
         ("statements", signal),
         ("statements", "meta robots, line 1: noai"),

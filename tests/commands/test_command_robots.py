@@ -120,26 +120,32 @@ async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: 
         ("agent_in_words", "ShopBot, as fallback for Shop"),
         ("final_url", site.url("/r.txt")),
         ("hops", "1"),
-        ("steps", f"step: requested, result: {site.url('/private/%C3%A9%2fx')}"),
-        ("steps", "step: path, result: /private/%C3%A9%2fx"),
-        ("steps", "step: compared, result: /private/%C3%A9%2Fx"),
+        ("steps", f"requested: {site.url('/private/%C3%A9%2fx')}"),
+        ("steps", "path: /private/%C3%A9%2fx"),
+        ("steps", "compared: /private/%C3%A9%2Fx"),
     ):
         assert row in rows
     assert [row for row in rows if row[0] in ("groups", "matched")] == [
         ("groups", "agents: *, lines: 1, rules: 1, applied: no"),
         ("groups", "agents: ShopBot, lines: 4, rules: 3, applied: yes"),
         ("groups", "agents: shopbot, lines: 9, rules: 1, applied: yes"),
-        (
-            "matched",
-            "line: 5, rule: Disallow: /private/, length: 9, why: decides",
-        ),
-        ("matched", "line: 6, rule: Allow: /private, length: 8, why: lost: shorter"),
-        ("matched", "line: 10, rule: Disallow: /private, length: 8, why: lost: shorter"),
+        ("matched", "line 5: Disallow: /private/ (decides)"),
+        ("matched", "line 6: Allow: /private (lost: shorter)"),
+        ("matched", "line 10: Disallow: /private (lost: shorter)"),
     ]
     (line,) = (await robots_crawls(tmp_path, site.url("/private"), "--explain", "--json")).json
     assert list(line) == [*FIELDS, "chain", "steps", "groups", "matched"]
     assert pick(line["matched"], "line", "length") == [(6, 8), (10, 8)]
     assert pick(line["groups"], "applied") == [(False,), (True,), (True,)]
+
+
+async def test_an_agent_that_is_not_asked_about_is_not_warned_of(
+    sites: Sites, tmp_path: Path
+) -> None:
+    site = sites.add(robots=RULES)
+    for option in ("--agent=ShopBot", "--agents-of-file"):
+        done = await robots_crawls(tmp_path, site.url("/"), option, agent="Mozilla/5.0")
+        assert (done.status, done.err) == (int(option != "--agent=ShopBot"), "")
 
 
 def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
@@ -162,7 +168,7 @@ def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
 async def test_many_urls_of_many_sites_from_standard_input(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In their order, by site; each robots.txt once, though only some sites are asked ahead of time."""
+    """In their order; each robots.txt once, though only some sites are asked ahead of time."""
     monkeypatch.setattr("scrapy_rep.commands.task._AHEAD", 4)
 
     async def at_last(hit: Hit, connection: Connection) -> None:
@@ -173,21 +179,19 @@ async def test_many_urls_of_many_sites_from_standard_input(
     few = [sites.add(robots=robots) for robots in (at_last, *[RULES] * 11)]
     urls = [site.url(path) for path in ("/private/x", "/") for site in few]
     one, two = few[0].url("/1"), few[0].url("/2")
-    given = "\ufeff" + "\r\n".join([*urls[:5], "", "  ", "http://a\udcff", *urls[5:]])
+    odd = ["", "  ", "http://a/\udcff", "http://a/" + "x" * 300_000]
+    given = "\ufeff" + "\r\n".join([*urls[:5], *odd, *urls[5:]])
     stdin = given.encode("utf-8", "surrogateescape")
     done = await robots_crawls(tmp_path, one, "-", two, "--json", stdin=stdin)
-    assert done.errors == [r"scrapy robots: invalid host or port: 'http://a\udcff'"]
-    assert done.status == 2
-    first, *others = (
-        [(site.url("/private/x"), False, 5), (site.url("/"), True, None)] for site in few
-    )
-    expected = [
-        (one, True, None),
-        *first,
-        (two, True, None),
-        *(row for rows in others for row in rows),
+    assert done.errors == [
+        r"scrapy robots: not UTF-8: 'http://a/\udcff'",
+        f"scrapy robots: longer than 65,536 bytes, so not read: http://a/{'x' * 71}…",
     ]
-    assert pick(done.json, "url", "allowed", "line") == expected
+    assert done.status == 2
+    verdicts = [(True, None), *[(False, 5)] * len(few), *[(True, None)] * len(few), (True, None)]
+    assert pick(done.json, "url", "allowed", "line") == [
+        (url, *verdict) for url, verdict in zip([one, *urls, two], verdicts, strict=True)
+    ]
     assert all(site.count("/robots.txt") == 1 for site in few)
 
 

@@ -52,7 +52,7 @@ def tree_of(site: Site) -> str:
                             {base}/index.xml  (listed above)
      2,000           0    {base}/big.xml.gz
                           {base}/secret.xml  (forbidden by line 4: Disallow: /secret.xml)
-     2,043          22  total in 5 sitemaps
+     2,043          22  total in 5 sitemaps that could be read
                     21  by line 2 of {base}/robots.txt: Disallow: /private/
                      1  by line 3 of {base}/robots.txt: Disallow: /*.pdf$
 """
@@ -94,16 +94,19 @@ async def test_urls_of_other_hosts_are_under_their_own_rules(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sitemaps too. No more hosts are asked than the limit."""
-    here, www, down = sites.add(), sites.add(robots="User-agent: *\nDisallow: /x\n"), sites.add(503)
+    here, www, down = sites.add(), sites.add(), sites.add(503)
     here.set("/robots.txt", f"Sitemap: {here.url('/s.xml')}\nSitemap: {www.url('/x.xml')}\n")
-    here.set("/s.xml", urlset([www.url("/x/1"), www.url("/y"), down.url("/z"), "ftp://a/b"]))
+    www.set("/robots.txt", "User-agent: *\nDisallow: /x\nDisallow: /*|\n")
+    # A bar is requested as %7C, so the rule doesn't match it.
+    listed = [www.url("/x/1"), www.url("/y"), www.url("/y|"), down.url("/z"), "ftp://a/b"]
+    here.set("/s.xml", urlset(listed))
     for limit, asked in ((2, 0), (100, 1)):
         monkeypatch.setattr("scrapy_rep.commands.pages._MAX_ORIGINS", limit)
         www.requests.clear()
         done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
         assert done.status == 3
         first, second = done.json
-        assert [first[key] for key in ("urls", "forbidden", "unjudged", "invalid")] == [3, 1, 1, 1]
+        assert [first[key] for key in ("urls", "forbidden", "unjudged", "invalid")] == [4, 1, 1, 1]
         problem = "forbidden by line 2: Disallow: /x"
         assert (second["fetched"], second["problem"]) == (False, problem)
         assert (www.count("/robots.txt"), down.count("/robots.txt")) == (1, asked)

@@ -99,7 +99,7 @@ def test_a_path_alone_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
     shown = by_file(folder, "http://a.example/日本語/x").out.splitlines()[0]
     assert shown.endswith("; compared as it stands, but a crawl encodes it")
     steps = by_file(folder, "/日本語/x", "--explain").out
-    assert re.search(r"step: path, result: /日本語/x\n.+step: compared, result: /%E6%97%A5", steps)
+    assert re.search(r"path: /日本語/x\n.+compared: /%E6%97%A5", steps)
 
 
 def compare(folder: Path, *arguments: str, new: str, stdin: bytes = b"") -> Done:

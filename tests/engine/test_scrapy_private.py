@@ -323,15 +323,18 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         assert not slots.slow(key, "b", 0.0)
         assert slots.slow(key, "a", 0.01)
         assert not slots.slow("no such slot", "a", 5.0)
+        slots.slow(key, "b", 0.005)
         seen.extend([slot.concurrency, slot.download_delay()])
         [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
         new = engine._crawler.engine.downloader.slots[beside]
         assert (new.concurrency, new.delay, getattr(new, _JITTER)) == own
         slots.slow(key, "a", 0.0)
+        seen.append(slot.download_delay())  # what others want counts on
+        slots.slow(key, "b", 0.0)
         assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
 
     assert_no_errors(await in_a_crawl(sites, look))
-    assert seen == [1, 0.01]
+    assert seen == [1, 0.01, 0.005]
 
 
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
@@ -349,6 +352,7 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
         for number in range(5000):
             slots.slow("shared", f"origin{number}", 1000.0 - number % 1000)
         assert shared.delay == 1000.0
+        assert len(slots.slowed["shared"].wanted) == 100
 
     await in_a_crawl(sites, look)
 

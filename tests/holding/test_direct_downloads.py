@@ -101,6 +101,7 @@ async def test_files_wait_until_robots_txt_is_asked_for_once_more(
     assert down.pages_asked == record.deferred == []
     assert result.stat("rep/unreachable/dropped") == 2
     assert result.stat("robotstxt/forbidden") == 1
+    assert [result.stat(f"rep/cache/{name}") for name in ("miss", "refresh", "hit")] == [5, 0, 0]
     assert await record.concurrency() == [16, 16]
     result.assert_clean()
 

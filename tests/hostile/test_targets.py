@@ -119,6 +119,15 @@ async def test_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not await everything.refuses(INSIDE_TEST, SHOP)
 
 
+async def test_a_failed_look_up_is_no_verdict(looked_up: dict[str, list[str]]) -> None:
+    """A captive portal, say, answers for a name until somebody logs in."""
+    targets, refused = fresh(), []
+    for addresses in (["127.0.0.1"], [], ["8.8.4.4"]):
+        looked_up["unknown.test"] = addresses
+        refused.append(await targets.refuses(UNKNOWN, SHOP))
+    assert refused == [True, True, False]
+
+
 async def test_who_has_a_public_address_is_no_intranet(looked_up: dict[str, list[str]]) -> None:
     targets = fresh()
     assert await targets.refuses(LITERAL, DUAL)
@@ -136,6 +145,7 @@ async def test_hosts_that_public_sites_named_get_no_private_address(
 ) -> None:
     """Others do: what the user's own requests lead to is not our business."""
     targets = fresh()
+    assert targets.may_connect("cdn.test", "10.0.0.1")
     assert targets.may_connect("shop.test", "8.8.8.8")
     await targets.refuses(CDN, SHOP)
     await targets.refuses(UNKNOWN, SHOP)
@@ -383,6 +393,8 @@ async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
 ) -> None:
     private: set[str] = set()
     monkeypatch.setattr(targets_module, "is_private_address", private.__contains__)
+    # Not every download handler tells the address: look-ups are watched from the start.
+    monkeypatch.setattr(Targets, "check_answer", lambda *_: None)
     shop, moved = sites.add(name="shop.test"), sites.add(name="moved.test")
 
     async def move(hit: Hit, connection: Connection) -> None:
@@ -395,7 +407,7 @@ async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
     for site in (shop, moved):
         site.set("/robots.txt", listing(shop.url("/map.xml")))
     shop.set("/map.xml", move)
-    result = await crawl(SeededSpider, ON, requests=[shop.url("/start"), moved.url("/start")])
+    result = await crawl(SeededSpider, ON, requests=[moved.url("/start"), shop.url("/start")])
     assert pages(result) == [shop.url("/a")]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from datetime import datetime, timezone
@@ -15,9 +16,9 @@ from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep import usage
 from scrapy_rep.preferences import PURPOSES, Usage
-from tests.helpers.behaviours import Behaviour, after, answer, redirect, silence
+from tests.helpers.behaviours import Behaviour, after, answer, as_behaviour, redirect, silence
 from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
-from tests.helpers.servers import Site, Sites
+from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.storing import in_a_file
 
 ROBOTS = """\
@@ -234,6 +235,22 @@ async def test_a_silent_server_delays_the_first_pages_alone(sites: Sites) -> Non
     found = await asked(settings, site.url("/1"), other.url("/1"), site.url("/2"))
     assert [usage["tdm"] for usage in found] == [None] * 3
     assert site.count(PATH) == 1
+
+
+async def test_pages_that_wait_leave_slots_to_others_but_are_few(sites: Sites) -> None:
+    """Nor must a server that is slow to answer fill the memory with its pages."""
+    meanwhile: list[Hit] = []
+
+    async def slow(hit: Hit, connection: Connection) -> None:
+        await asyncio.sleep(0.3)
+        meanwhile.extend(other for other in site.requests if other.time >= hit.time)
+        await as_behaviour(404)(hit, connection)
+
+    site = sites.add(pages={PATH: slow})
+    settings = {"REP_TDMREP": True, "CONCURRENT_REQUESTS": 2}
+    await asked(settings, *[site.url(f"/{number}") for number in range(20)])
+    # Two, and two with slots of their own; the file.
+    assert 2 < len(meanwhile) <= 5
 
 
 async def test_the_file_is_shared_through_the_storage(sites: Sites, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import sys
 import weakref
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -168,14 +169,15 @@ def test_a_crawl_that_is_over_is_forgotten() -> None:
 async def test_a_large_robots_txt_is_read_in_a_thread(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for the crawler, once for the token."""
+    """The rules once for the crawler, once for the token; the preferences, if they aren't known, too."""
     agents: list[object] = []
 
     def in_thread(function: Any, *arguments: Any) -> Any:
         agents.append(arguments[1])
         return run_in_thread(function, *arguments)
 
-    monkeypatch.setattr("scrapy_rep.origins.cache.run_in_thread", in_thread)
+    for module in ("origins.cache", "preferences.lookup"):
+        monkeypatch.setattr(f"scrapy_rep.{module}.run_in_thread", in_thread)
     rules = "".join(f"Disallow: /{number}\n" for number in range(LARGE // 12))
     tokens = "User-agent: Google-Extended\nDisallow: /g\n"
     site = sites.add(robots=f"User-agent: *\n{rules}Content-Usage: train-ai=n\n{tokens}{rules}")
@@ -184,7 +186,7 @@ async def test_a_large_robots_txt_is_read_in_a_thread(
     result.assert_clean()
     assert site.pages_asked == []
     assert result.stat("rep/usage/requests") == 2
-    assert agents == [("testbot",), ("Google-Extended",)]
+    assert Counter(agents) == {("testbot",): 1, ("Google-Extended",): 1, "*": 2}
 
 
 async def test_sitemaps_are_no_pages(sites: Sites) -> None:

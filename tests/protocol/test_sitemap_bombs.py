@@ -50,6 +50,7 @@ BOMBS = {
     "elements": (MEBIBYTE // 4, of_pieces(ONE, b"<a b='c'/>" * 1_000, 99), 1, "longer than 262144"),
     "nested elements": (MEBIBYTE, of_pieces(ONE + b"<url>", b"<a>" * 10_000, 7), 1, "ends too early"),
     "names": (MEBIBYTE, names(), 2, None),
+    "comments": (MEBIBYTE, of_pieces(ONE + b"<url>", b"<!---->" * 10_000, 20), 1, "longer than"),
     "one entry": (MEBIBYTE, of_pieces(ONE + b"<url><loc>http://a.test/", LONG, 60), 1, "longer than"),
 }  # fmt: skip
 

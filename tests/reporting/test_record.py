@@ -31,7 +31,8 @@ async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
     answers: dict[str, Any] = {
         "rules": RULES,
         "empty": "# nothing\n\n",
-        "html": WALL,
+        "html": "<!DOCTYPE html><title>Hello</title><p>A page",
+        "challenge": WALL,
         "missing": 404,
         "redirected": redirect("/robots.txt"),
         "unreachable": in_turn(503, 503, RULES),
@@ -52,9 +53,17 @@ async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
     for site in (*town.values(), own):
         fetches = sum(one["fetches"] for one in found[origin_of(site)])
         assert fetches == site.count("/robots.txt")
+    every = [one for some in found.values() for one in some]
+    assert all((one["asked"] is None) == (one["fetches"] == 0) for one in every)
     [dead] = found[refused]
     assert (dead["kind"], dead["attempts"]) == ("refused", 1)
     assert crawled.result.stat("robotstxt/request_count") == sum(map(len, found.values())) - 1
+
+
+async def test_what_the_project_prevents_is_on_record(record: Record) -> None:
+    crawled = await record(["ftp://127.0.0.1/x"], {"DOWNLOAD_HANDLERS": {"ftp": None}})
+    [line] = crawled.of("answer")
+    assert (line["answer"]["outcome"], line["answer"]["kind"]) == ("none", "configuration")
 
 
 @pytest.mark.scrapy_api

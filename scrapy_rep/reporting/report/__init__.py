@@ -24,7 +24,6 @@ from scrapy.utils.asyncio import run_in_thread
 
 import scrapy_rep
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
@@ -45,15 +44,25 @@ LIBRARY = "jinja2"
 _FOLDER = Path(__file__).parent
 
 
+def is_possible(context: CrawlContext) -> bool:
+    """Whether Jinja is installed. If it isn't, the crawl goes on without a report."""
+    is_there = find_spec(LIBRARY) is not None
+    if not is_there:
+        logger.warning(
+            f"REP_REPORT needs {LIBRARY}, so there will be no report: "
+            'pip install "scrapy-rep[report]"',
+            extra=context.extra,
+        )
+    return is_there
+
+
 class Report:
     """Sums up the record of a crawl, and writes the page when it has ended."""
 
     part = "report"
 
     def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
-        """Raises ``SettingsError`` if *uri* can't be written to, or Jinja isn't installed."""
-        if find_spec(LIBRARY) is None:
-            raise SettingsError(f'REP_REPORT needs {LIBRARY}: pip install "scrapy-rep[report]"')
+        """Raises ``SettingsError`` if *uri* can't be written to."""
         self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
         self._context = context
         self._table = table

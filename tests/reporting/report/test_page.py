@@ -12,7 +12,7 @@ from lxml import etree, html
 
 from scrapy_rep.reporting.report import ReportData, reading, render
 from tests.helpers.behaviours import in_turn
-from tests.helpers.crawling import assert_ended_at_start, crawl
+from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, assert_clean, origin_of
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
@@ -143,7 +143,10 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         refused(A),
         *[answer("rules", 1, B), refused(B)],
         line("allowed_count", 5, B, count=1),
-        *[answer(kind, 1, f"http://{kind}.example") for kind in ("html", "redirected")],
+        *[
+            answer(kind, 1, f"http://{kind}.example")
+            for kind in ("html", "challenge", "redirected")
+        ],
         answer("unreachable", 1, C, reason="HTTP 503"),
         line("sitemap", 3, A, url=f"{A}/s.xml", sitemap={**listed, "failed": "HTTP 404"}),
         line("sitemap", 3, A, url=f"{A}/t.xml", sitemap={**listed, "entries": 3, "taken": 0}),
@@ -156,7 +159,8 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     assert texts(page, ".findings li > p:first-child") == [
         "error 1 origin unreachable at the end: 1 HTTP 503. See origins",
         f"error robots.txt refused 2 start requests, {first}",
-        "warning 1 origin answered with an HTML page, a bot wall perhaps, in place of robots.txt. See origins",
+        "warning 1 origin answered with a bot wall in place of robots.txt. See origins",
+        "warning 1 origin answered with an HTML page in place of robots.txt. See origins",
         "warning 1 origin redirected in a loop, too many times, or without a target. See origins",
         "warning 1 origin closed to this crawler. See rules",
         "warning 1 sitemap could not be read. See sitemaps",
@@ -166,7 +170,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     ]
     assert texts(page, ".findings code") == ["scrapy"]
     assert [row[0] for row in rows(page, "outcomes")] == [
-        *("with rules", "HTML page in its place"),
+        *("with rules", "HTML page in its place", "bot wall in its place"),
         *("redirect loop, or redirect without a target", "unreachable 1 HTTP 503"),
     ]
 
@@ -281,22 +285,23 @@ def test_a_page_stays_small(count: int, kilobytes: int) -> None:
     assert len(render(many(count))) < kilobytes * 1000
 
 
-async def test_a_missing_library_ends_the_crawl_at_its_start(
+async def test_a_missing_library_costs_the_report_alone(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Crawls without a report don't try to import the library."""
+    """A warning at the start says so. Crawls without a report don't try to import the library."""
     for name in [*sys.modules]:
         if name.startswith(("jinja2", "scrapy_rep.reporting.report.")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr("scrapy_rep.reporting.report.find_spec", lambda _: None)
     site = sites.add()
-    result = await crawl(site.url("/"))
-    assert set(result.responses) == {site.url("/")}
-    site = sites.add()
-    result = await crawl(site.url("/"), {"REP_REPORT": str(tmp_path / "robots.html")})
-    why = 'REP_REPORT needs jinja2: pip install "scrapy-rep[report]"'
-    assert_ended_at_start(result, site, why)
+    for settings in ({}, {"REP_REPORT": str(tmp_path / "robots.html")}):
+        result = await crawl(site.url("/"), settings)
+        assert set(result.responses) == {site.url("/")}
+        result.assert_clean()
+    assert lines(result, level="WARNING") == [
+        'REP_REPORT needs jinja2, so there will be no report: pip install "scrapy-rep[report]"'
+    ]
 
 
 async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_path: Path) -> None:

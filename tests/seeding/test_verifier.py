@@ -1,0 +1,83 @@
+"""The workers that find out whether other hosts list the sitemaps that their pages are from."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.protocol import Origin
+from scrapy_rep.seeding.selection import Reason, Verifier
+from scrapy_rep.seeding.spool import Site, Spool, _recover
+
+A, B = "http://a.example", "http://b.example"
+
+
+class World:
+    """A page of B, from a sitemap of A, that waits."""
+
+    def __init__(self) -> None:
+        self.spool = Spool(None, 1.0, None)
+        assert self.spool._journal.open(_recover) == []
+        self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
+        number = self.spool.site(B, A)
+        assert number is not None
+        self.spool.add_pages(A, [(number, 1, f"{B}/", None)])
+        self.site = self.spool.unproven[number]
+        self.asked: list[str] = []
+        self.refused: list[Reason] = []
+        engine = SimpleNamespace(wake=lambda: None)
+        settings = SimpleNamespace(defer_max_wait=600.0)
+        log = SimpleNamespace(none_waits=lambda: None, refused=self.refuse)
+        origins = SimpleNamespace(
+            cache=SimpleNamespace(get=lambda _: None),
+            targets=SimpleNamespace(refuses=self.ask),
+            flights=SimpleNamespace(abandon=lambda _: None),
+        )
+        crawl = SimpleNamespace(engine=engine, settings=settings)
+        context: Any = SimpleNamespace(crawl=crawl, spool=self.spool, origins=origins)
+        self.verifier = Verifier(context, log)  # type: ignore[arg-type]
+
+    async def ask(self, target: Origin, by: Origin) -> bool:
+        self.asked.append(str(target))
+        return True
+
+    def refuse(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
+        self.refused.append(reason)
+
+
+class Stubborn(dict[int, Site]):
+    """Waits, whatever workers do."""
+
+    looks = 0
+
+    def __len__(self) -> int:
+        self.looks += 1
+        assert self.looks < 100, "workers are begun over and over"
+        return 1
+
+
+@pytest.mark.parametrize("end", ["ending", "over"])
+def test_workers_that_have_nothing_to_do(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Without asyncio they end before the next one begins."""
+    monkeypatch.setattr("scrapy_rep.seeding.selection.deferred_from_coro", Deferred.fromCoroutine)
+    world = World()
+    world.spool.unproven = Stubborn(world.spool.unproven)
+    setattr(world.spool, end, True)
+    world.verifier.begin()
+    assert world.asked == []
+
+
+@pytest.mark.loop
+@pytest.mark.parametrize(("waited", "reason"), [(0, Reason.PRIVATE), (600, Reason.UNPROVEN)])
+async def test_pages_wait_from_when_they_came(waited: float, reason: Reason) -> None:
+    """Not from when a worker has time for them: very many hosts may be silent."""
+    world = World()
+    assert world.site.since <= time.monotonic()
+    world.site.since -= waited
+    assert await world.verifier._try(world.site)
+    assert (world.asked, world.refused) == ([B] * (not waited), [reason])
+    assert world.spool.waiting == 0
