@@ -108,11 +108,20 @@ class ErrbackSpider(ListSpider):
         return Request(self.other, callback=self.parse)
 
 
-async def test_what_is_refused_later_is_no_start_request(sites: Sites) -> None:
+@pytest.mark.parametrize("path", ["/private", "/page"])
+async def test_what_is_requested_later_is_no_start_request(sites: Sites, path: str) -> None:
     site = sites.add(robots=RULES)
-    result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url("/private"))
+    result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url(path))
     [line] = warned(result)
     assert "every start request (1)" in line
+
+
+async def test_a_start_request_that_need_not_obey_gets_through(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    free = Request(site.url("/private"), meta={"dont_obey_robotstxt": True})
+    result = await crawl([site.url("/x"), free])
+    assert len(result.failures) == 1
+    assert warned(result) == []
 
 
 @pytest.mark.parametrize("page", [404, silence()], ids=["404", "silent"])
