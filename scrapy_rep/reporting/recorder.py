@@ -200,7 +200,7 @@ class Recorder(ResolutionListener):
         **more: Any,
     ) -> None:
         """Count and record a decision about *request*. *more*: fields of the line, of any JSON type."""
-        self._counts.allowed += verdict == "allowed"
+        self._counts.requests[verdict] += 1
         if self._listeners:
             agent = _names(self._origins.agents.chain_of(request))
             more = {"agent": agent, "dry_run": self.dry_run, **more}
@@ -219,7 +219,6 @@ class Recorder(ResolutionListener):
         with self._isolated(Counts.part):
             self._refuse_start(request, error)
             if isinstance(error, RobotsUnreachable):
-                self._counts.dropped += 1
                 self._count_reason(error)
             else:
                 self._counts.forbids(error)
@@ -299,7 +298,7 @@ class Recorder(ResolutionListener):
             self._counts.leaves(state)
         count, state.allowed = state.allowed, 0
         if count:
-            self._counts.allowed += count
+            self._counts.requests["allowed"] += count
             self.tell("allowed_count", None, state.origin, count=count)
 
     # The crawl's beginning and end
@@ -329,7 +328,7 @@ class Recorder(ResolutionListener):
             self._leaves(state)
         with self._isolated("summary"):
             if self.dry_run:  # all get through
-                self._starts["passed"] = bool(self._counts.allowed)
+                self._starts["passed"] = self._counts.requests["allowed"] > 0
             told = figures(self._counts, self._stats)
             counts = {**told, "start_requests": self._starts}
             self.tell("crawl_ended", None, None, reason=reason, dry_run=self.dry_run, counts=counts)

@@ -152,6 +152,12 @@ async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any)
     assert summary(result)[1] == requests
 
 
+async def test_the_summary_counts_without_stats(sites: Sites) -> None:
+    none = {"STATS_CLASS": "scrapy.statscollectors.DummyStatsCollector"}
+    result = await crawl([sites.add(robots=RULES).url(path) for path in ("/x", "/page")], none)
+    assert summary(result)[1] == "Requests: 1 allowed, 1 forbidden"
+
+
 async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> None:
     site, other = sites.add(robots=RULES), sites.add(robots="User-agent: testbot\nDisallow: /")
     none, away = sites.add(robots=404), sites.add(robots=in_turn(503, 503, RULES))
