@@ -124,7 +124,7 @@ class Fetcher:
         self._files = files
         self._next = 0
 
-    async def fetch(self, origin: Origin, like: object = None) -> Answer:
+    async def fetch(self, origin: Origin, *_: object) -> Answer:
         self._next += 1
         await asyncio.sleep(0.001)
         body = body_of(self._files, self._next)

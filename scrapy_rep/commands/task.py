@@ -41,7 +41,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.protocol.syntax import product_token
+from scrapy_rep.protocol.syntax import GLOBAL, product_token
 from scrapy_rep.settings import RepSettings, chain
 from scrapy_rep.storages.base import MemoryStorage
 from scrapy_rep.storages.client import make_storage
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 
-# Bytes of a line of standard input.
-_MAX_LINE = 65_536
+# Bytes of a line of standard input that is read, and of one that ends at all.
+_MAX_LINE, _ENDLESS = 65_536, 16 * 1024 * 1024
 
 # How many origins are asked at once.
 _AHEAD = 256
@@ -112,9 +112,11 @@ class Task:
     def agents(self, agents: Agents | None = None) -> list[Chain]:
         """Return the crawlers that are named; if none is, the one that the project's crawls go by.
         *agents*: the crawl's, if there is one."""
-        if self.named:
-            return self.named
-        return [(agents or Agents(Crawler(Spider, self.settings), self.rep)).default]
+        named = self.named or ([(GLOBAL,)] if self.options.agents_of_file else [])
+        agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
+        if named:
+            agents.usual = named[0]  # it need not read USER_AGENT, nor warn of it
+        return named or [agents.default]
 
     @contextmanager
     def going_on(self, where: str = "") -> Iterator[None]:
@@ -164,11 +166,10 @@ class Task:
 
     def _lines(self) -> Iterator[str]:
         """Yield the lines of standard input that aren't empty. Complains about long ones."""
-        while sys.stdin is not None and (line := sys.stdin.buffer.readline(_MAX_LINE + 1)):
-            rest = line
-            while len(rest) > _MAX_LINE and not rest.endswith(b"\n"):
-                rest = sys.stdin.buffer.readline(_MAX_LINE + 1)
-            if rest is not line:
+        while sys.stdin is not None and (line := sys.stdin.buffer.readline(_ENDLESS)):
+            if len(line) == _ENDLESS:
+                raise UsageError("standard input: a line has no end")
+            if len(line) > _MAX_LINE:
                 start = line[:80].decode("utf-8", "replace")
                 complain(f"longer than {_MAX_LINE:,} bytes, so not read: {start}…")
                 self.statuses.add(Status.USAGE)

@@ -63,7 +63,7 @@ _MOST_SHARED = 1000
 # Held URLs whose verdict is looked at when a robots.txt changes.
 _SOME = 20
 # Seconds between log lines about held requests.
-_TELL_SECONDS = 60.0
+_TELL_SECONDS, _IDLE_SECONDS = 60.0, 10.0
 # Kinds of lines about an origin, see Limiter.
 _KINDS = {
     "slow": "origins that are slow to answer",
@@ -95,7 +95,7 @@ class Deferral(ResolutionListener):
         self.releases = Releases(context, self.held, self.is_due, self.finished)
         self.handing_back = HandingBack(context, self.held)
         self.log = HoldLog(context, origins.table)
-        self._told_at = -math.inf
+        self._told_idle_at = -math.inf
         self._retries = self._alarm(self._ask_again)
         self._deadlines = self._alarm(self._time_is_over)
         self._first_answers = self._alarm(self._first_answer_is_late)
@@ -357,10 +357,12 @@ class Deferral(ResolutionListener):
     def tell(self, *, idle: bool = False) -> None:
         """Log what is held, every minute, and at once if the crawl has become *idle*."""
         now = time.monotonic()
-        if not self.held.origins or (idle and now < self._told_at + _TELL_SECONDS):
+        if not self.held.origins or (idle and now < self._told_idle_at + _TELL_SECONDS):
             return
-        self._told_at = now
-        self._reports.set("report", _TELL_SECONDS)
+        if idle:
+            self._told_idle_at = now
+        # An idle crawl gets here every few seconds, and has a line a minute of its own.
+        self._reports.set("report", _TELL_SECONDS + idle * _IDLE_SECONDS)
         # If none is set, all are being asked, or about to leave. The last attempt is made at the end.
         given_up = 0.0 if self._deadlines.soonest == math.inf else self._deadlines.soonest
         attempt = 0.0 if self._retries.soonest == math.inf else min(self._retries.soonest, given_up)

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import NamedTuple
 
-from scrapy_rep.inspection.explanation import AgentLine, Group, Outline, RuleLine
+from scrapy_rep.inspection.explanation import AgentLine, Outline, RuleLine
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import is_html
 from scrapy_rep.protocol.matching import Rules, allows, comparable, line_of, path_of
@@ -169,17 +169,18 @@ def _known(number: int, row: str, field: int, value: str) -> Iterator[Finding]:
     name, colon, _ = before.partition(":")
     name = name.strip(SPACE) if colon else before.split()[0]
     canonical = FIELD_NAMES[field]
-    if not colon:
-        why = f"no colon after {quoted(name)}: accepted here, but not by all crawlers"
+    word = _BLANK.split(name)[0]
+    if not colon or word.lower() == canonical != name.lower():  # `Sitemap https://…` has the URL's
+        why = f"no colon after {quoted(word)}: accepted here, but not by all crawlers"
         yield Finding(number, "missing-colon", why)
-    if name.lower() != canonical:
+    if word.lower() != canonical:
         why = f"{quoted(name)} is read as {canonical} here; other crawlers may ignore the line"
         yield Finding(number, "typo", why)
     if read_delay := _DELAYS.get(field):
         seconds = read_delay(value)
         if seconds is None:
-            why = f"{quoted(value)} is not a number of seconds, or a rate such as 1/10: no effect"
-            yield Finding(number, "bad-delay", why)
+            right = "a number of seconds" if field == Field.CRAWL_DELAY else "a rate such as 1/10"
+            yield Finding(number, "bad-delay", f"{quoted(value)} is not {right}: no effect")
         else:
             why = f"some crawlers wait {seconds:g} s between two requests; Google doesn't"
             yield Finding(number, "other-field", why)
@@ -238,13 +239,14 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
 def _groups(outline: Outline) -> Iterator[Finding]:
     """Yield agents with several groups, and rules without effect."""
     first: dict[str, int] = {}  # line of each agent
+    merged: dict[frozenset[str], list[RuleLine]] = {}  # rules of groups with the same agents
     for group in outline.groups:
         for line, value, token in group.agents:
             if token and token in first:
                 why = f"{value} already has a group on line {first[token]}: merged with it here, but not by all crawlers"
                 yield Finding(line, "split-group", why)
         first |= {one.token: one.line for one in reversed(group.agents) if one.token not in first}
-        yield from _never_decide(group)
+        merged.setdefault(frozenset(one.token for one in group.agents), []).extend(group.rules)
         spelt: dict[str, RuleLine] = {}
         for rule in group.rules:
             number, pattern = rule.rule.line, rule.pattern
@@ -255,14 +257,16 @@ def _groups(outline: Outline) -> Iterator[Finding]:
             if len(pattern) > 1 and pattern.endswith("*"):
                 why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
                 yield Finding(number, "trailing-star", why)
+    for rules in merged.values():
+        yield from _never_decide(rules)
 
 
-def _never_decide(group: Group) -> Iterator[Finding]:
-    """Yield rules that lose to another one whatever the URL. Only what can be proven: the other one
-    is of the same group, matches exactly the same paths, and wins."""
+def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
+    """Yield rules of a group that lose to another one whatever the URL. Only what can be proven: the
+    other one matches exactly the same paths, and wins."""
     best: dict[str, RuleLine] = {}
     # As the matcher compares rules: the longest, then an allow, then the first.
-    ranked = sorted(group.rules, key=lambda one: (-len(one.pattern), not one.rule.allow))
+    ranked = sorted(rules, key=lambda one: (-len(one.pattern), not one.rule.allow))
     for one in ranked:
         if (same := _same_paths(one)) is None:
             continue
@@ -291,7 +295,7 @@ _ASKED, _NAMED, _SHOWN = 50, 3, 60
 
 # Pairs of a rule and a rule with a wildcard: with more the file is hostile, and only its other findings
 # count. Longer paths aren't tried.
-_MAX_TRIALS, _MAX_PATH = 500_000, 500
+_MAX_TRIALS, _MAX_PATH = 1_000_000, 500
 
 _ASSETS = re.compile(
     r"\.(?:css|js)\b|/(?:css|js|javascripts?|scripts?|styles?|stylesheets?|assets|static|_next|"

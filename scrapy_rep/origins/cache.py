@@ -54,6 +54,9 @@ _POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
 # Until a lost connection is tried again.
 _AT_ONCE_SECONDS = 0.5
 
+# Of REP_DEFER_MAX_WAIT: a fetch fails before those that wait for it are given up, else it wouldn't count.
+_FETCH_SHARE = 0.9
+
 # The pause after a proxy's failure: the next proxy may work. It doubles up to this step.
 _PROXY_SECONDS, _PROXY_STEPS = 1.0, 3
 
@@ -208,14 +211,16 @@ class RobotsCache:
     async def _fetch(self, flight: Flight) -> Answer:
         """Fetch robots.txt: twice if a connection is lost that has worked so far."""
         origin, known = flight.origin, self._table.get(flight.origin)
-        entry = known.entry if known else None
+        entry, settings = known.entry if known else None, self._settings
+        until = time.monotonic() + _FETCH_SHARE * max(settings.defer_max_wait, settings.defer_grace)
         flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
-        answer = await self._fetcher.fetch(origin, flight.request)
+        answer = await self._fetcher.fetch(origin, flight.request, until)
         works, error = entry is None or entry.attempts <= entry.proxy_attempts, answer.error
         if works and error and (is_lost_connection(error) or is_tls_failure(error)):
-            await pause(min(_AT_ONCE_SECONDS, self._settings.retry_delay))
-            flight.fetches += 1
-            answer = await self._fetcher.fetch(origin, flight.request)
+            await pause(min(_AT_ONCE_SECONDS, settings.retry_delay))
+            if time.monotonic() < until:
+                flight.fetches += 1
+                answer = await self._fetcher.fetch(origin, flight.request, until)
         return answer
 
     def page_answered(self, origin: Origin) -> None:

@@ -8,7 +8,9 @@ everything has a limit, and both connections end with the fetch.
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -165,8 +167,6 @@ _SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
 _PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
 
-# Of REP_DEFER_MAX_WAIT.
-_TIMEOUT_SHARE = 0.9
 # Characters.
 _MAX_TARGET = 120
 
@@ -181,9 +181,7 @@ class Fetcher:
         self._engine = context.engine
         self._accepts = accept_encoding()
         rep, settings = context.settings, context.crawler.settings
-        # A fetch fails before the requests that wait for it are given up, or it would never count.
-        longest = _TIMEOUT_SHARE * max(rep.defer_max_wait, rep.defer_grace)
-        self._timeout = min(rep.download_timeout, longest)
+        self._timeout = rep.download_timeout
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self._replaces_ftp = (
@@ -201,13 +199,16 @@ class Fetcher:
         self.targets = Targets(context.crawler, rep.private_hosts)
         """Where an origin may lead us."""
 
-    async def fetch(self, origin: Origin, like: Request | None = None) -> Answer:
+    async def fetch(
+        self, origin: Origin, like: Request | None = None, until: float = math.inf
+    ) -> Answer:
         """Fetch *origin*'s robots.txt, once. Any error is an answer, except
         :data:`CONFIGURATION_ERRORS` and ``CancelledError``. *like* is a request to *origin* whose
-        User-Agent header, proxy and bind address to use."""
+        User-Agent header, proxy and bind address to use. *until*: when it is too late, in seconds
+        of ``time.monotonic()``."""
         url, seen, hops = origin.robots_url, {origin.robots_url}, 0
         while True:
-            found = await self._ask(url, hops, like)
+            found = await self._ask(url, hops, like, until)
             if isinstance(found, Answer):
                 return found
             given = url, hops, found.status, found.headers
@@ -227,14 +228,16 @@ class Fetcher:
                 return Answer(Outcome.UNREACHABLE, *given, error=error)
             url, hops = target, hops + 1
 
-    async def _ask(self, url: str, hops: int, like: Request | None) -> Answer | Response:
+    async def _ask(
+        self, url: str, hops: int, like: Request | None, until: float
+    ) -> Answer | Response:
         self._running += 1
         self._listener.listen(True)
         transfer = Transfer()
         try:
             with transfer.slot as slot:
                 slot.enter_context(self._engine.extra_slot())
-                response = await self._get(url, transfer, like)
+                response = await self._get(url, transfer, like, until)
         except CancelledError:
             raise
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
@@ -266,14 +269,19 @@ class Fetcher:
         self._context.stats.inc_value("rep/redirects/refused")
         return RedirectRefused(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
 
-    async def _get(self, url: str, transfer: Transfer, like: Request | None) -> Response:
+    async def _get(
+        self, url: str, transfer: Transfer, like: Request | None, until: float
+    ) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
         and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
+        timeout = min(self._timeout, round(until - time.monotonic(), 2))
+        if timeout <= 0:  # no time is left after redirects
+            raise DownloadTimeoutError(f"no answer from {url} in time")
         if url.startswith("ftp:") and self._replaces_ftp:
             transfer.slot.close()  # this bypasses the downloader
-            return await _within(self._timeout, Deferred.fromCoroutine(_retrieve(url)))
+            return await _within(timeout, Deferred.fromCoroutine(_retrieve(url)))
         headers: dict[str, Any] = dict(self._accepts)
-        meta = {**_META, META_KEY: transfer, "download_timeout": self._timeout}
+        meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
         if self._engine.slots.slowed:
             meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
         if like is not None:
@@ -297,7 +305,7 @@ class Fetcher:
         if url.startswith("ftp:"):
             # FTP handlers may have no timeout. Others count theirs from when the request leaves its
             # slot's queue.
-            download = _within(self._timeout, download)
+            download = _within(timeout, download)
         try:
             response = await download
         except Exception as error:

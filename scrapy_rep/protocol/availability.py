@@ -32,6 +32,7 @@ _MAX_WORDS, _MAX_CHARACTERS = 6, 60
 _WHAT = (
     "page|web page|file|document|url|object|file or directory|the page|this page|that page|the file|"
     "the requested page|the requested file|the requested url|the page you are looking for|"
+    "the page you were looking for|"
     "seite|die seite|diese seite|webseite|datei|die datei|objekt|dokument|die angeforderte seite|"
     "la page|cette page|page web|fichier|le fichier|la page demandee|"
     "pagina|la pagina|esta pagina|pagina web|archivo|el archivo|documento|objeto|oggetto|"
@@ -53,7 +54,7 @@ _MISSING = (
     "no existe|no se encuentra|no se encontro|no se ha encontrado|no fue encontrada|inexistente|"
     "non e stata trovata|non esiste|inesistente|nao existe|nao foi encontrada|nao foi encontrado|"
     "kon niet worden gevonden|bestaat niet|is niet gevonden|werd niet gevonden|"
-    "nie zostala znaleziona|nie istnieje|nie odnaleziono|не существует|"
+    "nie znaleziona|nie zostala znaleziona|nie istnieje|nie odnaleziono|не существует|"
     "没有找到|不存在|無法找到|无法找到|が見つかりません|は見つかりません|が見つかりませんでした|は見つかりませんでした|"
     "は存在しません|が存在しません|찾지 못했습니다|존재하지 않습니다|없습니다|페이지입니다|mevcut degil|yok"
 )

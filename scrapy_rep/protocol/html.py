@@ -140,7 +140,7 @@ def _end_of_metas(body: bytes, names: list[bytes]) -> int:
         if count == _MAX_METAS:
             return len(body)
         tag = match[0].lower()
-        if any(name in tag for name in names):
+        if b">" not in tag or any(name in tag for name in names):  # the former: "<" in an attribute
             end = match.start()
     return end
 
@@ -233,7 +233,7 @@ def start_tags(
             attributes, at, took = read
             steps += took
         # In HTML an element isn't empty by "/>". But where it contains text alone, that is what was meant.
-        empty = body.startswith(b"/>", at - 2)
+        empty = rest is not None and rest.endswith(b"/>")
         if name in _FOREIGN:
             foreign = max(foreign + (-1 if closing else not empty), 0)
         elif foreign and _breaks_out(name, closing, attributes):

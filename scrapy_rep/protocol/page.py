@@ -51,7 +51,7 @@ _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
 # Blanks or semicolons instead of commas are wrong, but clear.
 _WORD = re.compile(r"[\s;:]*(?:(,)|([^\s,;:]+))", re.ASCII)
 # In a date no word is followed by a colon.
-_AGENT = re.compile(r"[\s,;]*([a-z*_-][^\s,:]*)\s*:", re.ASCII)
+_AGENT = re.compile(r"[\s;]*([a-z*_-][^\s,;:]*)\s*:", re.ASCII)
 _VALUE = re.compile(r"\s*(:?)\s*([^\s,;]*)", re.ASCII)
 # Where a date ends at the latest.
 _NEXT = re.compile(rf";|(?<=[\s,])(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)

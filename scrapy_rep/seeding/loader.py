@@ -26,7 +26,6 @@ from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX
-from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
@@ -69,12 +68,12 @@ MAXSIZE = "download_maxsize"
 class Loader:
     """Hands requests for sitemaps to the scheduler. Reads sitemaps into the spool, one at a time."""
 
-    def __init__(self, context: SeedingContext, targets: Targets, log: SitemapLog) -> None:
+    def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._context = context
         self._crawl = context.crawl
         self._engine = context.crawl.engine
         self._spool = context.spool
-        self.targets = targets
+        self.targets = context.origins.targets
         self._log = log
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()

@@ -317,10 +317,11 @@ class SitemapSeeding(ResolutionListener):
         self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
         self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
-        parts = SeedingContext(context, discovery, SpiderOptions(crawler.spider), self._spool)
+        options = SpiderOptions(crawler.spider)
+        parts = SeedingContext(context, origins, discovery, options, self._spool)
         log = SitemapLog(context, recorder.tell)
-        self.loader = Loader(parts, origins.targets, log)
-        self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, origins, log))
+        self.loader = Loader(parts, log)
+        self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, log))
         self._idle_with: list[str] = []
         self._spool.wake = self._feeder.wake
         connect = crawler.signals.connect

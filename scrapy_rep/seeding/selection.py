@@ -20,7 +20,6 @@ from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import StillWaiting
-from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry, Kind
@@ -103,6 +102,7 @@ class Selection:
         self._settings = context.crawl.settings
         self._options = context.options
         self._discovery = context.discovery
+        self._cache = context.origins.cache
         led_here = Origin.from_url(sitemap.origin)
         self._host = host_of(led_here)
         near = self._settings.sitemap_cross_host == "site"
@@ -214,7 +214,10 @@ class Selection:
         near = mode == "any" or host_of(origin) == self._host
         if mode == "site" and registrable_domain(origin.host) == self._domain is not None:
             near = True
-        site = self._spool.site(str(origin), "" if near else self._sitemap.origin)
+        state = None if near else self._cache.get(origin)
+        known = state is not None and not state.unreachable
+        by = "" if near else self._sitemap.origin
+        site = self._spool.site(str(origin), by, known=known)
         found = Reason.HOSTS if site is None else (site, not near)
         if len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = found
@@ -321,10 +324,10 @@ class Verifier:
     """Finds out whether other origins list the sitemaps that their pages are from, a few origins at
     a time, and accepts or rejects these pages."""
 
-    def __init__(self, context: SeedingContext, origins: Origins, log: SitemapLog) -> None:
+    def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._crawl = context.crawl
         self._spool = context.spool
-        self._origins = origins
+        self._origins = context.origins
         self._log = log
         self._running = 0
         self._tried: set[int] = set()

@@ -23,6 +23,7 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.timers import pause
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.origins import Origins
 from scrapy_rep.seeding.discovery import Discovery, SpiderOptions
 from scrapy_rep.storages.journal import Journal
 
@@ -282,12 +283,13 @@ class Spool:
     def _of(self, site: Site) -> dict[int, Site]:
         return self.unproven if site.named_by else self.sites
 
-    def site(self, origin: str, named_by: str = "") -> int | None:
-        """Return the number of a site; None if *named_by* has named too many others already."""
+    def site(self, origin: str, named_by: str = "", *, known: bool = False) -> int | None:
+        """Return the number of a site; None if *named_by* has named too many others already, unless
+        its robots.txt is *known*."""
         query = "SELECT id FROM sites WHERE named_by = ? AND origin = ?"
         if found := self._read(query, named_by, origin):
             return int(found[0][0])
-        if named_by:
+        if named_by and not known:
             [[named]] = self._read("SELECT count(*) FROM sites WHERE named_by = ?", named_by)
             if named >= MAX_HOSTS:
                 return None
@@ -371,6 +373,7 @@ class Spool:
 @dataclass(frozen=True, slots=True)
 class SeedingContext:
     crawl: CrawlContext
+    origins: Origins
     discovery: Discovery
     options: SpiderOptions
     spool: Spool

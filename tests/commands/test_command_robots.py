@@ -139,6 +139,15 @@ async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: 
     assert pick(line["groups"], "applied") == [(False,), (True,), (True,)]
 
 
+async def test_an_agent_that_is_not_asked_about_is_not_warned_of(
+    sites: Sites, tmp_path: Path
+) -> None:
+    site = sites.add(robots=RULES)
+    for option in ("--agent=ShopBot", "--agents-of-file"):
+        done = await robots_crawls(tmp_path, site.url("/"), option, agent="Mozilla/5.0")
+        assert (done.status, done.err) == (int(option != "--agent=ShopBot"), "")
+
+
 def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text(
         "User-agent: *\nCrawl-delay: 5\nCrawl-delay: 90\nAllow: /\nUser-agent: Foo\nAllow: /\n"

@@ -20,7 +20,7 @@ from scrapy_rep.storages import Entry
 from scrapy_rep.text import counted, duration
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
-from tests.helpers.held import DEFER, origin_of, silent_until_open, urls, when_open
+from tests.helpers.held import DEFER, NEVER, Record, origin_of, silent_until_open, urls
 from tests.helpers.log import at_line, lines, summary
 from tests.helpers.recorded import context_of
 from tests.helpers.rows import every_row
@@ -121,24 +121,28 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
 async def test_a_line_a_minute_tells_what_is_held(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And at once when only that is left."""
     monkeypatch.setattr(deferral, "_TELL_SECONDS", 0.1)
-    silent = silent_until_open()
-    site = sites.add(robots=silent)
-    busy = sites.add(robots=RULES, pages={"/x": when_open(silent, "")})
-    which = f"3 to {origin_of(site)}: no answer yet"
-    line = f"3 requests held ({which}); next robots.txt attempt in 0 s, giving up in 8"
+    page, record = silent_until_open(""), Record()
+    site = sites.add(robots=503)
+    busy = sites.add(robots=RULES, pages={"/x": page})
+    which = f"3 to {origin_of(site)}: HTTP 503"
+    line = f"3 requests held ({which}); next robots.txt attempt in 8 min, giving up in 8 min"
 
     def look() -> None:
         if len(told) == 3:
-            silent.open()
+            page.open()
 
-    with at_line("scrapy_rep.holding", line, look) as told:
-        result = await crawl(
+    idle = at_line("scrapy_rep.holding", f"Nothing left to do but wait: {line}", record.close)
+    with at_line("scrapy_rep.holding", line, look) as told, idle:
+        result = await record.crawl(
             [*urls(site, 3), busy.url("/x")],
-            {**DEFER, "REP_DEFER_GRACE": 0.01, "REP_DEFER_MAX_WAIT": 480},
+            REP_RETRY_DELAY=NEVER,
+            REP_RETRY_MAX_DELAY=NEVER,
+            REP_DEFER_MAX_WAIT=480,
         )
-    assert len(told) >= 3
-    assert len(result.responses) == 4
+    assert 3 < len(told) < 9
+    assert len(result.responses) == 1
 
 
 async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None:

@@ -44,7 +44,7 @@ FOUND = [
     (b"useragent: *\nDissallow: /x\nDisallowed: /y\nsite-map: https://a.b/c\n", "1 typo; 2 typo; 3 typo; 4 typo"),
     (ALL + b"disallow /x\ndisallow /y z\n", "2 missing-colon; 3 missing-colon"),
     (ALL + b"Allow: /\nuser agent b\n", "3 missing-colon"),
-    (ALL + b"Allow: /\nSitemap https://a.b/s\n", "3 typo; 3 relative-sitemap"),
+    (ALL + b"Allow: /\nSitemap https://a.b/s\n", "3 missing-colon; 3 relative-sitemap"),
     (b"Disallow: /x\n" + ALL + b"Allow: /\n", "1 rule-before-group"),
     (ALL + b"Disallow: x\nDisallow: https://a.b/x\n", "2 never-matches; 3 never-matches"),
     (ALL + b"Disallow: /a b\nDisallow: /c#d\n", "2 blank-in-rule"),
@@ -61,7 +61,7 @@ FOUND = [
     ),
     (ALL + b"Disallow: /a\nFoo: /b\nhello you there\n", "3 unknown-field; 4 no-field"),
     (ALL + b"Disallow: /a\nDisallow: /a\n", "3 duplicate"),
-    (ALL + b"Disallow: /a\nUser-agent: b\nAllow: /\n" + ALL + b"Disallow: /a\n", "5 split-group"),
+    (ALL + b"Disallow: /a\nUser-agent: b\nAllow: /\n" + ALL + b"Disallow: /a\n", "5 split-group; 6 duplicate"),
     (ALL + "Disallow: /%c3%a9\nDisallow: /é\n".encode(), "3 duplicate"),
     (ALL + b"Disallow: /a\nAllow: /a\n", "2 shadowed"),
     (ALL + b"Allow: /a\nDisallow: /a*\n", "2 shadowed; 3 trailing-star"),
@@ -134,6 +134,8 @@ def test_beyond_the_limit() -> None:
     (one, _) = lint(ALL + b"Disallow: /a\nAllow: /a*\n")
     assert one.message == ("never decides: line 3 (Allow: /a*) matches the same URLs and wins")
     assert one.text == "Disallow: /a"
+    (one,) = lint(ALL + b"Allow: /\nCrawl-delay: 1/10\n")
+    assert one.message == '"1/10" is not a number of seconds: no effect'
 
 
 def test_a_sitemap_of_another_host_is_not_judged() -> None:

@@ -85,6 +85,7 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
     ],
     "also after a rule with a value, since a restriction must not be lost by a slip": [
         ([b"max-snippet:-1; noindex"], "foobot", "noindex max_snippet=-1"),
+        ([b"noindex;max-snippet:5"], "foobot", "noindex max_snippet=5"),
         ([b"max-snippet:x; noindex"], "foobot", "noindex"),
         ([b"unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT noindex"], "foobot", f"noindex {AFTER}"),
         ([b"unavailable_after: 2025-12-03T13:09:53Z; max-snippet: 5 noindex"], "foobot", f"noindex max_snippet=5 {AFTER}"),
@@ -112,6 +113,7 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
         (b"<template/>" + META, "utf-8", ""),
         (b"<script><!-- <script></script></script>" + META, "utf-8", "noindex"),
         (b"<script><!-- x</script>" + META, "utf-8", "noindex"),
+        (b"<script src=x/>'<!--'</script>" + META, "utf-8", "noindex"),
         (b"<textarea>" + META + b"</textarea>", "utf-8", ""),
         (b"<title></titles>" + META + b"</title>", "utf-8", ""),
         (b"<noembed>" + META + b"</noembed>", "utf-8", ""),
@@ -162,6 +164,7 @@ HTML: dict[str, list[tuple[bytes, str, str]]] = {
         (b"<meta name=robots content=noindex, nofollow>", "utf-8", "noindex"),
         (b"<meta\rname=robots\rcontent=noindex>", "utf-8", "noindex"),
         (b'<meta = name="robots" content="noindex">', "utf-8", "noindex"),
+        (b'<meta title="<" name="robots" content="noindex">', "utf-8", "noindex"),
     ],
     "as a browser sees them: broken HTML": [
         (b"<meta name=robots content=noindex", "utf-8", ""),

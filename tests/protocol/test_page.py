@@ -218,6 +218,7 @@ def test_no_page_holds_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch
 
 LONG = [b"a:" * 8000, b"unavailable_after:," * 1000, b"unavailable_after: 1,2,3," * 700]
 LONG += [b"a," * 8000, b"noindex " * 2000, b" " * 16000, b"noindex" + b" " * 15000 + b"x"]
+LONG += [b"," * 16000]
 
 
 def test_of_headers_16_kilobytes_are_read() -> None:

@@ -143,6 +143,12 @@ def test_sitemaps_are_remembered_only_if_they_were_preloaded() -> None:
     assert source.count == 2
 
 
+def test_agents_of_one_group_share_its_rules() -> None:
+    robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /x")
+    assert robots.rules("a")[1] is robots.rules("b")[1]
+    assert robots.rules(["c", "d"])[1] is robots.rules("a")[1]
+
+
 COMPARABLE = {
     "/caf\xe9": "https://example.com/caf\xe9",
     "/caf%C3%A9": "https://example.com/caf%c3%a9",

@@ -30,9 +30,10 @@ class World:
         self.scheduled: list[str] = []
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
         crawl = CrawlContext(get_crawler(), RepSettings(), engine, time.time)
-        nothing: Any = SimpleNamespace(targets=None)
-        self.context = SeedingContext(crawl, nothing, SpiderOptions(None), self.spool)
-        self.loader = Loader(self.context, nothing, nothing)
+        origins: Any = SimpleNamespace(targets=None, cache=SimpleNamespace(get=lambda _: None))
+        nothing: Any = None
+        self.context = SeedingContext(crawl, origins, nothing, SpiderOptions(None), self.spool)
+        self.loader = Loader(self.context, nothing)
 
     def crawl(self, request: Request) -> None:
         self.scheduled.append(request.meta[SITEMAP]["url"])
@@ -125,10 +126,10 @@ def test_entries_that_are_written_once_more_count_once(monkeypatch: pytest.Monke
 
     site = world.spool.site
 
-    def failing_once(*arguments: str) -> int:
+    def failing_once(*arguments: str, known: bool) -> int:
         if failing and arguments[0] == "http://b.example":
             raise failing.pop()
-        return site(*arguments)
+        return site(*arguments, known=known)
 
     monkeypatch.setattr(world.spool, "site", failing_once)
     reader: Any = SimpleNamespace(kind=Kind.URLSET)

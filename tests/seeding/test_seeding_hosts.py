@@ -10,7 +10,7 @@ from scrapy.core.engine import ExecutionEngine
 from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import host_of
-from tests.helpers.behaviours import in_turn, redirect, silence
+from tests.helpers.behaviours import after, in_turn, redirect, silence
 from tests.helpers.held import NEVER
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
@@ -159,6 +159,21 @@ async def test_very_many_hosts(sites: Sites) -> None:
     assert lines(result, "Nothing was taken", level="WARNING") == []
 
 
+async def test_hosts_that_the_crawl_knows_are_not_limited(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has to ask them because of a sitemap."""
+    monkeypatch.setattr("scrapy_rep.seeding.spool.MAX_HOSTS", 2)
+    site, *others = every = [sites.add() for _ in range(6)]
+    for one in every:
+        one.set("/robots.txt", listing(site.url("/map.xml")))
+    site.set("/map.xml", after(1, urlset([one.url("/page") for one in every])))
+    result = await seeded(*every[:5])
+    assert pages(result) == sorted(one.url("/page") for one in every[:5])
+    assert result.stat("rep/sitemaps/rejected/hosts") == 1
+    assert others[-1].count("/robots.txt") == 0
+
+
 async def test_a_sitemap_whose_own_host_is_unreachable_for_a_while(sites: Sites) -> None:
     site, maps = sites.add(), sites.add(robots=in_turn(503, 503, "User-agent: *\n"))
     site.set("/robots.txt", listing(maps.url("/map.xml")))
@@ -174,7 +189,8 @@ async def test_a_sitemap_whose_entries_wait_in_vain_is_told(sites: Sites) -> Non
     apex, www = sites.add(name="example.com"), sites.add(name="www.example.com")
     lists(apex, "/map.xml", "/some.xml")
     apex.set("/map.xml", urlset([www.url(f"/{n}") for n in range(300)]))
-    apex.set("/some.xml", urlset([apex.url("/y"), www.url("/y")]))
+    # The first is rejected before the last is read.
+    apex.set("/some.xml", urlset([www.url("/y"), *["/invalid"] * 20_000, apex.url("/y")]))
     result = await seeded(apex)
     assert pages(result) == [apex.url("/y")]
     [message] = lines(result, "Nothing was taken", level="WARNING")

@@ -32,15 +32,14 @@ class World:
         engine = SimpleNamespace(wake=lambda: None)
         settings = SimpleNamespace(defer_max_wait=600.0)
         log = SimpleNamespace(none_waits=lambda: None, refused=self.refuse)
-        context: Any = SimpleNamespace(
-            crawl=SimpleNamespace(engine=engine, settings=settings), spool=self.spool
-        )
-        origins: Any = SimpleNamespace(
+        origins = SimpleNamespace(
             cache=SimpleNamespace(get=lambda _: None),
             targets=SimpleNamespace(refuses=self.ask),
             flights=SimpleNamespace(abandon=lambda _: None),
         )
-        self.verifier = Verifier(context, origins, log)  # type: ignore[arg-type]
+        crawl = SimpleNamespace(engine=engine, settings=settings)
+        context: Any = SimpleNamespace(crawl=crawl, spool=self.spool, origins=origins)
+        self.verifier = Verifier(context, log)  # type: ignore[arg-type]
 
     async def ask(self, target: Origin, by: Origin) -> bool:
         self.asked.append(str(target))
