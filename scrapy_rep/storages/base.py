@@ -347,8 +347,8 @@ class BatchStorage(Storage):
 
 
 class MemoryStorage(Storage):
-    """Entries in memory, packed: mostly a kilobyte each. Beyond a number of entries or bytes, those
-    saved longest ago are evicted. Over the limit of bytes, entries larger than their share go first,
+    """Entries in memory, packed: mostly a kilobyte each. Beyond a number of entries or bytes, the least
+    recently used are evicted. Over the limit of bytes, entries larger than their share go first,
     so that a hundred large files can't evict ten thousand ordinary ones. The latest entry stays,
     whatever its size."""
 
@@ -366,8 +366,13 @@ class MemoryStorage(Storage):
         return cls(settings.cache_max_origins, settings.cache_max_bytes)
 
     def load(self, origin: str) -> Entry | None:
-        packed = self._packed.get(origin)
-        return None if packed is None else Entry.unpack(packed)
+        packed = self._packed.pop(origin, None)
+        if packed is None:
+            return None
+        self._packed[origin] = packed  # the most recently used one
+        if origin in self._large:
+            self._large[origin] = self._large.pop(origin)
+        return Entry.unpack(packed)
 
     def save(self, entry: Entry) -> None:
         self.drop(entry.origin)
