@@ -22,7 +22,7 @@ from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
 
 logger = get_logger(__name__)
 
-USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@]+)(/[^#]*)")
+USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@\s]+)(/[^#]*)")
 """Most URLs: scheme, host and port; path and query. Others (user info, no path, ...) take
 :func:`origin_of` and :func:`path_in`."""
 
@@ -139,7 +139,8 @@ class Agents:
         """Return the chain for a value that may be a full User-Agent header; warn if it has none."""
         known = value
         if not isinstance(value, str):
-            known = tuple(map(str, value)) if isinstance(value, Iterable) else ()
+            some = value if isinstance(value, Iterable) else ()
+            known = tuple(one if isinstance(one, str) else "" for one in some)
         tokens, warning = _read(known)
         if not tokens and not self._warned:
             warning = (

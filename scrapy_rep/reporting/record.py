@@ -16,7 +16,7 @@ from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.storages.entry import UnreadableEntry
+from scrapy_rep.storages.base import UnreadableEntry
 from scrapy_rep.text import iso
 
 _MS = "milliseconds"

@@ -128,7 +128,7 @@ async def test_each_request_goes_by_its_own(sites: Sites, spider: type[ListSpide
 
 # A browser's: nothing in it is a crawler's own name. False is not the token of its string.
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101"
-NO_NAMES = ("*", "", [], 12345, False, ["*", ""], "\ud800")
+NO_NAMES = ("*", "", [], 12345, False, ["*", ""], ["Bot", None], b"Bot", "\ud800")
 NO_TOKEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     *(({"USER_AGENT": value}, {}) for value in ("", FIREFOX)),
     ({"ROBOTSTXT_USER_AGENT": "*"}, {}),
