@@ -148,6 +148,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
             for kind in ("html", "challenge", "redirected")
         ],
         answer("unreachable", 1, C, reason="HTTP 503"),
+        answer("none", 1, "http://none.example"),
         line("sitemap", 3, A, url=f"{A}/s.xml", sitemap={**listed, "failed": "HTTP 404"}),
         line("sitemap", 3, A, url=f"{A}/t.xml", sitemap={**listed, "entries": 3, "taken": 0}),
         line("noindex", 4, A, url=f"{A}/1", reason="meta robots: noindex"),
@@ -164,6 +165,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         "warning 1 origin redirected in a loop, too many times, or without a target. See origins",
         "warning 1 origin closed to this crawler. See rules",
         "warning 1 sitemap could not be read. The first: HTTP 404. See sitemaps",
+        "note 1 origin without an answer. See origins",
         "note robots.txt files that changed in the crawl: 1. See changes",
         "note Items and requests dropped because of page rules: 1. See pages",
         "note Items and requests dropped because of usage preferences: 1. See pages",
@@ -171,7 +173,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     assert texts(page, ".findings code") == ["scrapy"]
     assert [row[0] for row in rows(page, "outcomes")] == [
         *("with rules", "HTML page in its place", "bot wall in its place"),
-        *("redirect loop, or redirect without a target", "unreachable 1 HTTP 503"),
+        *("redirect loop, or redirect without a target", "unreachable 1 HTTP 503", "no answer"),
     ]
 
 
