@@ -20,7 +20,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry
-from scrapy_rep.storages.entry import squeeze
+from scrapy_rep.storages.base import squeeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from tables import Row, table
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.storages.entry import Entry
+from scrapy_rep.storages.base import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

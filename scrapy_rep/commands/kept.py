@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib.util import find_spec
@@ -21,6 +21,7 @@ from scrapy_rep.commands.output import CommandError, Status, complain
 from scrapy_rep.commands.task import request_for
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.hold import held_fields
+from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.cache import standing_of
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.state import OriginState
@@ -129,7 +130,11 @@ def _many(task: Task, storage: Storage, hosts: Sequence[str], as_json: AsJson) -
 
 
 def _list(task: Task, entry: Entry, data: dict[str, Any]) -> None:
-    answer = "no answer" if entry.status is None else f"HTTP {entry.status}: {entry.outcome.value}"
+    body = b""
+    with suppress(UnreadableEntry):
+        body = entry.body
+    facts = Facts(status=entry.status, hops=entry.hops)
+    answer = RobotsFile(entry.outcome, body, facts).answer if entry.status else "no answer"
     times = f"fetched {data['fetched_at']}, fresh until {data['fresh_until']}"
     if entry.unreachable_since is not None:
         times = f"since {data['unreachable_since']}: {entry.error}"

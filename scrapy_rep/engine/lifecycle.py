@@ -47,18 +47,21 @@ class StopAtStart:
     def __init__(self, crawler: Crawler, message: str) -> None:
         self._crawler = crawler
         self._message = message
+        self._in_shell = crawler.spider is None
         crawler.signals.connect(self._engine_started, signals.engine_started)
         crawler.signals.connect(self._engine_stopped, signals.engine_stopped)
 
     def process_request(self, request: Request) -> None:
-        raise IgnoreRequest(self._message)
+        # The shell would say nothing of an IgnoreRequest.
+        raise (ValueError if self._in_shell else IgnoreRequest)(self._message)
 
     def _engine_started(self, **_: Any) -> None:
         extra = {"spider": self._crawler.spider}
         logger.error("%(message)s The crawl ends.", {"message": self._message}, extra=extra)
-        # Nothing leaves the scheduler meanwhile: with a JOBDIR, requests wait for the next run.
-        self._crawler.engine.pause()
-        deferred_from_coro(self._close())
+        if not self._in_shell:  # fetch() would wait for ever
+            # Nothing leaves the scheduler meanwhile: with a JOBDIR, requests wait for the next run.
+            self._crawler.engine.pause()
+            deferred_from_coro(self._close())
 
     async def _close(self) -> None:
         engine = self._crawler.engine

@@ -182,8 +182,7 @@ class Gate:
         elif not isinstance(advice, Drop):
             deferral.keep(origin, state, request, since)
         elif deferral.handing_back.one(request, since):
-            # It came again, behind all others.
-            self._nothing_else = since is not None
+            self._nothing_else = since is not None and deferral.handing_back.came_last
         else:
             deferral.log.full(origin)
             self._releases.verdicts[request] = advice

@@ -45,6 +45,7 @@ class HandingBack:
         self._context = context
         self._held = held
         self.waiting = 0  # about how many the scheduler has for which there was no room
+        self.came_last = False  # whether the latest to come again came behind all others
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 
@@ -83,6 +84,7 @@ class HandingBack:
         """Make *request* what it was before. Return since when it has been held, in seconds since
         the crawl began; None if the mark isn't ours."""
         mark = request.meta.pop(HANDED_BACK)
+        self.came_last = request.priority <= _LAST
         self.waiting = max(0, self.waiting - 1)
         try:
             waited = time.time() - float(mark["since"])

@@ -43,9 +43,8 @@ from scrapy_rep.protocol.freshness import (
 )
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.base import Entry
+from scrapy_rep.storages.base import MAX_TIME, Entry, squeeze
 from scrapy_rep.storages.client import StorageClient
-from scrapy_rep.storages.entry import MAX_TIME, squeeze
 from scrapy_rep.text import text_of
 
 # How often to look for another process's answer: at first, at last.

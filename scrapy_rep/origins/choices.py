@@ -27,7 +27,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
 from scrapy_rep.protocol.freshness import Standing, rung
 from scrapy_rep.settings import LADDER, RepSettings, setting_name
-from scrapy_rep.storages.entry import Entry
+from scrapy_rep.storages.base import Entry
 
 if TYPE_CHECKING:
     from scrapy_rep.origins.cache import RobotsCache

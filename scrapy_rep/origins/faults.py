@@ -159,5 +159,7 @@ def _component(error: Exception) -> str:
     for frame, _ in walk_tb(error.__traceback__):
         name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
         if name in _METHODS and module.partition(".")[0] not in ("scrapy", "scrapy_rep"):
-            found = f"{module}.{name}"
+            component = frame.f_locals.get("self")  # a module may have several
+            of_class = "" if component is None else f"{type(component).__name__}."
+            found = f"{module}.{of_class}{name}"
     return found

@@ -14,8 +14,7 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import Rules
-from scrapy_rep.storages.base import Entry, MemoryStorage
-from scrapy_rep.storages.entry import UnreadableEntry
+from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
 
 # Origins kept parsed, some 6 KB each. Parsing again is cheap compared to a page.
 _PARSED = 2000

@@ -40,8 +40,8 @@ MAX_TEXT = 65536
 _MAX_ENTRY, _MAX_TAGS, _MAX_DEPTH = 4 * MAX_TEXT, 5_000, 100
 _MAX_NAMES, _MAX_NAME = 1_000, 100
 
-# To be linear, no pattern looks beyond the next "<".
-_ATTRIBUTES = r"((?:[\s/][^<>]*)?)>"
+# To be linear, no pattern looks beyond the next "<", and none divides attributes in two ways.
+_ATTRIBUTES = r"""(?=(?P<all>(?:[\s/](?:[^<>"']+|"[^"<]*"|'[^'<]*'|["'])*)?))(?P=all)>"""
 _SECTION = r"(!--|!\[CDATA\[)"
 _ENDS = {"!--": "-->", "![CDATA[": "]]>"}
 _PROLOG = re.compile(rf"<(?:{_SECTION}|(!ENTITY\b)|([^\s<>/!?]+){_ATTRIBUTES})", re.IGNORECASE)

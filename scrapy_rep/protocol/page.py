@@ -45,7 +45,7 @@ _DATE = "unavailable_after"
 _NAMES = FLAGS | {*_NUMBERS, _PREVIEW, _DATE}
 
 # "Wed, December 3, 2025, 13:09:53 GMT" has the most commas of all dates.
-_DATE_PARTS = 4
+_DATE_PARTS, _DATE_LENGTH = 4, 300
 
 _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
 # Blanks or semicolons instead of commas are wrong, but clear.
@@ -253,6 +253,7 @@ def _limit(text: str, at: int, *, is_number: bool) -> tuple[Value, int]:
 
 def _date(text: str, at: int) -> tuple[Value, int]:
     """Return a date, with as many commas as possible, and where it ends."""
+    text = text[: at + _DATE_LENGTH]
     ends = _NEXT.search(text, at)
     parts = text[at : ends.start() if ends else len(text)].split(",", _DATE_PARTS)[:_DATE_PARTS]
     for count in range(len(parts), 0, -1):

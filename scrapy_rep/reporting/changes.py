@@ -14,8 +14,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.storages.base import Entry
-from scrapy_rep.storages.entry import UnreadableEntry
+from scrapy_rep.storages.base import Entry, UnreadableEntry
 
 logger = get_logger(__name__)
 

@@ -16,7 +16,7 @@ from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.storages.entry import UnreadableEntry
+from scrapy_rep.storages.base import UnreadableEntry
 from scrapy_rep.text import iso
 
 _MS = "milliseconds"
@@ -141,7 +141,7 @@ def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
 def kind_of(reason: str | None) -> str:
     """Return why a robots.txt is unreachable, in a word or two."""
     reason = reason or "other"
-    name = reason.partition(":")[0]
+    name = reason.partition(":")[0].partition(",")[0]
     if name.startswith("HTTP "):
         return name[: len("HTTP 503")]
     if name in _KINDS:
@@ -150,6 +150,9 @@ def kind_of(reason: str | None) -> str:
         return "TLS"
     return "connection lost" if "onnection" in reason else name[:_SHORT]
 
+
+# Rules that are counted.
+_RULES = 1_000
 
 RowT = TypeVar("RowT")
 
@@ -237,6 +240,3 @@ class Rules(Rows[RuleRow]):
                 return
             row.known[where.origin] = where
         row.known[where.origin].times += 1
-
-
-_RULES = 1_000

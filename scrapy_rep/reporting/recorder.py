@@ -16,6 +16,7 @@ from twisted.internet.defer import CancelledError
 
 import scrapy_rep
 from scrapy_rep import signals
+from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
@@ -76,8 +77,11 @@ class Recorder(ResolutionListener):
         self._drops = Limiter(logger, "origins whose requests are dropped")
         self._holds = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
-        self._starts: dict[str, Any] = {"refused": 0}
-        """Start requests that were refused, and the first of them."""
+        self._starts: dict[str, Any] = {"refused": 0, "passed": False}
+        """Start requests that were refused, and the first of them; whether others got through."""
+        through = scrapy_signals.request_reached_downloader, scrapy_signals.response_received
+        self._passing = Listener(context.crawler, dict.fromkeys(through, self._passes))
+        self._passing.listen(not self.dry_run)
         self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
         """Returns some URLs that wait for an answer of an origin."""
         origins.table.on_leave = self._leaves
@@ -196,7 +200,7 @@ class Recorder(ResolutionListener):
         **more: Any,
     ) -> None:
         """Count and record a decision about *request*. *more*: fields of the line, of any JSON type."""
-        self._counts.allowed += verdict == "allowed"
+        self._counts.requests[verdict] += 1
         if self._listeners:
             agent = _names(self._origins.agents.chain_of(request))
             more = {"agent": agent, "dry_run": self.dry_run, **more}
@@ -215,7 +219,6 @@ class Recorder(ResolutionListener):
         with self._isolated(Counts.part):
             self._refuse_start(request, error)
             if isinstance(error, RobotsUnreachable):
-                self._counts.dropped += 1
                 self._count_reason(error)
             else:
                 self._counts.forbids(error)
@@ -295,7 +298,7 @@ class Recorder(ResolutionListener):
             self._counts.leaves(state)
         count, state.allowed = state.allowed, 0
         if count:
-            self._counts.allowed += count
+            self._counts.requests["allowed"] += count
             self.tell("allowed_count", None, state.origin, count=count)
 
     # The crawl's beginning and end
@@ -324,20 +327,24 @@ class Recorder(ResolutionListener):
         for state in self._origins.table.states():
             self._leaves(state)
         with self._isolated("summary"):
-            # In a dry run, pages may be found in spite of robots.txt.
-            found = not self.dry_run and self._stats.get_value("item_scraped_count")
-            self._starts["passed"] = passed = bool(self._counts.allowed or found)
+            if self.dry_run:  # all get through
+                self._starts["passed"] = self._counts.requests["allowed"] > 0
             told = figures(self._counts, self._stats)
             counts = {**told, "start_requests": self._starts}
             self.tell("crawl_ended", None, None, reason=reason, dry_run=self.dry_run, counts=counts)
             log_summary(self._counts, told, self._context)
             # If it did not finish, some may not have been tried.
-            if self._starts["refused"] and reason == "finished" and not passed:
+            if self._starts["refused"] and reason == "finished" and not self._starts["passed"]:
                 self._warn_of_starts()
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             with self._isolated(listener.part):
                 await listener.end()
+
+    def _passes(self, request: Request) -> None:
+        if request.meta.get(_START):
+            self._starts["passed"] = True
+            self._passing.listen(False)
 
     def _refuse_start(self, request: Request, error: Exception) -> None:
         if request.meta.get(_START):

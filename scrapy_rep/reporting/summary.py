@@ -33,16 +33,16 @@ _UNANSWERED = 10_000
 
 _OUTCOMES = ("with rules", "without restrictions", "unreachable", "without an answer")
 
-# What became of requests: a stat, or none, and words. The first two are always there.
+# What became of requests: a stat, or a verdict, and words. The first two are always there.
 _REQUESTS = {
-    "allowed": ("", "allowed"),
-    "forbidden": ("robotstxt/forbidden", "forbidden"),
+    "allowed": ("allowed", "allowed"),
+    "forbidden": ("disallowed", "forbidden"),
     "passed": ("rep/unreachable/allowed", "allowed though robots.txt was unreachable"),
-    "dropped": ("", "dropped (robots.txt unreachable)"),
+    "dropped": ("unreachable", "dropped (robots.txt unreachable)"),
     "held": ("rep/deferred/unreachable", "held"),
     "waited": ("rep/deferred", "waited for a first answer"),
-    "released": ("rep/released", "released"),
-    "given_up": ("rep/given_up", "given up"),
+    "released": ("released", "released"),
+    "given_up": ("given_up", "given up"),
     "handed_back": ("rep/handed_back", "handed back to the scheduler"),
     "kept": ("rep/held", "kept for the next run"),
 }
@@ -64,7 +64,9 @@ class Counts:
     part = "count for the summary"
 
     def __init__(self) -> None:
-        self.fetches = self.allowed = self.dropped = 0
+        self.fetches = 0
+        self.requests: Counter[str] = Counter()
+        """By verdict."""
         self.rules = Rules(_TOP, 1)
         self.unanswered: set[Origin] = set()
         self._outcomes: Counter[tuple[str, str]] = Counter()
@@ -100,12 +102,11 @@ class Counts:
 def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
     """Return how many requests were allowed, held, only ``waited``, and so on."""
 
-    def number(stat: str) -> int:
-        return int(stats.get_value(stat, 0))
+    def number(name: str) -> int:
+        return int(stats.get_value(name, 0)) if "/" in name else counts.requests[name]
 
     found = {name: number(stat) for name, (stat, _) in _REQUESTS.items()}
-    found["allowed"] = counts.allowed - found["passed"]
-    found["dropped"] = counts.dropped
+    found["allowed"] -= found["passed"]
     found["waited"] -= found["held"]
     return {
         **found,

@@ -318,6 +318,7 @@ class Journal:
         while self._pending and self._db is not None:
             changes = dict(islice(self._pending.items(), _AT_ONCE))
             self._write_to(db, changes)
+            self._unmerged += len(changes)
             for key in changes:
                 del self._pending[key]
             await pause()

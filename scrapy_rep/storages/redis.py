@@ -16,8 +16,16 @@ from scrapy.crawler import Crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.base import BatchStorage, Entry, UnreadableEntry
-from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED, entry_or_error, unsqueeze
+from scrapy_rep.storages.base import (
+    MAX_BATCH,
+    MAX_HEADER,
+    MAX_PACKED,
+    BatchStorage,
+    Entry,
+    UnreadableEntry,
+    entry_or_error,
+    unsqueeze,
+)
 
 Key = TypeVar("Key", str, bytes)
 

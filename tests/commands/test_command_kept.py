@@ -90,15 +90,15 @@ def test_cache_lists_each_entry_on_a_line(tmp_path: Path) -> None:
     done = cache(tmp_path)
     assert (done.status, done.err) == (0, "")
     fetched = "fetched 2023-11-14T22:13:20Z, fresh until"
-    due = f"missing  {fetched} 2023-11-14T22:13:21Z"
+    due = f"{fetched} 2023-11-14T22:13:21Z"
     assert sorted(done.out.splitlines()) == [
-        f"ask           http://example.com:8080  HTTP 404: {due}",
-        f"ask           https://ahead.example  HTTP 200: rules  {fetched} 2096-10-02T07:06:40Z",
-        f"ask           https://trouble.example  HTTP 500: {due}",
-        f"fresh         {long.origin}  HTTP 200: rules  {fetched} {iso(SOON)}",
-        f"fresh         https://page.example  HTTP 200: rules  {fetched} {iso(SOON)}",
-        f"fresh         https://www.example.com  HTTP 200: rules  {fetched} {iso(SOON)}",
-        "stale         https://stale.example  HTTP 200: rules  since 2023-11-14T22:13:20Z: HTTP 500",
+        f"ask           http://example.com:8080  HTTP 404  {due}",
+        f"ask           https://ahead.example  HTTP 200  {fetched} 2096-10-02T07:06:40Z",
+        f'ask           https://trouble.example  HTTP 500 with a page that says "not found"  {due}',
+        f"fresh         {long.origin}  HTTP 200  {fetched} {iso(SOON)}",
+        f"fresh         https://page.example  HTTP 200, an HTML page  {fetched} {iso(SOON)}",
+        f"fresh         https://www.example.com  HTTP 200  {fetched} {iso(SOON)}",
+        "stale         https://stale.example  HTTP 200  since 2023-11-14T22:13:20Z: HTTP 500",
         f"unreachable   https://down.example  no answer  since {iso(NOW)}: HTTP 503",
     ]
     # By Google's newer rules, 12 hours without a file close a site, whatever copy there is.

@@ -111,6 +111,14 @@ def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
         assert done.errors[-1].endswith("NotFetched: robots.txt unreachable: HTTP 503")
 
 
+@on_every_reactor
+def test_with_a_wrong_setting_the_shell_fails(sites: Sites, tmp_path: Path, reactor: str) -> None:
+    site = sites.add()
+    done = run(tmp_path, "shell", site.url("/tea"), REP_UNREACHABLE="no", **REACTORS[reactor])
+    assert (done.status, site.requests) == (1, [])
+    assert done.errors[-1].startswith("ValueError: REP_UNREACHABLE is 'no', but must be one of ")
+
+
 # How they wait depends on the reactor.
 @on_every_reactor
 @pytest.mark.parametrize("name", ["fetch", "shell"])

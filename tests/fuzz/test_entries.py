@@ -23,7 +23,7 @@ from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.freshness import standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
-from scrapy_rep.storages.entry import MAX_TIME, SCHEMA, squeeze
+from scrapy_rep.storages.base import MAX_TIME, SCHEMA, squeeze
 from scrapy_rep.text import iso
 from tests.fuzz.strategies import columns, damaged
 from tests.helpers.storing import KINDS, NOW, A

@@ -14,7 +14,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, Storage, UnreadableEntry, client
-from scrapy_rep.storages.entry import squeeze
+from scrapy_rep.storages.base import squeeze
 from tests.helpers.behaviours import RULES_BYTES
 from tests.helpers.docs import blocks, page
 

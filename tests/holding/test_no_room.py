@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -103,8 +104,28 @@ async def test_spiders_that_fetch_work_when_idle_get_it(sites: Sites) -> None:
     assert_clean(result)
 
 
+async def test_what_another_process_handed_back_at_its_end_hides_nobody(sites: Sites) -> None:
+    """It didn't come behind all others."""
+    down, site, on_page = one_is_down(sites)
+    mark = {"dont_filter": False, "priority": 5, "since": time.time()}
+    later_ones = [Request(url, priority=5, meta={"_rep_held": mark}) for url in urls(down, 9, "/y")]
+    later_ones += [Request(url) for url in urls(site, 10)]
+    pages: list[int] = []
+
+    def idle(spider: Any) -> None:
+        pages.append(len(spider.responses))
+        if len(pages) == 1:
+            for one in later_ones:
+                spider.crawler.engine.crawl(spider.recorded(one))
+
+    result = await crawl_with_room_for_3(urls(down, 3), on_page, spider_idle=idle)
+    assert len(result.responses) == 22
+    assert pages[1] >= 10
+    assert_clean(result)
+
+
 async def test_a_scheduler_with_nothing_else_is_left_alone(sites: Sites) -> None:
-    """Each look of the engine costs one trip to it, and back. After a page it looks, and once a second."""
+    """Each look of the engine costs one trip to it, and back. It looks after a page, and now and then."""
     down, site, on_page = one_is_down(sites)
     wanted, taken = [*urls(down, 10), *urls(site, 10)], []
     result = await crawl_with_room_for_3(

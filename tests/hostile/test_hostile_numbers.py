@@ -16,7 +16,7 @@ from scrapy_rep.reporting.recorder import Recorder, Signals
 from scrapy_rep.reporting.report import Report
 from scrapy_rep.reporting.summary import Counts
 from scrapy_rep.storages import Entry, UnreadableEntry
-from scrapy_rep.storages.entry import MAX_TEXT, MAX_TIME
+from scrapy_rep.storages.base import MAX_TEXT, MAX_TIME
 from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.crawling import DAY, DOWN, OK, SLOW, Clock, StepSpider, crawl
 from tests.helpers.held import DEFER

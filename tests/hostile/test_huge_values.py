@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import SqliteStorage, UnreadableEntry
-from scrapy_rep.storages.entry import MAX_BATCH, MAX_HEADER, MAX_PACKED
+from scrapy_rep.storages.base import MAX_BATCH, MAX_HEADER, MAX_PACKED
 from tests.helpers.files import aside, change, script
 from tests.helpers.redisserver import needs_server
 from tests.helpers.storing import A, B, rules

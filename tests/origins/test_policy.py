@@ -19,7 +19,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.entry import Entry
+from scrapy_rep.storages.base import Entry
 from tests.helpers.crawling import run_settings
 from tests.helpers.rows import every_row
 from tests.helpers.storing import rules

@@ -86,9 +86,9 @@ def reasons(result: CrawlResult, site: Site) -> set[str]:
 async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> None:
     """Nothing is held or asked for again and again. But a network error is about the site."""
     asked = "the request for robots.txt"
-    refused = f".process_response refused {asked} (IgnoreRequest: no HTML): make it ignore"
-    failed = f".process_request failed on {asked} (ZeroDivisionError: division by zero)"
-    broken = f".download_request failed on {asked} (KeyError"
+    refused = f".Filter.process_response refused {asked} (IgnoreRequest: no HTML): make it ignore"
+    failed = f".Filter.process_request failed on {asked} (ZeroDivisionError: division by zero)"
+    broken = f".BuggyHandler.download_request failed on {asked} (KeyError"
     table = {
         refused: sites.add(robots=RULES),
         failed: sites.add(robots=RULES, name="buggy.test"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import re
-import time
 from datetime import datetime, timedelta, timezone
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -218,14 +218,12 @@ def test_no_page_holds_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch
 
 LONG = [b"a:" * 8000, b"unavailable_after:," * 1000, b"unavailable_after: 1,2,3," * 700]
 LONG += [b"a," * 8000, b"noindex " * 2000, b" " * 16000, b"noindex" + b" " * 15000 + b"x"]
-LONG += [b"," * 16000]
+LONG += [b"," * 16000, b":unavailable_after," * 860]
 
 
 def test_of_headers_16_kilobytes_are_read() -> None:
     for header in LONG:
-        began = time.thread_time()
-        PageRules.from_headers([header] * 1000, CHAIN)
-        assert time.thread_time() - began < 0.5
+        in_a_slice(partial(PageRules.from_headers, [header] * 1000, CHAIN))
     assert not PageRules.from_headers([b"x" * 16384, b"noindex"], CHAIN)
     assert not PageRules.from_headers([b"x" * 16380 + b",noindex"], CHAIN)
 

@@ -340,6 +340,8 @@ CHILDREN: list[tuple[str, str | None]] = [
     (of_rss("<link/><guid>http://a.test/p</guid>"), "http://a.test/p"),
     (of_rss(f"<atom:link href='http://a.test/a'/>{LINK}"), "http://a.test/p"),
     (of_rss(f"<link xmlns='http://www.w3.org/2005/Atom' href='x'/>{LINK}"), "http://a.test/p"),
+    ("<feed><entry><link title='a > b' href='http://a.test/p'/></entry></feed>", "http://a.test/p"),
+    ("<urlset><url a='/>'><loc b='\">'>http://a.test/p</loc></url></urlset>", "http://a.test/p"),
 ]
 
 

@@ -108,11 +108,20 @@ class ErrbackSpider(ListSpider):
         return Request(self.other, callback=self.parse)
 
 
-async def test_what_is_refused_later_is_no_start_request(sites: Sites) -> None:
+@pytest.mark.parametrize("path", ["/private", "/page"])
+async def test_what_is_requested_later_is_no_start_request(sites: Sites, path: str) -> None:
     site = sites.add(robots=RULES)
-    result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url("/private"))
+    result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url(path))
     [line] = warned(result)
     assert "every start request (1)" in line
+
+
+async def test_a_start_request_that_need_not_obey_gets_through(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    free = Request(site.url("/private"), meta={"dont_obey_robotstxt": True})
+    result = await crawl([site.url("/x"), free])
+    assert len(result.failures) == 1
+    assert warned(result) == []
 
 
 @pytest.mark.parametrize("page", [404, silence()], ids=["404", "silent"])
@@ -141,6 +150,12 @@ async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any)
     assert warned(result) == []
     requests = "Requests: 0 allowed, 1 forbidden, 2 held, 2 kept for the next run"
     assert summary(result)[1] == requests
+
+
+async def test_the_summary_counts_without_stats(sites: Sites) -> None:
+    none = {"STATS_CLASS": "scrapy.statscollectors.DummyStatsCollector"}
+    result = await crawl([sites.add(robots=RULES).url(path) for path in ("/x", "/page")], none)
+    assert summary(result)[1] == "Requests: 1 allowed, 1 forbidden"
 
 
 async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> None:

@@ -194,6 +194,7 @@ def test_why_it_is_unreachable_in_a_word_or_two() -> None:
         failed.format("OpenSSL.SSL.Error: [('SSL routines', '', 'wrong version number')]"): "TLS",
         failed.format("twisted.internet.error.ConnectionDone: Closed."): "connection lost",
         "Odd: a story": "Odd",
+        "a page of HTML without a rule, and REP_CHALLENGE is 'defer'": "a page of HTML without a rule",
         None: "other",
     }.items():
         assert kind_of(reason) == kind

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 import pytest
 
 from scrapy_rep.storages import Entry, UnreadableEntry
-from scrapy_rep.storages.entry import SCHEMA, unsqueeze
+from scrapy_rep.storages.base import SCHEMA, unsqueeze
 from tests.helpers.rows import every_row
 from tests.helpers.storing import A, B, missing, rules
 

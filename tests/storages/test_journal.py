@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,8 @@ async def test_what_is_put_between_slices_of_a_backlog_is_not_lost(
     assert stored(path) == [*sorted({*range(250)} - {1, 240}), 999]
     assert ask(path, "SELECT text FROM held WHERE id = 2") == "new"
     assert journal.failing_since is None
+    with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as db:
+        assert db.execute("SELECT count(*) FROM held").fetchone() == (249,), "in the log no longer"
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)

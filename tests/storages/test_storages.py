@@ -234,13 +234,17 @@ def test_what_nobody_can_read(kind: Kind) -> None:
                 assert storage.load(A) == rules()
 
 
-def test_memory_forgets_large_ones_first_then_those_saved_longest_ago() -> None:
+def test_memory_forgets_large_ones_first_then_the_least_recently_used() -> None:
     storage = MemoryStorage(3, 4_000)
     small = [rules(f"http://{n}:80") for n in range(4)]
-    storage.save_many([*small[:3], small[0], small[3]])
+    storage.save_many(small[:3])
+    storage.load(small[0].origin)
+    storage.save(small[3])
     assert all_of(storage).keys() == {small[n].origin for n in (0, 2, 3)}
     # Of the large ones, too.
     storage = MemoryStorage(10, 4_000)
     large = [rules(origin, os.urandom(1_200)) for origin in (A, B, "http://c:80")]
-    storage.save_many([missing("http://small:80"), *large])
-    assert all_of(storage).keys() == {"http://small:80", B, "http://c:80"}
+    storage.save_many([missing("http://small:80"), *large[:2]])
+    storage.load(A)
+    storage.save(large[2])
+    assert all_of(storage).keys() == {"http://small:80", A, "http://c:80"}

@@ -15,8 +15,7 @@ _INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
 @dataclass(slots=True)
 class Period:
     """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of
-    the first fetch (its *end*: ``answered``, ``given_up``, ``open``); or requests that ``waited``
-    for a first answer, or wait for one that never came (``unanswered``)."""
+    the first fetch. Its *end*: ``answered``, ``given_up``, ``open``."""
 
     origin: str
     began: float
@@ -53,6 +52,8 @@ class OriginRow:
     """How many are held, or wait, now."""
     waiting: int = 0
     """How many were held without an answer so far."""
+    still_waiting: int = 0
+    """How many of them have not left."""
     period: Period | None = None
     """The one that goes on."""
 

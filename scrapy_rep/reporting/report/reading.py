@@ -130,7 +130,7 @@ class CrawlSum:
         self.changes: Rows[Change] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
         self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
         self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
-        self._timeline = Timeline()
+        self._held_or_waiting, self._waiting = Timeline(), Timeline()
 
     def add(self, line: Line) -> None:
         """Count a line, which has a verdict."""
@@ -204,7 +204,8 @@ class CrawlSum:
         period.reason = origin.reason or origin.kind
         period.requests += origin.waiting
         origin.requests["held"] += origin.waiting
-        origin.waiting = 0
+        self._waiting.change(at, -origin.still_waiting)
+        origin.waiting = origin.still_waiting = 0
 
     def _end_period(self, origin: OriginRow, end: str, at: float) -> None:
         period, origin.period = origin.period, None
@@ -253,10 +254,12 @@ class CrawlSum:
         if line.flag("dry_run"):  # it went on
             origin.requests["waited" if waits else "held"] += 1
             return
-        self._timeline.change(at, 1)
+        self._held_or_waiting.change(at, 1)
         origin.held += 1
         if waits:
             origin.waiting += 1
+            origin.still_waiting += 1
+            self._waiting.change(at, 1)
             return
         origin.requests["held"] += 1
         if origin.period is not None:
@@ -265,7 +268,10 @@ class CrawlSum:
     def _left(self, line: Line, at: float) -> None:
         verdict = line.text("verdict")
         origin = self._count(line, verdict)
-        self._timeline.change(at, -1)
+        self._held_or_waiting.change(at, -1)
+        if origin.still_waiting:
+            origin.still_waiting -= 1
+            self._waiting.change(at, -1)
         origin.held = max(0, origin.held - 1)
         if verdict == "given_up" and origin.period is not None:
             origin.period.given_up += 1
@@ -349,4 +355,5 @@ class CrawlSum:
         reasons = [(kind, n) for (key, kind), n in self.outcomes.items() if key == "unreachable"]
         self.reasons = sorted(reasons, key=lambda reason: (-reason[1], reason[0]))
         self.axis = Axis(self.began, self.ended)
-        self.timeline = self._timeline.points(self.axis)
+        self.timeline = self._held_or_waiting.points(self.axis)
+        self.waiting = self._waiting.points(self.axis)

@@ -163,7 +163,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         "warning 1 origin answered with an HTML page in place of robots.txt. See origins",
         "warning 1 origin redirected in a loop, too many times, or without a target. See origins",
         "warning 1 origin closed to this crawler. See rules",
-        "warning 1 sitemap could not be read. See sitemaps",
+        "warning 1 sitemap could not be read. The first: HTTP 404. See sitemaps",
         "note robots.txt files that changed in the crawl: 1. See changes",
         "note Items and requests dropped because of page rules: 1. See pages",
         "note Items and requests dropped because of usage preferences: 1. See pages",

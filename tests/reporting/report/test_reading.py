@@ -77,6 +77,9 @@ def test_waiting_for_a_first_answer_is_not_being_held() -> None:
         (0, 0), *((10, count) for count in range(1, 5)), (40, 3), (40, 2), (80, 1), (80, 0), (90, 1),
         (100, 1),
     ]  # fmt: skip
+    assert crawl.waiting == [
+        (0, 0), *((10, count) for count in range(1, 5)), (40, 3), (40, 2), (50, 0), (90, 1), (100, 1)
+    ]  # fmt: skip
 
 
 def test_what_an_earlier_run_held_was_there_from_the_beginning() -> None:
