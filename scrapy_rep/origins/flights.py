@@ -198,7 +198,8 @@ class Flights:
     def _came_down(self, result: Any, flight: Flight, timer: CallLaterResult) -> Any:
         timer.cancel()
         self._running -= 1
-        self._is_slow(flight)
+        self._quick.discard(flight)
+        self._take_off()
         return result
 
     async def _fly(self, flight: Flight) -> None:
