@@ -179,8 +179,10 @@ class RobotsCache:
             if isinstance(error, CONFIGURATION_ERRORS):
                 if len(self._broken) >= _MAX_BROKEN:
                     self._broken.clear()
-                why = str(error) if isinstance(error, ProjectError) else text_of(error)
-                self._broken[origin] = self._clock() + self._settings.retry_max_delay, why
+                own = isinstance(error, ProjectError)
+                # Others may be due to what one request wants: a proxy, say.
+                until = self._clock() + self._settings.retry_max_delay if own else -math.inf
+                self._broken[origin] = until, str(error) if own else text_of(error)
             raise
         if storage:
             storage.publish(state.entry)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -27,9 +27,11 @@ from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 
-# Fetches at a time for each of CONCURRENT_REQUESTS: so many up to so many sockets, or at least so many.
-# Silent origins occupy theirs until the timeout.
-_AT_A_TIME, _SOCKETS, _AT_LEAST = 16, 512, 4
+# Fetches at a time for each of CONCURRENT_REQUESTS, and the seconds for which a fetch counts among
+# them: later it is probably to a silent origin, and must not block the rest.
+_AT_A_TIME, _SLOW_SECONDS = 4, 2.0
+# All fetches at a time, slow ones included: this many times the others, up to so many sockets.
+_SLOW_TIMES, _SOCKETS = 4, 512
 
 
 class Resolution(NamedTuple):
@@ -145,14 +147,17 @@ class Flights:
         self._first: OrderedDict[Flight, None] = OrderedDict()
         self._again: OrderedDict[Flight, None] = OrderedDict()
         self._running = 0
+        self._quick: set[Flight] = set()
+        """Those in the air, without the slow ones."""
         self._end = Flight(Origin("", "", 0), None)
         """Lands when the spider closes."""
         concurrency = concurrency_of(crawler)
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            self._most = max(_AT_LEAST * concurrency, min(_AT_A_TIME * concurrency, _SOCKETS))
+            self._cap = _AT_A_TIME * concurrency
+            self._most = max(self._cap, min(_SLOW_TIMES * self._cap, _SOCKETS))
         else:
             # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
-            self._most = max(1, concurrency // 2)
+            self._cap = self._most = max(1, concurrency // 2)
 
     def __contains__(self, origin: Origin) -> bool:
         return origin in self._flights
@@ -174,17 +179,26 @@ class Flights:
         return flight
 
     def _take_off(self) -> None:
-        open_ = self._end.result is None
-        while open_ and self._running < self._most and (queue := self._first or self._again):
+        while (queue := self._first or self._again) and self._end.result is None:
+            if len(self._quick) >= self._cap or self._running >= self._most:
+                break
             flight, _ = queue.popitem(last=False)
             self._running += 1
+            self._quick.add(flight)
+            timer = call_later(_SLOW_SECONDS, self._is_slow, flight)
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
-            flight.running.addBoth(self._came_down)
+            flight.running.addBoth(self._came_down, flight, timer)
 
-    def _came_down(self, result: Any) -> Any:
+    def _is_slow(self, flight: Flight) -> None:
+        self._quick.discard(flight)
+        self._take_off()
+
+    def _came_down(self, result: Any, flight: Flight, timer: CallLaterResult) -> Any:
+        timer.cancel()
         self._running -= 1
+        self._quick.discard(flight)
         self._take_off()
         return result
 

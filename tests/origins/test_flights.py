@@ -26,13 +26,13 @@ from scrapy_rep.origins.flights import (
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
-from tests.helpers.held import a_while
+from tests.helpers.held import NEVER, a_while
 from tests.helpers.recorded import context_of
 
 
 @pytest.fixture(autouse=True)
-def four_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scrapy_rep.origins.flights._AT_A_TIME", 4)
+def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", NEVER)
 
 
 class World:
@@ -108,7 +108,7 @@ async def test_time_counts_from_the_beginning_of_the_flight() -> None:
 
 
 async def test_new_origins_fly_before_those_asked_again() -> None:
-    """At most a multiple of CONCURRENT_REQUESTS at a time, of 16 if that is unlimited; retries come last."""
+    """At most four times CONCURRENT_REQUESTS at a time, 64 if that is unlimited; retries come last."""
     world = World(0)
     world.begin(*hosts(100))
     await a_while(0.01)
@@ -126,6 +126,24 @@ async def test_new_origins_fly_before_those_asked_again() -> None:
         await world.answer(host)
     assert world.asked == ["a0", "a1", "a2", "b0", "c0", "c1", "c2", "b1", "b2"]
     assert (world.in_the_air, world.most) == (0, 4)
+
+
+async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times as many fly then, and no more: sites may be silent without end."""
+    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", 0.03)
+    world = World(concurrency=1)
+    world.begin(*hosts(20))
+    assert world.in_the_air <= 4
+    # Each answer lets one start: of a slow one, too.
+    for count, answered in ((16, "a0"), (17, "a15"), (18, "")):
+        for _ in range(200):
+            if len(world.asked) < count:
+                await a_while(0.02)
+        await a_while(0.05)  # and no more are, though those that fly are slow by then
+        assert (len(world.asked), world.in_the_air) == (count, 16)
+        if answered:
+            await world.answer(answered)
+    await world.end()
 
 
 async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:

@@ -41,7 +41,7 @@ from tests.helpers.behaviours import (
     reset,
     silence,
 )
-from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, crawl
+from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, StepSpider, crawl
 from tests.helpers.held import DEFER, InlineSpider, Record, assert_clean, urls
 from tests.helpers.log import lines
 from tests.helpers.names import server_context
@@ -113,6 +113,20 @@ async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> N
     for reason in reasons(result, lost):  # several, if some were held later than others
         assert "ConnectionResetError" in reason and "held for 0.2 s" in reason
     assert result.stat("rep/given_up") == result.stat("rep/deferred")
+
+
+class NoProxies:
+    def process_request(self, request: Request, **_: Any) -> None:
+        if request.meta.get("proxy"):
+            raise NotImplementedError("no proxies")  # as some download handlers do
+
+
+async def test_what_a_request_prevents_others_can_have(sites: Sites) -> None:
+    site = sites.add(robots=RULES)
+    steps = [Request(site.url("/x"), meta={"proxy": "http://127.0.0.1:9"}), site.url("/y")]
+    settings = {**DEFER, "DOWNLOADER_MIDDLEWARES": {NoProxies: 500}}
+    result = await crawl(StepSpider, settings, steps=steps)
+    assert result.spider.outcomes == ["RobotsUnreachable", "ok"]  # type: ignore[attr-defined]
 
 
 async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> None:
