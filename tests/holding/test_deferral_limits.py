@@ -282,7 +282,7 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
     settings = {
         **DEFER,
         "REP_DEFER_GRACE": 0.05,
-        "REP_DEFER_MAX_WAIT": 0.3,
+        "REP_DEFER_MAX_WAIT": 0.8,
         "REP_DOWNLOAD_TIMEOUT": NEVER,
         "REP_RETRY_DELAY": 60,
         "REP_RETRY_MAX_DELAY": 60,
@@ -292,7 +292,7 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
     result = await record.crawl(urls(site, 3), **settings)
     assert len(result.failures) == 3
     [resolved] = record.resolved
-    assert "longer than 0." in str(resolved["error"])
+    assert re.search("longer than 0.|in time", str(resolved["error"]))
     assert {error.attempts for error in result.failures.values()} == {1}  # type: ignore[attr-defined]
     assert await record.concurrency() == [16, 16]
     assert_clean(result)
