@@ -7,6 +7,7 @@ Requests are pickles, as in Scrapy's queues: who can write to a JOBDIR can run c
 
 from __future__ import annotations
 
+import os
 import pickle
 import sqlite3
 from collections import Counter
@@ -113,7 +114,7 @@ class DiskHold:
         killed = not self._looked and self._path.with_name(f"{FILE_NAME}-wal").exists()
         self._looked = True
         queue = self._path.with_name("requests.queue")
-        if killed and any(one.name != "active.json" and one.is_file() for one in queue.rglob("*")):
+        if killed and any({*files} - {"active.json"} for *_, files in os.walk(queue)):
             message = (
                 "The last run in %(directory)s was killed. Scrapy saves its queue only when it is closed "
                 "in order: requests that waited in %(queue)s are lost, and it may lose more, with errors "

@@ -282,7 +282,7 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
     settings = {
         **DEFER,
         "REP_DEFER_GRACE": 0.05,
-        "REP_DEFER_MAX_WAIT": 0.3,
+        "REP_DEFER_MAX_WAIT": 0.8,
         "REP_DOWNLOAD_TIMEOUT": NEVER,
         "REP_RETRY_DELAY": 60,
         "REP_RETRY_MAX_DELAY": 60,
