@@ -21,9 +21,9 @@ from scrapy.spiders import SitemapSpider
 
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.agents import chain_behind, origin_of
+from scrapy_rep.origins.agents import EACH, META_KEY, Agents, chain_in_header, origin_of
 from scrapy_rep.protocol.page import PageRules, links_of
-from scrapy_rep.settings import RepSettings, settings_beside
+from scrapy_rep.settings import RepSettings, chain, settings_beside
 from scrapy_rep.text import Encoder
 
 logger = get_logger(f"{__name__}.middleware")  # loggers are named after folders: "scrapy_rep.pages"
@@ -68,6 +68,27 @@ def page_rules(response: Response, agents: str | Sequence[str] | None = None) ->
             rules |= PageRules.from_html(response.body, encoding_of(response), chain)
         known[chain] = rules
     return rules
+
+
+def chain_behind(request: Request | None) -> tuple[str, ...]:
+    """Return the chain of a request that was sent. If it may belong to crawls with different
+    chains, only what the request itself says counts."""
+    if request is None:
+        return ()
+    found = crawls_behind(request)
+    if found and len({one.usual for one in found}) == 1:
+        return found[0].chain_sent(request)
+    try:
+        return chain(request.meta[META_KEY])
+    except (KeyError, ValueError):
+        return chain_in_header(request)
+
+
+def crawls_behind(request: Request) -> list[Agents]:
+    """Return the agents of crawls that *request* may belong to: its callback's, else all."""
+    spider, crawls = getattr(request.callback, "__self__", None), list(EACH)
+    own = [one for one in crawls if spider is not None and one.crawler.spider is spider]
+    return own or [one for one in crawls if one.crawler.crawling] or crawls
 
 
 def is_html(response: Response) -> bool:

@@ -19,7 +19,7 @@ LAYERS = [
     {"protocol"},
     {"text"},
     {"engine"},
-    {"robotparser", "exceptions", "signals", "inspection"},
+    {"robotparser", "pqueue", "exceptions", "signals", "inspection"},
     {"settings"},
     {"storages"},
     {"origins"},

@@ -82,7 +82,7 @@ class Agents:
             self.usual = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
         self._fixed = self.usual is not None
         """Whether User-Agent headers don't count."""
-        _EACH.add(self)
+        EACH.add(self)
 
     def check_spider(self) -> None:
         """Apply the spider's attribute; ``SettingsError`` if it is no token or list of tokens."""
@@ -170,30 +170,10 @@ def warning_of_digits(tokens: Sequence[str]) -> str:
     )
 
 
-_EACH: WeakSet[Agents] = WeakSet()
+EACH: WeakSet[Agents] = WeakSet()
+"""Those of all crawls in this process."""
 
 
 def chain_in_header(request: Request) -> tuple[str, ...]:
     """Return the chain for the request's User-Agent header; empty without a token."""
     return _read((request.headers.get("User-Agent") or b"").decode("latin-1"))[0]
-
-
-def chain_behind(request: Request | None) -> tuple[str, ...]:
-    """Return the chain of a request that was sent. If it may belong to crawls with different
-    chains, only what the request itself says counts."""
-    if request is None:
-        return ()
-    found = crawls_behind(request)
-    if found and len({one.usual for one in found}) == 1:
-        return found[0].chain_sent(request)
-    try:
-        return chain(request.meta[META_KEY])
-    except (KeyError, ValueError):
-        return chain_in_header(request)
-
-
-def crawls_behind(request: Request) -> list[Agents]:
-    """Return the agents of crawls that *request* may belong to: its callback's, else all."""
-    spider, crawls = getattr(request.callback, "__self__", None), list(_EACH)
-    own = [one for one in crawls if spider is not None and one.crawler.spider is spider]
-    return own or [one for one in crawls if one.crawler.crawling] or crawls

@@ -12,7 +12,6 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +27,6 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.reactor import is_reactor_installed
-from tldextract import TLDExtract
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IHostnameResolver, IHostResolution
 from zope.interface import implementer
@@ -310,17 +308,3 @@ async def look_up(host: str) -> Sequence[str]:
         reactor.nameResolver.resolveHostName(receiver, host)
         await maybe_deferred_to_future(done)
     return found
-
-
-def registrable_domain(host: str) -> str | None:
-    """Return the registrable domain of *host* (``www.shop.example.co.uk``: ``example.co.uk``); None
-    for IP addresses and public suffixes. The first call takes 0.1 s."""
-    found = _extractor()(host)
-    return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else None
-
-
-@cache
-def _extractor() -> TLDExtract:
-    # No URLs: never the network. No folder: never another program's copy of the list. With private
-    # domains: two users of github.io are two sites.
-    return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)

@@ -16,12 +16,12 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.agents import chain_behind, crawls_behind, origin_of, path_in
+from scrapy_rep.origins.agents import origin_of, path_in
 from scrapy_rep.origins.cache import LARGE, RobotsCache
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Flight, Flights
 from scrapy_rep.origins.state import OriginState, OriginTable
-from scrapy_rep.pages import encoding_of, is_html, page_rules
+from scrapy_rep.pages import chain_behind, crawls_behind, encoding_of, is_html, page_rules
 from scrapy_rep.preferences.statements import (
     PATH,
     POLICY,

@@ -27,7 +27,6 @@ from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.recorder import Recorder
@@ -44,7 +43,7 @@ from scrapy_rep.seeding.discovery import (
     seeding_mode,
 )
 from scrapy_rep.seeding.loader import Loader
-from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier
+from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier, registrable_domain
 from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Site, Spool
 from scrapy_rep.signals import request_deferred, request_given_up
 from scrapy_rep.text import counted, text_of

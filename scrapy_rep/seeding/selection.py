@@ -12,15 +12,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from scrapy.utils.defer import deferred_from_coro
+from tldextract import TLDExtract
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import StillWaiting
-from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Entry, Kind
 from scrapy_rep.protocol.freshness import latest
@@ -408,3 +409,17 @@ class Verifier:
         for url, count in Counter(page.sitemap_url for page in pages).items():
             if url not in taken:
                 self._log.refused(site.named_by, url, reason, count)
+
+
+def registrable_domain(host: str) -> str | None:
+    """Return the registrable domain of *host* (``www.shop.example.co.uk``: ``example.co.uk``); None
+    for IP addresses and public suffixes. The first call takes 0.1 s."""
+    found = _extractor()(host)
+    return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else None
+
+
+@cache
+def _extractor() -> TLDExtract:
+    # No URLs: never the network. No folder: never another program's copy of the list. With private
+    # domains: two users of github.io are two sites.
+    return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from scrapy.core.engine import ExecutionEngine
 
-from scrapy_rep.origins.targets import registrable_domain
 from scrapy_rep.protocol import Origin
-from scrapy_rep.seeding.selection import host_of
+from scrapy_rep.seeding.selection import host_of, registrable_domain
 from tests.helpers.behaviours import after, in_turn, redirect, silence
 from tests.helpers.held import NEVER
 from tests.helpers.log import lines
