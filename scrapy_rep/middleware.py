@@ -24,7 +24,6 @@ from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachabl
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, SCHEME, origin_of
-from scrapy_rep.origins.choices import ChoiceListener
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Decide, Drop, Origins, Pass, Wait
@@ -33,6 +32,7 @@ from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
+from scrapy_rep.reporting.choices import ChoiceListener
 from scrapy_rep.reporting.record import IMPOLITE
 from scrapy_rep.reporting.recorder import Recorder, Signals
 from scrapy_rep.reporting.summary import log_switched_off

@@ -14,7 +14,7 @@ from scrapy.squeues import FifoMemoryQueue, PickleLifoDiskQueue
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep import BroadPriorityQueue
-from scrapy_rep.engine import pqueue
+from scrapy_rep import pqueue
 
 pytestmark = pytest.mark.scrapy_api
 
