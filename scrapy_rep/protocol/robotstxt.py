@@ -44,6 +44,7 @@ _Agent: TypeAlias = "str | tuple[str, ...]"
 # The agent, whether it obeys "*", the token whose group applies, and its rules. Replaced as a whole,
 # so that threads may share a RobotsTxt.
 _Answer: TypeAlias = "tuple[_Agent | None, bool | None, str | None, Rules]"
+_Answers: TypeAlias = "dict[tuple[_Agent | None, bool | None], _Answer]"
 _NOT_ASKED: _Answer = (None, None, None, NO_RULES)
 
 # Origin and path of nearly all URLs.
@@ -80,7 +81,7 @@ class RobotsTxt:
         self._source = source
         # Most calls are about the latest agent and origin.
         self._answer, self._site = _NOT_ASKED, ""
-        self._known: dict[tuple[_Agent | None, bool | None], _Answer] | None = None
+        self._known: _Answers | None = None
         self._rules: dict[int, Rule] | None = None
         self._paces: dict[str, Pace] | None = None
         self._sitemaps: tuple[str, ...] | None = None
@@ -166,25 +167,32 @@ class RobotsTxt:
             found = *key, None, NO_RULES
             for token in obeyed(*key):
                 if (name := token.lower()) in groups.tokens:
-                    found = *key, token, self._rules_of(name, groups)
+                    # Thousands of rules take 50 ms, so agents of one group share theirs.
+                    rules = self._shared(name, known) if known else None
+                    if rules is None:
+                        rules = Rules(*groups.rules_of(name))
+                        self.size += rules.size
+                    found = *key, token, rules
                     break
             if known is not None:
-                if len(known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
-                    known.clear()
-                    self._rules = self._sitemaps = None
-                    self.size = found[3].size
-                self.size += _ANSWER
-                known[key] = found
+                self._remember(found, known)
         self._answer = found
         return found[2:]
 
-    def _rules_of(self, name: str, groups: Groups) -> Rules:
-        for _, _, token, rules in list(self._known.values()) if self._known else ():
+    @staticmethod
+    def _shared(name: str, known: _Answers) -> Rules | None:
+        for _, _, token, rules in list(known.values()):  # another thread may add one
             if token is not None and token.lower() == name:
-                return rules  # of another agent; thousands of rules take 50 ms
-        rules = Rules(*groups.rules_of(name))
-        self.size += rules.size
-        return rules
+                return rules
+        return None
+
+    def _remember(self, found: _Answer, known: _Answers) -> None:
+        if len(known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
+            known.clear()
+            self._rules = self._sitemaps = None
+            self.size = found[3].size
+        self.size += _ANSWER
+        known[found[:2]] = found
 
     def decision(self, token: str | None, found: int) -> Decision:
         """Return the decision for the group of *token*, given what :meth:`Rules.find` has *found*."""
