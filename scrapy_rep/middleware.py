@@ -23,7 +23,7 @@ from scrapy_rep.engine.lifecycle import StopAtStart, is_interactive
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
-from scrapy_rep.origins.agents import FOREIGN, SCHEME, origin_of
+from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Decide, Drop, Origins, Pass, Wait
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
 # Meta keys that need a closer look. Crawl delays add theirs.
-_MARKS = frozenset({"dont_obey_robotstxt", FED, SITEMAP})
+_MARKS = frozenset({"dont_obey_robotstxt", META_KEY, FED, SITEMAP})
 
 
 class RepMiddleware:
@@ -120,7 +120,7 @@ class RepMiddleware:
             and self._marks.isdisjoint(request.meta)
             and not self._verdicts
             and (self._seeding is None or prefix in self._seeding.visited_prefixes)
-            and self.agents.is_usual(request)
+            and (self.agents.fixed or "User-Agent" not in (request.headers or ()))
         ):
             path = url[slash:]
             if "#" in path:

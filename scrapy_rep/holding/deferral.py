@@ -119,7 +119,7 @@ class Deferral(ResolutionListener):
 
     @property
     def holding(self) -> bool:
-        return bool(self.held.origins or self.releases)
+        return bool(self.held.origins or self.releases.turns or self.releases.loose)
 
     def _some_urls(self, origin: str) -> list[str]:
         """Return the URLs of some requests of *origin* that are at the gate."""

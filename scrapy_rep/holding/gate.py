@@ -78,41 +78,38 @@ class Gate:
         """Return the next request that may go on to the middleware; None if there is none now."""
         if self._deferral.closing:
             return None
-        request = self._releases.next() if self._releases else None
-        if request is None:
-            request = self._next_scheduled()
-        if request is not None:
-            self._let_out.add(request)
-            self._idle_since = None
-        return request
-
-    def _next_scheduled(self) -> Request | None:
-        self._nothing_else = False
-        began = 0.0
+        releases, began = self._releases, 0.0
+        request = releases.next() if releases.turns or releases.loose else None
+        self._nothing_else = self._nothing_else and request is not None
         # An answer wakes the engine, and so does the end of the wait for it.
-        while self._held.may_wait and not self._nothing_else:
-            request = self._next()
-            if request is None:
-                return None
-            check = self.look(request) if self.look is not None else None
+        while request is None and self._held.may_wait and not self._nothing_else:
+            found = self._next()
+            if found is None:
+                break
+            check = self.look(found) if self.look is not None else None
             if check is not None:
                 self._checks += 1
-                deferred_from_coro(self._stays_or_leaves(request, check))
-            elif not self._is_kept(request):
-                return request
+                deferred_from_coro(self._stays_or_leaves(found, check))
+            elif not self._is_kept(found):
+                request = found
+                break
             now = time.perf_counter()
             began = began or now
             if now >= began + SLICE_SECONDS and not self._nothing_else:
                 self._context.engine.wake()
                 break
-        return None
+        if request is not None:
+            self._let_out.add(request)
+            self._idle_since = None
+        return request
 
     def has_pending_requests(self) -> bool:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
         answer. After ``REP_DEFER_IDLE`` seconds of only waiting it counts as idle: its spider may
         have other work."""
         scheduled = self._has_pending() and not (self._nothing_else and self._held.origins)
-        if scheduled or self._releases or self._checks:
+        releases = self._releases
+        if scheduled or releases.turns or releases.loose or self._checks:
             self._idle_since = None
             return True
         if not self._held.origins:
@@ -147,7 +144,7 @@ class Gate:
             and state.rules is not None
             and self._context.clock() < state.usable_until
             and HANDED_BACK not in meta
-            and not self._releases
+            and not self._releases.turns
         ):
             return False
         since = self._deferral.handing_back.restore(request) if HANDED_BACK in meta else None
@@ -163,7 +160,7 @@ class Gate:
             return self._is_kept_for(found, None, request, since)
         if found.unreachable and not self._context.settings.dry_run:
             return self._is_kept_for(found.origin, found, request, since)
-        return bool(self._releases) and self._deferral.joins(found.name, request, since)
+        return self._deferral.joins(found.name, request, since)
 
     def _is_kept_for(
         self, origin: Origin, state: OriginState | None, request: Request, since: float | None

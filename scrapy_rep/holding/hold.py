@@ -122,6 +122,8 @@ class HeldOrigins:
         self._total = self._unheld = self._weight = 0
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency_of(context.crawler)
+        self.may_wait = True
+        """Whether another request may come to the gate to wait for a first answer."""
         # With each request object it has seen, Scrapy keeps a kilobyte (the parsed URL, the
         # fingerprint). But the spool keeps a page until its request object is freed.
         self._copies = not job_dir(context.crawler.settings)
@@ -152,12 +154,6 @@ class HeldOrigins:
     def awaits_first_answers(self) -> bool:
         """Whether any requests wait for an answer that may come soon."""
         return self._weight > 0
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether another request may come to the gate to wait for a first answer."""
-        limit = self.most + self._most_waiting
-        return self._weight < self._most_waiting and self._unheld + self._total < limit
 
     # They come and go
 
@@ -210,6 +206,8 @@ class HeldOrigins:
         weight = int(min(awaited, held_origin.most))
         self._weight += weight - held_origin.weight
         held_origin.weight = weight
+        limit = self.most + self._most_waiting
+        self.may_wait = self._weight < self._most_waiting and self._unheld + self._total < limit
         if held:
             self._context.stats.set_value("rep/held", self._total)
             self._context.stats.max_value("rep/held/max", self._total)
@@ -320,7 +318,7 @@ class Releases:
         self._held = held
         self._is_due = is_due
         self._finished = finished
-        self._turns: list[tuple[int, int, HeldOrigin]] = []
+        self.turns: list[tuple[int, int, HeldOrigin]] = []
         """A heap of origins, by the priority of their most urgent request, and in turns."""
         self._turn = 0  # the number of the last turn given
         self._rests_until = 0.0  # since requests can't be read at the moment
@@ -329,9 +327,6 @@ class Releases:
         """Requests that needn't wait for anything, but couldn't leave at once."""
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
         """What was decided about requests that have left, or are about to."""
-
-    def __bool__(self) -> bool:
-        return bool(self._turns or self.loose)
 
     def add(
         self, held_origin: HeldOrigin, why: Why | None = None, before: float = math.inf
@@ -355,7 +350,7 @@ class Releases:
     def end(self) -> None:
         """Let no more requests leave: the spider closes."""
         self._ended = True
-        self._turns.clear()
+        self.turns.clear()
 
     def next(self) -> Request | None:
         """Return the next request to leave for which a download slot is free, if any."""
@@ -366,8 +361,8 @@ class Releases:
         looked: list[HeldOrigin] = []
         request = None
         try:
-            while request is None and self._turns and len(looked) < _LOOKS:
-                looked.append(heappop(self._turns)[2])
+            while request is None and self.turns and len(looked) < _LOOKS:
+                looked.append(heappop(self.turns)[2])
                 request = self._leave(looked[-1])
         except sqlite3.Error as error:
             self._rest(error)
@@ -407,7 +402,7 @@ class Releases:
         held_origin.in_turn = True
         self._turn += 1
         urgency = held_origin.ready[0].urgency if held_origin.ready else 0
-        heappush(self._turns, (urgency, self._turn, held_origin))
+        heappush(self.turns, (urgency, self._turn, held_origin))
 
     def _rest(self, error: sqlite3.Error) -> None:
         """Try again to read held requests a little later."""

@@ -80,7 +80,7 @@ class Agents:
         configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
         if self.usual is None and configured:
             self.usual = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
-        self._fixed = self.usual is not None
+        self.fixed = self.usual is not None
         """Whether User-Agent headers don't count."""
         EACH.add(self)
 
@@ -91,7 +91,7 @@ class Agents:
         value = getattr(spider, SPIDER_ATTRIBUTE, None)
         try:
             if value is not None:
-                self.usual, self._fixed = chain(value), True
+                self.usual, self.fixed = chain(value), True
         except ValueError:
             raise SettingsError(
                 f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
@@ -117,7 +117,7 @@ class Agents:
         """Whether *request* goes by :attr:`usual`. False if only a closer look can tell."""
         if META_KEY in request.meta:
             return False
-        return self._fixed or "User-Agent" not in (request.headers or ())
+        return self.fixed or "User-Agent" not in (request.headers or ())
 
     def chain_of(self, request: Request) -> tuple[str, ...]:
         """Return the chain for *request*; empty if it has no token (then ``*`` applies)."""
@@ -125,13 +125,13 @@ class Agents:
         if value is not None:
             return self._lenient(value, f"a request's meta[{META_KEY!r}]")
         # Nearly all are empty, and the look-up costs more than the rest.
-        if not self._fixed and request.headers and (header := request.headers.get("User-Agent")):
+        if not self.fixed and request.headers and (header := request.headers.get("User-Agent")):
             return self._lenient(header.decode("latin-1"), "a request's User-Agent header")
         return self.default if self.usual is None else self.usual
 
     def chain_sent(self, request: Request) -> tuple[str, ...]:
         """Return the chain of a sent request: its header may be Scrapy's or a browser's."""
-        if request.meta.get(META_KEY) is not None or self._fixed:
+        if request.meta.get(META_KEY) is not None or self.fixed:
             return self.chain_of(request)
         return chain_in_header(request) or self.default
 
