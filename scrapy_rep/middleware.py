@@ -84,8 +84,7 @@ class RepMiddleware:
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
         announcing = Signals(context, discovery.announce)
-        listeners = [self.decisions, *beyond, *delays, *seeding, announcing]
-        origins.listeners += [*listeners, deferral]
+        origins.listeners += [self.decisions, *beyond, *delays, *seeding, announcing, deferral]
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:

@@ -84,10 +84,10 @@ class Recorder(ResolutionListener):
         self._passing.listen(not self.dry_run)
         self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
         """Returns some URLs that wait for an answer of an origin."""
-        origins.table.on_leave = self._leaves
         self._connect(context.crawler.signals.connect)
 
     def _connect(self, connect: Callable[..., None]) -> None:
+        self._origins.table.on_leave = self._leaves
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
         connect(self._held, signals.request_deferred)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -323,7 +323,9 @@ class SitemapSeeding(ResolutionListener):
         self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, log))
         self._idle_with: list[str] = []
         self._spool.wake = self._feeder.wake
-        connect = crawler.signals.connect
+        self._connect(crawler.signals.connect)
+
+    def _connect(self, connect: Callable[..., None]) -> None:
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)

@@ -264,20 +264,28 @@ class SitemapLog:
             taken=selection.accepted,
             rejected={reason.value: entries for reason, entries in rejected.items()},
         )
-        message = f"Sitemap %(url)s ({kind}): %(entries)s, {selection.accepted:,} accepted"
+        dull = not nothing or CHOSEN.issuperset(rejected)
+        self._log(sitemap, reader, selection, dull=dull and not reader.problem)
+
+    def _log(
+        self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection, *, dull: bool
+    ) -> None:
+        assert reader.kind is not None
+        kind, accepted = reader.kind.value, selection.accepted
+        message = f"Sitemap %(url)s ({kind}): %(entries)s, {accepted:,} accepted"
         if selection.unproven:
             message += f" ({selection.unproven:,} waiting for another host's robots.txt)"
-        if rejected:
-            why = ", ".join(f"{entries:,} {reason.value}" for reason, entries in rejected.items())
-            message += f"; rejected: {why}"
+        why = [f"{count:,} {one.value}" for one, count in selection.rejected.items() if count]
+        if why:
+            message += f"; rejected: {', '.join(why)}"
         if reader.problem:
             message += "; problem: %(problem)s"
         values = {"url": sitemap.url, "problem": reader.problem}
         values["entries"] = counted(reader.count, "entry", "entries")
-        if reader.problem or (nothing and not CHOSEN.issuperset(rejected)):
-            self.warn(sitemap.origin, message, **values)
-        else:
+        if dull:
             self._read.log(message, values, self._context.spider)
+        else:
+            self.warn(sitemap.origin, message, **values)
 
     def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
         """Note that *count* entries of *sitemap*, to which *origin* led, have waited in vain."""

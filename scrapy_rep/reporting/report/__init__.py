@@ -191,7 +191,7 @@ def render(data: ReportData) -> bytes:
     from markupsafe import Markup
 
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    text = _template().render(
+    text: str = _template().render(
         data=data,
         counted=counted,
         most_changes=MAX_CHANGES,
