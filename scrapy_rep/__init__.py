@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
+    from scrapy_rep.engine.pqueue import BroadPriorityQueue
     from scrapy_rep.middleware import RepMiddleware, may_fetch
     from scrapy_rep.pages import PageMiddleware, follow_links, page_rules
-    from scrapy_rep.pqueue import BroadPriorityQueue
     from scrapy_rep.preferences.lookup import usage
     from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
     from scrapy_rep.robotparser import RobotParser
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Addon": "addon",
-    "BroadPriorityQueue": "pqueue",
+    "BroadPriorityQueue": "engine.pqueue",
     "PageMiddleware": "pages",
     "RepMiddleware": "middleware",
     "RobotParser": "robotparser",

@@ -126,7 +126,7 @@ SCRAPYS_QUEUE = "scrapy.pqueues.DownloaderAwarePriorityQueue"
 
 @pytest.mark.scrapy_api
 def test_scrapys_default_queue_is_replaced_but_none_that_was_chosen() -> None:
-    """On both ends of the versions: tests/test_pqueue.py says what that relies on."""
+    """On both ends of the versions: tests/engine/test_pqueue.py says what that relies on."""
     assert Settings()[QUEUE] == SCRAPYS_QUEUE
     assert load_object(with_addon()[QUEUE]) is BroadPriorityQueue
     assert with_addon(ROBOTSTXT_OBEY=False)[QUEUE] == SCRAPYS_QUEUE

@@ -19,7 +19,7 @@ LAYERS = [
     {"protocol"},
     {"text"},
     {"engine"},
-    {"robotparser", "pqueue", "exceptions", "signals", "inspection"},
+    {"robotparser", "exceptions", "signals", "inspection"},
     {"settings"},
     {"storages"},
     {"origins"},

@@ -13,7 +13,8 @@ from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface
 from scrapy.squeues import FifoMemoryQueue, PickleLifoDiskQueue
 from scrapy.utils.test import get_crawler
 
-from scrapy_rep import BroadPriorityQueue, pqueue
+from scrapy_rep import BroadPriorityQueue
+from scrapy_rep.engine import pqueue
 
 pytestmark = pytest.mark.scrapy_api
 

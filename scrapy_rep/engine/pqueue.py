@@ -28,7 +28,7 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
     ``SCHEDULER_PRIORITY_QUEUE``.
     """
 
-    # Only the settings are documented. tests/test_pqueue.py fails when one of these names
+    # Only the settings are documented. tests/engine/test_pqueue.py fails when one of these names
     # goes away: `DownloaderInterface.stats` and `._active_downloads`, `_downloader_interface`,
     # `pqueues`, `_last_selected_slot`.
 
