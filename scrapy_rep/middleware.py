@@ -19,7 +19,7 @@ from scrapy.exceptions import IgnoreRequest, NotConfigured
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.lifecycle import StopAtStart, is_interactive
+from scrapy_rep.engine.lifecycle import StopAtStart, in_shell, is_interactive
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
@@ -70,7 +70,7 @@ class RepMiddleware:
         self._verdicts = deferral.releases.verdicts
         self._gate = Gate(context, origins, deferral)
         self._count = context.stats.inc_value
-        self._in_shell = crawler.spider is None
+        self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
         if seeding_mode(crawler, settings):
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't

@@ -273,15 +273,15 @@ def set_defaults(settings: BaseSettings) -> None:
         settings.set(setting_name(item.name), item.default, "default")
 
 
-def chosen(settings: BaseSettings) -> list[str]:
+def changed(settings: BaseSettings) -> list[str]:
     """Return the names of the settings that differ from their defaults."""
     defaults = {setting_name(item.name): item.default for item in fields(RepSettings)}
     return [name for name, value in defaults.items() if settings.get(name, value) != value]
 
 
-def chosen_values(settings: BaseSettings) -> dict[str, str]:
+def changed_values(settings: BaseSettings) -> dict[str, str]:
     """Return these settings with their values as text, without passwords."""
-    values = {name: str(settings.get(name)) for name in chosen(settings)}
+    values = {name: str(settings.get(name)) for name in changed(settings)}
     return {name: without_password(value)[:_SHOWN] for name, value in values.items()}
 
 

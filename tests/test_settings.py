@@ -14,7 +14,7 @@ import pytest
 from scrapy.settings import Settings
 
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.settings import RepSettings, chosen, set_defaults, setting_name, warn_of_unknown
+from scrapy_rep.settings import RepSettings, changed, set_defaults, setting_name, warn_of_unknown
 from scrapy_rep.storages import MemoryStorage
 
 # tests/docs/test_reference.py compares them with the manual.
@@ -178,5 +178,5 @@ def test_defaults_are_in_the_settings_below_what_the_project_sets() -> None:
     settings.set("REP_CACHE_TTL", 86400, "spider")  # as by default
     theirs = {"REP_DEFER_GRACE": 3, "REP_RETRY_DELAY": 4}
     assert {name: settings[name] for name in DEFAULTS} == {**DEFAULTS, **theirs}
-    assert chosen(settings) == [*theirs]
-    assert chosen(Settings()) == []
+    assert changed(settings) == [*theirs]
+    assert changed(Settings()) == []

@@ -34,11 +34,15 @@ _START_SECONDS = 0.01
 _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
+def in_shell(crawler: Crawler) -> bool:
+    """Whether this is ``scrapy shell``, which makes middlewares before the spider. Ask only then."""
+    return crawler.spider is None
+
+
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether this is one of these commands: the shell makes middlewares before the spider; others
-    put their own start() into the spider's class."""
+    """Whether this is one of these commands, which put their own start() into the spider's class."""
     start = getattr(crawler.spidercls, "start", None)
-    return crawler.spider is None or getattr(start, "__module__", "").startswith(_COMMANDS)
+    return in_shell(crawler) or getattr(start, "__module__", "").startswith(_COMMANDS)
 
 
 class StopAtStart:
@@ -47,12 +51,12 @@ class StopAtStart:
     def __init__(self, crawler: Crawler, message: str) -> None:
         self._crawler = crawler
         self._message = message
-        self._in_shell = crawler.spider is None
+        self._in_shell = in_shell(crawler)
         crawler.signals.connect(self._engine_started, signals.engine_started)
         crawler.signals.connect(self._engine_stopped, signals.engine_stopped)
 
     def process_request(self, request: Request) -> None:
-        # The shell would say nothing of an IgnoreRequest.
+        # The shell doesn't show an IgnoreRequest.
         raise (ValueError if self._in_shell else IgnoreRequest)(self._message)
 
     def _engine_started(self, **_: Any) -> None:

@@ -50,8 +50,8 @@ from scrapy_rep.text import counted, duration, text_of
 
 logger = get_logger(__name__)
 
-# Seconds from the start of the fetch after which a first answer takes long, or very long. Then only
-# so many of the requests that wait for it keep others from coming, and in the end none.
+# Seconds from the start of a fetch after which its answer is late, or very late. Of the requests
+# that wait for a late one, only a few count towards the limit; for a very late one, none.
 _LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
 _LATE_COUNT = 4
 # Seconds after its timeout that a fetch may take to fail, or an answer to be handled.

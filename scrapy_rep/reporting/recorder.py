@@ -35,7 +35,7 @@ from scrapy_rep.reporting.record import UNKNOWN_YET, answer_fields, fields_of
 from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, in_words, log_beginning, log_summary
 from scrapy_rep.robotparser import RobotParser
-from scrapy_rep.settings import chosen_values
+from scrapy_rep.settings import changed_values
 from scrapy_rep.text import clean, text_of
 
 logger = get_logger(__name__)
@@ -319,7 +319,7 @@ class Recorder(ResolutionListener):
             "agent": in_words(agents),
             "version": scrapy_rep.__version__,
             "scrapy": scrapy.__version__,
-            "changed": chosen_values(context.crawler.settings),
+            "changed": changed_values(context.crawler.settings),
         }
         self.tell("crawl_started", None, None, dry_run=self.dry_run, settings=settings)
 

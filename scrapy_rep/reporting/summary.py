@@ -16,7 +16,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.record import RuleOrigin, Rules, kind_of
-from scrapy_rep.settings import SPIDER_SITEMAPS, chosen
+from scrapy_rep.settings import SPIDER_SITEMAPS, changed
 from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
@@ -198,7 +198,7 @@ def log_switched_off(crawler: Crawler) -> None:
     """Log that ``ROBOTSTXT_OBEY`` is off, and what is set for nothing."""
     extra = {"spider": crawler.spider}
     logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
-    names = chosen(crawler.settings)
+    names = changed(crawler.settings)
     if getattr(crawler.spider, SPIDER_SITEMAPS, None):
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:
