@@ -304,10 +304,8 @@ class Journal:
         if self._unmerged >= _MANY and self.path and self.failing_since is None:
             self._unmerged = 0
             with suppress(sqlite3.Error, OSError):  # nothing depends on it
-                if (
-                    await run_in_thread(self._checkpoint, self.path) >= _LARGE
-                    and self._db is not None
-                ):
+                pages = await run_in_thread(self._checkpoint, self.path)
+                if pages >= _LARGE and self._db is not None:
                     # What was written meanwhile would keep it growing.
                     self._db.execute(_CHECKPOINT)
 
