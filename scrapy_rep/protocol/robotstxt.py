@@ -153,7 +153,7 @@ class RobotsTxt:
         self, agent: str | Sequence[str], obey_global: bool = True, groups: Groups | None = None
     ) -> tuple[str | None, Rules]:
         """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules, and remember
-        them. *groups* spares reading the file."""
+        them. *groups*: those of the file, if it has just been read."""
         answer = self._answer
         if agent == answer[0] and obey_global is answer[1]:
             return answer[2:]
