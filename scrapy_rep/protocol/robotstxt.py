@@ -310,9 +310,8 @@ class Groups:
         self._stretches = pieces[::3]
         tokens: list[str | None] = [None]
         for at in range(1, len(pieces), 3):
-            token = pieces[at] and pieces[at].lower()
-            if not token:  # an unusual spelling, or another field
-                token = None
+            token = pieces[at].lower() if pieces[at] else None
+            if token is None:  # an unusual spelling, or another field
                 for _, _, value in read(["user" + pieces[at + 1]]):
                     token = agent_token(value)
             tokens.append(token)
@@ -390,8 +389,5 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
-    values = []
-    for _, _, value in read(_LINES_OF_SITEMAPS.findall("\n" + text)):
-        if value:
-            values.append(readable_url(value))
-    return tuple(values)
+    found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
+    return tuple([readable_url(value) for _, _, value in found if value])
