@@ -175,10 +175,10 @@ def _seconds(number: str) -> float:
 
 def retry_after(value: str | None, now: float) -> float | None:
     """Return the seconds to wait by a ``Retry-After`` header, None if it is invalid."""
-    seconds, date = _digits(value), read_date(value or "")
-    if seconds is not None or date is None:
+    if (seconds := _digits(value)) is not None:
         return seconds
-    return max(0.0, date.timestamp() - now)
+    date = read_date(value or "")
+    return None if date is None else max(0.0, date.timestamp() - now)
 
 
 def backoff(

@@ -232,7 +232,7 @@ def start_tags(
                 return
             attributes, at, took = read
             steps += took
-        # In HTML an element isn't empty by "/>". But where it contains text alone, that is what was meant.
+        # In HTML, "/>" doesn't make an element empty. But if it may contain only text, that was meant.
         empty = rest is not None and rest.endswith(b"/>")
         if name in _FOREIGN:
             foreign = max(foreign + (-1 if closing else not empty), 0)

@@ -153,7 +153,7 @@ class RobotsTxt:
         self, agent: str | Sequence[str], obey_global: bool = True, groups: Groups | None = None
     ) -> tuple[str | None, Rules]:
         """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules, and remember
-        them. *groups* spares reading the file."""
+        them. *groups*: those of the file, if it has just been read."""
         answer = self._answer
         if agent == answer[0] and obey_global is answer[1]:
             return answer[2:]
@@ -310,9 +310,8 @@ class Groups:
         self._stretches = pieces[::3]
         tokens: list[str | None] = [None]
         for at in range(1, len(pieces), 3):
-            token = pieces[at] and pieces[at].lower()
-            if not token:  # an unusual spelling, or another field
-                token = None
+            token = pieces[at].lower() if pieces[at] else None
+            if token is None:  # an unusual spelling, or another field
                 for _, _, value in read(["user" + pieces[at + 1]]):
                     token = agent_token(value)
             tokens.append(token)
@@ -390,8 +389,5 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
-    values = []
-    for _, _, value in read(_LINES_OF_SITEMAPS.findall("\n" + text)):
-        if value:
-            values.append(readable_url(value))
-    return tuple(values)
+    found = read(_LINES_OF_SITEMAPS.findall("\n" + text))
+    return tuple([readable_url(value) for _, _, value in found if value])

@@ -234,8 +234,8 @@ def _newer(schema: object) -> UnreadableEntry:
     return UnreadableEntry(f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}")
 
 
-# By annotation: the type, and the range of the value (of a text: of its length). In _KINDS, by field,
-# with whether it may be None before them.
+# By annotation: the type, and the range of the value (of a text: of its length). _KINDS has these by
+# field, after whether the value may be None.
 _RANGES: dict[str, tuple[Any, ...]] = {
     "Outcome": (Outcome,),
     "str": (str, 0, MAX_TEXT),

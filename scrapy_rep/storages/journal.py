@@ -124,7 +124,7 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
 
 # Seconds to wait for a lock: nobody else should lock such a file, or may block the event loop.
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
-# Changes written in one transaction, after a failure: a request may have a large body.
+# Changes in one transaction after a failure: few, since a request may have a large body.
 _AT_ONCE = 10
 # Changes until a checkpoint, and pages of a WAL that is to begin anew.
 _MANY, _LARGE = 200, 4000
@@ -304,10 +304,8 @@ class Journal:
         if self._unmerged >= _MANY and self.path and self.failing_since is None:
             self._unmerged = 0
             with suppress(sqlite3.Error, OSError):  # nothing depends on it
-                if (
-                    await run_in_thread(self._checkpoint, self.path) >= _LARGE
-                    and self._db is not None
-                ):
+                pages = await run_in_thread(self._checkpoint, self.path)
+                if pages >= _LARGE and self._db is not None:
                     # What was written meanwhile would keep it growing.
                     self._db.execute(_CHECKPOINT)
 

@@ -126,8 +126,8 @@ class RedisStorage(BatchStorage):
             self._url,
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
-            # Once, on a new connection: an idle one may have been closed, or lead to what is a
-            # replica since a failover.
+            # Once, on a new connection: an idle one may have been closed, or its server may have
+            # become a replica in a failover.
             retry=Retry(NoBackoff(), 1, (redis.ConnectionError, redis.ReadOnlyError)),
         )
 

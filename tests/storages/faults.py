@@ -1,4 +1,4 @@
-"""What can happen to a file of ours, and to the disk that it is on."""
+"""What can happen to one of our files, and to the disk that it is on."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
 
 @pytest.mark.loop
 async def test_the_event_loop_goes_on(world: World) -> None:
-    """Each call waits until the event loop has turned meanwhile: in vain if it held the loop."""
+    """Each call waits for the event loop to turn, and gets stuck if it holds the loop up itself."""
     go_on, stuck = threading.Event(), []
 
     def wait() -> None:
@@ -203,7 +203,7 @@ async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, how: str) 
 
 
 async def test_leases_are_renewed_in_time(world: World) -> None:
-    """As long as the answer is not there: a silent site takes the whole timeout, a redirect longer."""
+    """Until there is an answer: a silent site takes the whole timeout, a redirect even longer."""
     await world.claims([A, B])
     ends = (lambda: world.client.publish(missing(A)), lambda: world.client.give_back(B), None)
     for expected, end in zip(([A, B], [B], []), ends, strict=True):

@@ -241,7 +241,7 @@ async def test_what_is_put_between_slices_of_a_backlog_is_not_lost(
     assert ask(path, "SELECT text FROM held WHERE id = 2") == "new"
     assert journal.failing_since is None
     with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as db:
-        assert db.execute("SELECT count(*) FROM held").fetchone() == (249,), "in the log no longer"
+        assert db.execute("SELECT count(*) FROM held").fetchone() == (249,), "no longer in the log"
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
