@@ -85,10 +85,10 @@ def _one(task: Task, storage: Storage, origin: str, as_json: AsJson) -> bool:
         return _drop(task, storage, [origin])
     entry, problem = None, "nothing cached"
     try:
-        if (entry := storage.load(origin)) is not None:
-            entry = entry.check(origin)
+        if (loaded := storage.load(origin)) is not None:
+            entry = loaded.check(origin)
     except UnreadableEntry as error:
-        entry, problem = None, str(error)
+        problem = str(error)
     if entry is None:
         complain(f"{origin}: {problem}")
         return False
