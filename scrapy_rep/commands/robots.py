@@ -138,7 +138,7 @@ class RobotsCommand(ScrapyCommand):
 
 
 def _given(opts: Namespace, names: Any) -> list[str]:
-    """Return which of these options are given, be it with an empty value."""
+    """Return those of these options that are given; an empty value counts as given."""
     return [name for name in names if getattr(opts, name, None) not in (None, False, [])]
 
 

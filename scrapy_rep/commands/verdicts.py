@@ -38,7 +38,7 @@ _SHOWN = 100
 Question = tuple[str, str, list[tuple[str, str]]]
 """A URL, what is compared of it, and the steps to that: names and results."""
 
-# A file may name a hundred thousand agents, each of which takes a reading of it.
+# A file may name a hundred thousand agents, and is read once for each.
 _MAX_AGENTS = 1000
 
 _WIDEST = len("unreachable")
