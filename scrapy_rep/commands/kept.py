@@ -64,7 +64,7 @@ def cache(task: Task) -> None:
             task.statuses.add(Status.FOUND)
 
 
-# Each returns whether there is such a thing, and complains if not.
+# Each returns whether it found what was asked for, and complains if not.
 
 
 def _body(task: Task, storage: Storage, sha256: str) -> bool:
@@ -85,10 +85,10 @@ def _one(task: Task, storage: Storage, origin: str, as_json: AsJson) -> bool:
         return _drop(task, storage, [origin])
     entry, problem = None, "nothing cached"
     try:
-        if (entry := storage.load(origin)) is not None:
-            entry = entry.check(origin)
+        if (loaded := storage.load(origin)) is not None:
+            entry = loaded.check(origin)
     except UnreadableEntry as error:
-        entry, problem = None, str(error)
+        problem = str(error)
     if entry is None:
         complain(f"{origin}: {problem}")
         return False
@@ -209,8 +209,8 @@ def _held_in(path: Path) -> list[tuple[str, int, float]]:
     try:
         if not path.exists():
             return []
-        # A file that a crawl has open, or was killed with, has a WAL beside it. Without one,
-        # nothing may be created: the next run would take it for the trace of a kill.
+        # While a crawl runs, and after it was killed, there is a WAL beside its file. If there is
+        # none, reading must not create one: the next run would conclude that the crawl was killed.
         mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as db:
             return db.execute(_HELD).fetchall()

@@ -70,7 +70,7 @@ def complain(message: object) -> None:
 
 @contextmanager
 def waiting_for(what: str) -> Iterator[None]:
-    """Say so on standard error if it takes long."""
+    """If the work within takes long, say on standard error that it waits for *what*."""
     timer = call_later(_SILENT, complain, f"waiting for {what}")
     try:
         yield
@@ -120,16 +120,16 @@ class Output:
             self._try(self._stream.write, "  ".join([word, *others]).rstrip() + "\n")
 
     def put(self, data: dict[str, Any], *cells: str) -> None:
-        """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe. Or
-        else print a line for people."""
+        """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe; or
+        *cells* as a line for people."""
         if self._json:
             self._try(self._stream.write, json.dumps(data) + "\n")
         else:
             self.line(*cells)
 
     def put_all(self, data: dict[str, Any], *cells: str, **words: list[str]) -> None:
-        """Print *data* for programs. Or else, for people, a line, and below it what else *data*
-        has, or *words* for it."""
+        """Print *data* for programs; or *cells* as a line for people, and below it the rest of
+        *data*, in which *words* take the place of values."""
         self.put(data, *cells)
         shown = {name: words.get(name, value) for name, value in data.items()}
         columns = max(map(len, shown))

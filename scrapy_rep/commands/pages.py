@@ -249,7 +249,7 @@ class _Site:
         urls: dict[str, None] = {}
         for value in listed:
             url = value.strip()
-            with suppress(ValueError):  # what is none is listed as it is
+            with suppress(ValueError):  # an invalid one is listed as it stands
                 url = resolve_sitemap(url, robots.facts.final_url or origin.robots_url).url
             urls[url] = None
         line = self._task.output.line
@@ -307,7 +307,7 @@ class _Site:
         return response.body
 
     async def _file(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*; ``CommandError`` if nothing may lead us there."""
+        """Return the robots.txt of *origin*; ``CommandError`` if it must not be contacted."""
         if origin not in self._origins:
             problem = f"not read: more than {_MAX_ORIGINS} origins"
             if len(self._origins) < _MAX_ORIGINS:

@@ -123,7 +123,7 @@ class RobotsCommand(ScrapyCommand):
             use_spider(self.settings, opts.spider)
         set_up_logging(self.settings)
         warn_of_unknown(self.settings)
-        name = (_given(opts, _ACTIONS) or ["decide"])[0]
+        name = _action(opts)
         module = import_module(f"scrapy_rep.commands.{_ACTIONS[name][0]}")
         output = Output(json=opts.json, csv=opts.csv)
         try:
@@ -138,8 +138,12 @@ class RobotsCommand(ScrapyCommand):
 
 
 def _given(opts: Namespace, names: Any) -> list[str]:
-    """Return which of these options are given: an empty value is one too."""
+    """Return those of these options that are given; an empty value counts as given."""
     return [name for name in names if getattr(opts, name, None) not in (None, False, [])]
+
+
+def _action(opts: Namespace) -> str:
+    return (_given(opts, _ACTIONS) or ["decide"])[0]
 
 
 def _option(name: str) -> str:
@@ -152,7 +156,7 @@ def _check_combination(opts: Namespace) -> None:
         given = _given(opts, these)
         if len(given) > 1 and given != ["json", "explain"]:
             raise UsageError(f"{_option(given[0])} and {_option(given[1])} can't be combined")
-    action = (_given(opts, _ACTIONS) or ["decide"])[0]
+    action = _action(opts)
     for name in _given(opts, [name for _, names in _ACTIONS.values() for name in names]):
         if name not in _ACTIONS[action][1]:
             what = "verdicts" if action == "decide" else _option(action)

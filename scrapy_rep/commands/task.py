@@ -1,6 +1,6 @@
 """What the actions of ``scrapy robots`` share: questions, the exit status, and fetches through
 Scrapy's engine, in a crawl that crawls nothing: the project's settings, proxies, handlers, delays,
-downloader middlewares and robots.txt cache apply, what belongs to crawls of pages is left out."""
+downloader middlewares and robots.txt cache apply; what belongs to crawls of pages is left out."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 
-# Bytes of a line of standard input that is read, and of one that ends at all.
+# Bytes: longer lines of standard input are skipped; a line this long is taken to have no end.
 _MAX_LINE, _ENDLESS = 65_536, 16 * 1024 * 1024
 
 # How many origins are asked at once.
@@ -178,7 +178,7 @@ class Task:
                 yield line.decode("utf-8", "surrogateescape")
 
     def requests(self) -> list[tuple[str, Request, Origin]]:
-        """Return each URL as given, its request and origin. Complains about what is no URL."""
+        """Return each URL as given, its request and origin. Complains about invalid ones."""
         found = []
         for url in self.urls():
             with self.going_on():

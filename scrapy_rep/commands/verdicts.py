@@ -38,7 +38,7 @@ _SHOWN = 100
 Question = tuple[str, str, list[tuple[str, str]]]
 """A URL, what is compared of it, and the steps to that: names and results."""
 
-# A file may name a hundred thousand agents, each of which takes a reading of it.
+# A file may name a hundred thousand agents, and is read once for each.
 _MAX_AGENTS = 1000
 
 _WIDEST = len("unreachable")
@@ -46,13 +46,14 @@ _WIDEST = len("unreachable")
 _CSV_FIELDS = ("url", "agent", "verdict", "line", "rule", "group", "robots_url", "status")
 
 
-def agents_of(robots: Iterable[RobotsFile]) -> list[Chain]:
-    """Return the agents that files name, each once, and ``*``; of too many, the first."""
+def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chain]:
+    """Return the agents *asked* about, those that files name, and ``*``, each once. If files name
+    too many, only the first count."""
     named = {token.lower(): token for one in robots for token in one.outline.tokens()}
     if len(named) > _MAX_AGENTS:
         complain(f"only the first {_MAX_AGENTS:,} of {len(named):,} agents are asked about")
     chosen = [token for token in named.values() if token != GLOBAL][:_MAX_AGENTS]
-    return [(token,) for token in [*chosen, GLOBAL]]
+    return list(dict.fromkeys([*asked, *((token,) for token in [*chosen, GLOBAL])]))
 
 
 def path_as_given(url: str) -> str:
@@ -119,7 +120,7 @@ def _print(
     """Print what *robots* says about URLs to each agent, and count the verdicts."""
     options = task.options
     if options.agents_of_file:
-        agents = list(dict.fromkeys([*task.named, *agents_of([robots])]))
+        agents = agents_of([robots], task.named)
     columns = max(len(in_words(chain)) for chain in agents)
     decided: dict[int, list[str]] = {}
     for url, path, steps in asked:
@@ -296,7 +297,7 @@ def compare(task: Task) -> None:
     old, new = (found[request_for(one)[1].robots_url if "://" in one else one] for one in names)
     agents = task.named
     if task.options.agents_of_file or not agents:
-        agents = list(dict.fromkeys([*agents, *agents_of([old, new])]))
+        agents = agents_of([old, new], agents)
     if task.arguments:
         changed = sum(_verdicts(task, url, agents, old, new) for url in task.urls())
         total = f"{counted(changed, 'verdict')} changed"

@@ -227,7 +227,7 @@ async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
     for settings in ({}, {"REP_CACHE_STORAGE": f"{__name__}.Damaged"}):
         line, _ = robots_here(tmp_path, "--held", "job", settings=settings).out.splitlines()
         assert line.endswith(" REP_CACHE_STORAGE doesn't know it as unreachable")
-    # No file that the next run would take for the trace of a kill.
+    # No file from which the next run would conclude that the crawl was killed.
     assert {path.name for path in job.iterdir()} == names
     assert stamps(job) == before
     (tmp_path / "robots.sqlite").mkdir()

@@ -22,6 +22,7 @@ from scrapy_rep import RepMiddleware, UsageItemMiddleware, UsageMiddleware
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.preferences.lookup import lookup_of
+from scrapy_rep.storages.base import unsqueeze
 from tests.helpers.behaviours import page
 from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, assert_ended_at_start, crawl
 from tests.helpers.log import lines
@@ -187,6 +188,27 @@ async def test_a_large_robots_txt_is_read_in_a_thread(
     assert site.pages_asked == []
     assert result.stat("rep/usage/requests") == 2
     assert Counter(agents) == {("testbot",): 1, ("Google-Extended",): 1, "*": 2}
+
+
+async def test_a_robots_txt_is_not_unpacked_for_each_page(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def counting(packed: bytes) -> bytes:
+        sizes.append(len(packed))
+        return unsqueeze(packed)
+
+    monkeypatch.setattr("scrapy_rep.storages.base.unsqueeze", counting)
+    settings = {"REP_USAGE": {"train-ai": "drop-requests"}}
+    numbers = []
+    for pages in (1, 5):
+        site, before = sites.add(robots=ROBOTS), len(sizes)
+        urls = [site.url(f"/yes/{number}") for number in range(pages)]
+        await crawl(ItemSpider, settings, requests=urls)
+        assert len(site.pages_asked) == pages
+        numbers.append(len(sizes) - before)
+    assert numbers[0] == numbers[1] > 0
 
 
 async def test_sitemaps_are_no_pages(sites: Sites) -> None:
