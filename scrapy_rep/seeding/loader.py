@@ -87,7 +87,7 @@ class Loader:
 
     @property
     def _shared(self) -> bool:
-        """Whether other processes may hand us anything at any time, and get anything of ours."""
+        """Whether other processes share the scheduler: each may get the requests of another."""
         return self._engine.scheduler_is_foreign
 
     # Requests
