@@ -123,7 +123,7 @@ def _overrides(value: Any) -> dict[str, str | None] | None:
 
 
 def sitemaps(value: Any) -> str | bool:
-    """Return which origins may seed a crawl; ``ValueError`` if *value* says nothing of that."""
+    """Return which origins may seed a crawl; ``ValueError`` if *value* is not a valid choice."""
     return str(value) if value in ("start", "all") else _flag(value) and "all"
 
 

@@ -109,7 +109,7 @@ def append(file: io.FileIO, lines: bytearray) -> None:
 # Seconds or bytes after which lines are written.
 _SECONDS = 1.0
 _BYTES = 65536
-# Bytes that wait in memory if they can't be.
+# Bytes that wait in memory while they can't be.
 _MAX_WAITING = 1 << 20
 
 
@@ -125,7 +125,7 @@ class AuditTrail:
         self._lines = bytearray()
         self._lost = 0
         self._failing = False
-        """Whether the last try to write has failed."""
+        """Whether the last attempt to write failed."""
         self._often = create_looping_call(self._write)
 
     def add(self, fields: dict[str, Any]) -> None:
@@ -173,8 +173,8 @@ class AuditTrail:
 
 
 def _put(file: IO[bytes], lines: bytearray) -> None:
-    """Write *lines* to *file*, and remove them. Of a file on a disk, pass by the buffer, which would
-    keep what there is no room for, and write it later."""
+    """Write *lines* to *file*, and remove them. For a file on a disk, bypass the buffer: it would keep
+    what there is no room for, and write it later."""
     raw = getattr(file, "raw", None)
     is_stdout = file is getattr(sys.stdout, "buffer", None)  # others write to it, too
     if isinstance(raw, io.FileIO) and raw.seekable() and not is_stdout:

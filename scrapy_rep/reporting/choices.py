@@ -1,4 +1,4 @@
-"""What the log and the stats say of choices beyond the protocol (REP.md section 13)."""
+"""What the log and the stats say about choices beyond the protocol (REP.md section 13)."""
 
 from __future__ import annotations
 

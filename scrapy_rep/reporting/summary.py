@@ -59,7 +59,7 @@ _STATS = {
 
 
 class Counts:
-    """What the summary knows of a crawl beside the stats, in bounded memory."""
+    """What the summary knows about a crawl besides the stats, in bounded memory."""
 
     part = "count for the summary"
 
@@ -195,7 +195,7 @@ def in_words(agents: Agents) -> str:
 
 
 def log_switched_off(crawler: Crawler) -> None:
-    """Log that ``ROBOTSTXT_OBEY`` is off, and what is set for nothing."""
+    """Log that ``ROBOTSTXT_OBEY`` is off, and which settings have no effect then."""
     extra = {"spider": crawler.spider}
     logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
     names = changed(crawler.settings)

@@ -87,7 +87,7 @@ class Loader:
 
     @property
     def _shared(self) -> bool:
-        """Whether other processes may hand us anything at any time, and get anything of ours."""
+        """Whether other processes share the scheduler: each may get the requests of another."""
         return self._engine.scheduler_is_foreign
 
     # Requests
@@ -159,13 +159,14 @@ class Loader:
     async def check(self, request: Request) -> None:
         """Check a request for a sitemap, or for a page from one, before it is downloaded;
         ``IgnoreRequest`` if it is no longer needed, or may lead to a private address."""
+        origin = origin_of(request)
         if SITEMAP not in request.meta:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
-            if await self.targets.refuses(origin_of(request), by):
+            if await self.targets.refuses(origin, by):
                 self._crawl.stats.inc_value(Reason.PRIVATE.stat)
                 raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.value}")
             return
-        origin, by = origin_of(request), Origin.from_text(request.meta[SITEMAP_KEY])
+        by = Origin.from_text(request.meta[SITEMAP_KEY])
         other = origin.host != by.host
         try:
             if self._of(request) is None:
@@ -174,7 +175,7 @@ class Loader:
                 raise IgnoreRequest(f"sitemaps of {by} already name {MAX_HOSTS} other hosts")
         except sqlite3.Error:
             pass  # checked again once it is here
-        if await self.targets.refuses(origin_of(request), by):
+        if await self.targets.refuses(origin, by):
             raise IgnoreRequest(
                 f"its host has a private address, and {by} has a public one (see REP_PRIVATE_HOSTS)"
             )

@@ -159,7 +159,7 @@ class Feeder:
 
     @property
     def left(self) -> int:
-        """How many pages no callback got yet."""
+        """How many pages have not reached a callback yet."""
         return self._spool.waiting + len(self._taken) + self.outstanding.total
 
     def wake(self) -> None:

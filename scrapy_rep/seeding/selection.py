@@ -226,7 +226,7 @@ class Selection:
 
 
 class SitemapLog:
-    """Tells what came of sitemaps: in the log, the stats and the record."""
+    """Reports what became of sitemaps: in the log, the stats and the record."""
 
     def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
         """*tell* puts a line on record: ``Recorder.tell``."""
@@ -238,7 +238,7 @@ class SitemapLog:
         self._hoped = BoundedSet()
         """URLs of sitemaps all of whose accepted entries waited when they had been read."""
         self.taken = BoundedSet()
-        """URLs of sitemaps of which some entries that waited were taken."""
+        """URLs of sitemaps with entries that were taken after a wait, or that are already reported."""
         self._refused: dict[str, tuple[str, Reason]] = {}
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
@@ -288,13 +288,13 @@ class SitemapLog:
             self.warn(sitemap.origin, message, **values)
 
     def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
-        """Note that *count* entries of *sitemap*, to which *origin* led, have waited in vain."""
+        """Note that *count* entries of *sitemap*, to which *origin* led, were rejected after a wait."""
         self._context.stats.inc_value(reason.stat, count)
         if len(self._refused) < _MOST:
             self._refused[sitemap] = origin, reason
 
     def none_waits(self) -> None:
-        """Tell of which sitemaps nothing was taken, now that no entries wait and none is read."""
+        """Report sitemaps from which nothing was taken, now that no entry waits and none is being read."""
         refused, self._refused = self._refused, {}
         for url, (origin, reason) in refused.items():
             if url in self._hoped and self.taken.add(url):
@@ -343,7 +343,7 @@ class Verifier:
         """Sites that are being looked at."""
 
     def begin(self) -> None:
-        """Go on, if pages wait; else tell what came of those that did."""
+        """Go on if pages wait; otherwise report what became of those that did."""
         if not (self._spool.unproven or self._spool.asked):
             self._log.none_waits()
         # Without asyncio, a worker that finds nothing to do ends at once.
