@@ -30,8 +30,8 @@ class RobotsDisallowed(IgnoreRequest):
 class RobotsUnreachable(IgnoreRequest):
     """The origin's robots.txt is unreachable, so nothing allows the URL.
 
-    ``__cause__`` is what the last attempt raised, without a traceback: None if there was an answer,
-    such as HTTP 503, or no attempt. If another process made it, it is an exception of the same kind.
+    ``__cause__`` is a new exception like the one that the last attempt raised; None if there was an
+    answer, such as HTTP 503, or no attempt.
     """
 
     decision: Decision | None = None
