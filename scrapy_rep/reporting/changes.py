@@ -61,7 +61,7 @@ class ChangeWatch:
         )
         values = {"origin": state.origin, **change}
         if change["turned"]:
-            message += ", verdicts changed %(turned_count)d: %(url)s is now %(now)s"
+            message += ", verdicts that turn %(turned_count)d: %(url)s is now %(now)s"
             values |= change["turned"][0]
         self._log.log(message, values, self._context.spider)
         return {"old_sha256": before.sha256, **change}

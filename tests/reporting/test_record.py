@@ -157,7 +157,7 @@ async def test_a_change_in_mid_crawl_is_told(
     ]
     assert change["turned_count"] == 2
     [told] = lines(found.result, "has changed")
-    what = f"lines added 1, removed 1, verdicts changed 2: {site.url('/a')} is now allowed"
+    what = f"lines added 1, removed 1, verdicts that turn 2: {site.url('/a')} is now allowed"
     assert told == f"robots.txt of {origin_of(site)} has changed: {what}"
     assert found.result.stat("rep/changed") == 1
 
