@@ -131,7 +131,7 @@ def test_what_is_built_has_all_that_it_should(
 @pytest.mark.process
 @pytest.mark.scrapy_api
 def test_imports_load_neither_scrapy_nor_a_reactor() -> None:
-    """Scrapy installs the reactor; commands that crawl nothing load nothing of ours."""
+    """The core works without Scrapy, which installs a reactor only when it knows which one."""
     code = (
         "import sys, warnings\n"
         "import scrapy_rep, scrapy_rep.signals, scrapy_rep.protocol\n"
