@@ -72,7 +72,7 @@ def started(
     function: Callable[..., None], *arguments: Any
 ) -> tuple[multiprocessing.process.BaseProcess, Connection]:
     """Call a function in a process of its own; return that, and the pipe that it sends to."""
-    context = multiprocessing.get_context("spawn")  # nothing of one crawl is left for the next
+    context = multiprocessing.get_context("spawn")  # crawls share no state
     ours, theirs = context.Pipe()
     process = context.Process(target=function, args=(*arguments, theirs), daemon=True)
     process.start()

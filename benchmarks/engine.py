@@ -88,7 +88,7 @@ class Crawl(NamedTuple):
 def robots_files() -> tuple[str, list[bytes]]:
     """One robots.txt for each origin, evenly out of all by size: of those that allow the pages, so
     that each crawl downloads the same."""
-    from scrapy_rep.protocol import RobotsTxt  # a crawl without it has nothing of it in memory
+    from scrapy_rep.protocol import RobotsTxt  # only crawls that use it should load it
 
     what, files = sites()
     page = page_url(0, 0)
@@ -173,7 +173,7 @@ def crawl(
     FromMemory.files = files
     middlewares: dict[Any, int] = {}
     if middleware in (FETCHING, LEAST):
-        from least import Fetching, Least  # a crawl without it has nothing of it in memory
+        from least import Fetching, Least  # only crawls that use it should load it
 
         middlewares = {Fetching if middleware == FETCHING else Least: 100}
     process = CrawlerProcess(

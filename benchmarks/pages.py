@@ -48,12 +48,12 @@ def ours(response: HtmlResponse) -> None:
 
 
 def selector(response: HtmlResponse) -> None:
-    """Find the metas of one name, and read nothing of them."""
+    """Find the metas of one name without reading them."""
     response.xpath('//meta[@name="robots"]')
 
 
 def seconds(read: Callable[[HtmlResponse], None], body: bytes) -> float:
-    """CPU time for one page, which nothing is known of before."""
+    """CPU time for one page that has not been read before."""
     responses = [HtmlResponse("http://a.example/", body=body, headers=HEADERS) for _ in range(50)]
     began = time.process_time()
     for response in responses:

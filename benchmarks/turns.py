@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Seconds. What else the machine does comes and goes within a tenth of one: in turns of that length
 # the same crawl differed by 2 % from itself, in turns of 5 to 20 ms by 0.7 to 0.9 %. That each begins
-# with other things in the CPU's caches matters little: a page finds nothing of the one before there.
+# with other things in the CPU's caches matters little: a page leaves nothing there for the next.
 TURN = 0.01
 
 

@@ -92,7 +92,8 @@ async def test_a_url_whose_origin_cannot_exist_is_unreachable(sites: Sites) -> N
                 homeless += error.origin is None
                 if url in NO_ORIGIN:
                     assert (error.origin, error.decision, error.attempts) == (None, None, 0)
-                    assert "robots.txt unreachable: the URL has no origin: " in str(error)
+                    start = "robots.txt unreachable: the URL has no origin: "
+                    assert str(error).startswith(start)
     assert result.stat("rep/invalid_url") == homeless
 
 
@@ -125,16 +126,13 @@ async def test_an_odd_path_is_compared_as_it_is_sent(sites: Sites) -> None:
 
 async def test_other_spellings_of_one_origin(sites: Sites) -> None:
     site = sites.add(robots=RULES, name="upper.test")
-    spellings = [
-        "hTTp://{}:{}",
-        "http://@{}:{}",
-        "http://{}:0{}",
-        " http://{}:{}",
-        "\nhttp://{}:{}",
-    ]
     urls = [
-        f"{one.format('UPPER.TEST', site.port)}/private/{number} "
-        for number, one in enumerate([*spellings, "http://a@b@{}:{}"])
+        f"hTTp://UPPER.TEST:{site.port}/private/1",
+        f"http://@UPPER.TEST:{site.port}/private/2",
+        f"http://UPPER.TEST:0{site.port}/private/3",
+        f" http://UPPER.TEST:{site.port}/private/4 ",
+        f"\nhttp://UPPER.TEST:{site.port}/private/5",
+        f"http://a@b@UPPER.TEST:{site.port}/private/6",
     ]
     result, _ = await crawl_among_good_ones(sites, urls)
     assert [type(error) for _, error in result.spider.errors] == [RobotsDisallowed] * len(urls)

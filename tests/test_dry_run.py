@@ -44,7 +44,8 @@ async def test_what_is_forbidden_or_would_be_dropped_passes(sites: Sites, tmp_pa
     assert len(lines(result, "Dry run, not dropped: ", level=None)) == 8
     assert len(lines(result, "Dry run, not dropped: robots.txt unreachable")) == 1
     assert len(lines(result, "REP_DRY_RUN is on", level="WARNING")) == 1
-    assert summary(result)[1].startswith("Requests, had this not been a dry run: 2 allowed, 3 forb")
+    would = "Requests, had this not been a dry run: 2 allowed, 3 forbidden, 5 dropped"
+    assert summary(result)[1] == f"{would} (robots.txt unreachable)"
     assert_recorded(path, {"disallowed": 3, "unreachable": 5})
 
 

@@ -41,6 +41,7 @@ def test_the_long_description_leads_nowhere_but_to_addresses(
     assert about["long_description_content_type"] == "text/markdown"
     text = (ROOT / about["long_description"].removeprefix("file: ")).read_text("utf-8")
     assert "scrapy_rep.Addon" in text
+    assert LINK.findall("[a](b/c.md) ![d](e.png)") == [("b/c.md", ""), ("e.png", "")]
     assert [link for link in map("".join, LINK.findall(text)) if link[:8] != "https://"] == []
     # It agrees with README.md about what it is, how it is switched on, and what it runs on.
     readme = re.sub(r"\s+|\*\*", " ", (ROOT / "README.md").read_text("utf-8"))
@@ -130,7 +131,7 @@ def test_what_is_built_has_all_that_it_should(
 @pytest.mark.process
 @pytest.mark.scrapy_api
 def test_imports_load_neither_scrapy_nor_a_reactor() -> None:
-    """Scrapy installs the reactor; commands that crawl nothing load nothing of ours."""
+    """The core works without Scrapy, which installs a reactor only when it knows which one."""
     code = (
         "import sys, warnings\n"
         "import scrapy_rep, scrapy_rep.signals, scrapy_rep.protocol\n"
@@ -143,7 +144,9 @@ def test_imports_load_neither_scrapy_nor_a_reactor() -> None:
         "print('twisted.internet.reactor' in sys.modules)"
     )
     command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "\nFalse\n")
 
 

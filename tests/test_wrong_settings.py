@@ -78,7 +78,9 @@ async def test_a_crawl_begins_with_how_it_obeys(
         [line] = lines(result, "Obeying robots.txt", level="INFO")
         assert says.format(". While it is unreachable, requests are") in line
         warning = "no effect: REP_UNREACHEABLE (did you mean REP_UNREACHABLE?)"
-        assert lines(result, warning, level="WARNING")
+        [told] = lines(result, "no effect", level="WARNING")
+        assert told.endswith(warning)
+        assert result.responses == {site.url("/"): 200}
         assert result.spider.settings.getfloat("REP_DEFER_GRACE") == 0.5
 
 

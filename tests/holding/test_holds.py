@@ -226,9 +226,8 @@ def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None
     assert [hold.is_held_already(A, one) for one in again] == [True, True, False, True, False]
     hold.close()
     hold, recovered = run(path)
-    hold.left(
-        A, read_all(hold, recovered[A])[0], given_up=False
-    )  # a retry of it is a request of its own
+    # A retry of it is a request of its own.
+    hold.left(A, read_all(hold, recovered[A])[0], given_up=False)
     assert [hold.is_held_already(A, one) for one in again] == [True, False, False, True, False]
     hold.close()
 

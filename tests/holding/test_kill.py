@@ -214,11 +214,13 @@ def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
         run.interrupt()
         run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
         gate.open()
-        run.join()
+        assert run.join().reason == "shutdown"
         queue = tmp_path / "job" / "requests.queue"
         assert any(one.is_file() and one.name != "active.json" for one in queue.rglob("*"))
     after = crawl(urls if kill else [], settings).join()
-    assert (run.log + after.log).count("was killed. Scrapy saves its queue") == kill
+    assert after.reason == "finished"
+    told = [one.log.count("was killed. Scrapy saves its queue") for one in (run, after)]
+    assert told == [0, kill]
 
 
 @pytest.mark.scrapy_api

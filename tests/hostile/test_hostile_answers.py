@@ -122,10 +122,8 @@ async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
     assert pages(result) == [site.url(f"/{name}") for name in ("late", "page", "twice")]
     assert result.stat("rep/sitemaps/failed") == 3
     assert result.stat("httpcompression/response_bytes") < MEBIBYTE
-    assert (
-        len(lines(result, "lists 7 sitemaps with a relative or an invalid URL", level="WARNING"))
-        == 1
-    )
+    told = "lists 7 sitemaps with a relative or an invalid URL"
+    assert len(lines(result, told, level="WARNING")) == 1
     small = sites.add(robots="Sitemap: /map.xml")
     body = urlset([small.url("/no")]).encode() + b" " * 200_000
     small.set("/map.xml", encoded(zlib.compress(body), "deflate"))

@@ -60,6 +60,8 @@ def test_a_line_that_is_too_long_costs_the_line(tmp_path: Path) -> None:
     assert "longer than 65,536 bytes" in done.err
     assert len(done.err) < 500
     assert done.status == 2
+    alone = robots_here(tmp_path, "--file", "r.txt", stdin=lines[1])
+    assert (alone.status, alone.out) == (2, "")
 
 
 def test_errors_never_go_to_standard_output(tmp_path: Path) -> None:

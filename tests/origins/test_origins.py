@@ -1,4 +1,4 @@
-"""REP.md sections 1 and 2: whose robots.txt counts; redirects; nothing of page requests leaks."""
+"""REP.md sections 1 and 2: whose robots.txt counts; redirects; the fetch gets nothing from page requests."""
 
 from __future__ import annotations
 
