@@ -134,7 +134,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Doctests are in the package and the manual: to look for them here, too, takes long."""
+    """Doctests are in the package and the manual: looking for them here as well takes long."""
     found = yield
     return [one for one in found if not isinstance(one, DoctestModule)]
 
@@ -152,7 +152,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (others if left_out else chosen).append(item)
         if why := why_not(marks, config):
             item.add_marker(pytest.mark.skip(reason=why))
-    # First, in one worker, while others stand still: all can share what comes last.
+    # These run first, in one worker, while the others idle; the rest can be shared by all.
     items[:] = sorted(chosen, key=lambda item: not is_alone(item))
     config.hook.pytest_deselected(items=others)
 
@@ -172,7 +172,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def keep_what_is_there() -> None:
-    """Crawls collect garbage: to skip what is there already saves a quarter of a quick run."""
+    """Crawls collect garbage: skipping what is there already saves a quarter of a quick run."""
     gc.collect()
     gc.freeze()
 

@@ -70,7 +70,7 @@ def project_in(folder: Path) -> Path:
 def test_a_crawl_logs_what_the_manual_shows(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several at once, since most wait for something; each has sites that nobody asked before."""
+    """Several at once, since most wait for something; each has fresh sites of its own."""
     shown = [one for one in CRAWLS if one.command != RUN and not one.command.startswith("grep")]
     proxies = {one.command: example_proxy(sites, monkeypatch).url("") for one in shown}
     projects = {command: project_in(tmp_path / str(n)) for n, command in enumerate(proxies)}

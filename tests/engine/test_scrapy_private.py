@@ -183,8 +183,8 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
 
 @pytest.mark.loop
 async def test_nothing_is_scheduled_once_the_scheduler_is_closed(sites: Sites) -> None:
-    """By a start() that is still being consumed, of which Scrapy's loop reads on while it closes: what
-    comes then isn't in the index of the disk queues, and damages them."""
+    """Scrapy's loop goes on reading start() while it closes: what comes then is missing from the index
+    of the disk queues, and damages them."""
     events: list[str] = []
     site = sites.add(robots=silence())
 

@@ -41,7 +41,7 @@ SETTINGS: dict[str, Any] = {
     "MEMUSAGE_ENABLED": False,
 }
 ONE_ATTEMPT: dict[str, Any] = {"REP_RETRY_DELAY": 60.0}
-"""No clock of an unreachable origin strikes again within the test, however slow the machine is."""
+"""An unreachable origin isn't tried again within the test, however slow the machine is."""
 CRAWL_TIMEOUT = 60.0
 # The threads that the tests' own servers run in.
 _SERVERS = ("sites", "ftp")

@@ -1,4 +1,4 @@
-"""The fixture `ftp_site`: a real FTP server in a thread. tests/hostile has some that keep no rules."""
+"""The fixture `ftp_site`: a real FTP server in a thread. tests/hostile has some that break the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of deferral share: settings, a robots.txt that is let answer, and a record."""
+"""What the tests of deferral share: settings, a robots.txt that answers on demand, a record."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ PATIENT = f"socket_timeout={PATIENCE}&socket_connect_timeout={PATIENCE}"
 
 
 class RedisServer:
-    """Runs from `start()` to `stop()`, as often as that is wanted, empty and at one port."""
+    """Can be started and stopped repeatedly: always empty, always at the same port."""
 
     def __init__(self, folder: Path, **options: str) -> None:
         """:param options: of its configuration; `maxmemory_policy` is `maxmemory-policy` there"""

@@ -1,4 +1,4 @@
-"""REP.md section 4, "deferred": requests are held, and come back with an answer, over runs too."""
+"""REP.md section 4, "deferred": requests are held until an answer comes, across runs too."""
 
 from __future__ import annotations
 

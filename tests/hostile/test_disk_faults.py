@@ -134,7 +134,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path) -> N
 async def test_recovered_and_ended_in_slices(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Others have the event loop in between. One that is no origin doesn't stop those after it."""
+    """The event loop runs in between. A name that is no origin doesn't stop those after it."""
     count, turns = 30, []
     script(tmp_path / HELD, SCHEMA)
     change(tmp_path / HELD, INSERT, "http://[", 0, 0.0, b"{}")

@@ -1,4 +1,4 @@
-"""Answers made to keep the event loop or the memory, or that mean nothing: no permission."""
+"""Answers that try to block the event loop or fill memory, or have no meaning: none permits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes made to keep the event loop, or to hide what follows: counts are asserted, no seconds."""
+"""Bytes that try to block the event loop or hide what follows: work is counted, not timed."""
 
 from __future__ import annotations
 

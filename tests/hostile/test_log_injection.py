@@ -1,4 +1,4 @@
-"""What others write steers no terminal, forges no line of a log and breaks no record."""
+"""Text from outside can't control a terminal, forge a log line or break a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each regular expression takes linear time, attacked by what is made from it (growth counts)."""
+"""Each regular expression takes linear time on attacks derived from it: growth is compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sites never lead us (SECURITY.md). Behind a proxy all are public: only names are known."""
+"""Where sites can't lead a crawl (SECURITY.md). Behind a proxy, all count as public."""
 
 from __future__ import annotations
 

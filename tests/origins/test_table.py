@@ -1,4 +1,4 @@
-"""What is known in memory: parsed or compressed; the least recently used leave, as of one list."""
+"""What is in memory, parsed or compressed: both share one least-recently-used order."""
 
 from __future__ import annotations
 
