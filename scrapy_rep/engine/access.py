@@ -126,6 +126,18 @@ class EngineAccess:
         """How many requests the scheduler has; 0 if it can't tell."""
         return len(self.scheduler) if hasattr(self.scheduler, "__len__") else 0
 
+    def start_waits_while(self, is_full: Callable[[], bool]) -> None:
+        """Make ``needs_backout()`` true also while *is_full* is, for a ``start()`` that reads on only
+        if there is room (in Scrapy's documentation, "Delaying start request iteration"). With others,
+        which the engine reads through ``_start``, the event loop would get no turn."""
+        engine = self._crawler.engine
+        needs_backout = engine.needs_backout
+
+        def or_is_full() -> bool:
+            return needs_backout() or (getattr(engine._start, "ag_running", False) and is_full())
+
+        engine.needs_backout = or_is_full
+
     def wake(self) -> None:
         """Make the engine look for requests to download: by ``_slot.nextcall``, as ``crawl()``."""
         slot = self._crawler.engine._slot

@@ -62,6 +62,7 @@ class Gate:
         try:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
+            engine.start_waits_while(self.is_full)
         except AttributeError:  # __slots__: its requests wait in the middleware, as others do
             message = (
                 "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
@@ -121,6 +122,16 @@ class Gate:
             self._deferral.tell(idle=True)
             return now - self._idle_since < self._idle_after
         return True
+
+    def is_full(self) -> bool:
+        """Whether it takes no more requests, and none may leave: its next one would be None."""
+        releases = self._releases
+        if self._held.may_wait or releases.loose:
+            return False
+        request = releases.next() if releases.turns else None
+        if request is not None:
+            releases.loose.append(request)
+        return request is None
 
     # Where a request goes
 

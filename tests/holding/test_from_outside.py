@@ -167,6 +167,28 @@ async def test_a_lazy_start(sites: Sites) -> None:
         assert len(result.responses) == PAGES
 
 
+class FrugalSpider(ListSpider):
+    """Scrapy's documentation has this ``start()``, in "Delaying start request iteration"."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        scheduler, self.most = EngineAccess(self.crawler), 0
+        for request in self.requests:
+            if self.crawler.engine.needs_backout():
+                await self.crawler.signals.wait_for(signals.scheduler_empty)
+            yield self.recorded(request)
+            self.most = max(self.most, scheduler.scheduled)
+
+
+@pytest.mark.loop
+@pytest.mark.scrapy_api
+async def test_a_frugal_start(sites: Sites) -> None:
+    """It keeps the scheduler empty, though more requests come than may wait for robots.txt."""
+    site = sites.add(robots=after(0.3, RULES))
+    for result in await both(site, FrugalSpider, requests=urls(site, 300)):
+        assert len(result.responses) == 300
+        assert result.spider.most <= 1
+
+
 class Slotted:
     """A scheduler with the four documented methods, which can't be replaced."""
 
