@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Coroutine
-from heapq import heappush, nlargest
+from heapq import nlargest
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -179,15 +179,15 @@ class Deferral(ResolutionListener):
 
     def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays behind others of its origin that are about
-        to leave. Behind very many it would wait long, so it goes on."""
+        to leave. If they are many or were held, one leaves for it, or their slot would stay full."""
         held_origin = self.held.origins.get(name)
-        if held_origin is None or not held_origin.ready or held_origin.count:
+        if held_origin is None or not held_origin.ready or held_origin.fails:
             return False
-        if held_origin.unheld >= self._most_joined:
-            return False
-        self.held.add_waiting(held_origin.origin, request, since)
-        heappush(held_origin.ready, held_origin.waiting.pop())
-        return True
+        if stays := not held_origin.count:
+            self.held.add_ready(held_origin, request, since)
+        if not stays or held_origin.unheld > self._most_joined:
+            self.releases.one_more(held_origin)
+        return stays
 
     def _first_answer_is_late(self, held_origin: HeldOrigin) -> None:
         flight = self._flights.get(held_origin.origin)

@@ -47,6 +47,7 @@ class Gate:
         # Whether there is no room for all that the scheduler has. The engine asks again at its next
         # event, after some seconds at most.
         self._nothing_else = False
+        self._schedulers_turn = False
         self._idle_since: float | None = None
         self._idle_after = context.settings.defer_idle
         self._next: Callable[[], Request | None]
@@ -79,11 +80,26 @@ class Gate:
         """Return the next request that may go on to the middleware; None if there is none now."""
         if self._deferral.closing:
             return None
-        releases, began = self._releases, 0.0
-        request = releases.next() if releases.turns or releases.loose else None
+        releases, request = self._releases, None
+        if releases.turns or releases.loose:
+            # In turns: thousands that leave must not keep an urgent one in the scheduler.
+            self._schedulers_turn = not (self._schedulers_turn or self._nothing_else)
+            request = None if self._schedulers_turn else releases.next()
         self._nothing_else = self._nothing_else and request is not None
+        if request is None:
+            request = self._from_scheduler()
+        if request is None and self._schedulers_turn:
+            request = releases.next()
+        if request is not None:
+            self._let_out.add(request)
+            self._idle_since = None
+        return request
+
+    def _from_scheduler(self) -> Request | None:
+        """Return what leaves now of what the scheduler has, and keep what comes before it."""
+        began = 0.0
         # An answer wakes the engine, and so does the end of the wait for it.
-        while request is None and self._held.may_wait and not self._nothing_else:
+        while self._held.may_wait and not self._nothing_else:
             found = self._next()
             if found is None:
                 break
@@ -92,17 +108,15 @@ class Gate:
                 self._checks += 1
                 deferred_from_coro(self._stays_or_leaves(found, check))
             elif not self._is_kept(found):
-                request = found
-                break
+                return found
+            elif self._releases.loose:
+                return self._releases.loose.popleft()
             now = time.perf_counter()
             began = began or now
             if now >= began + SLICE_SECONDS and not self._nothing_else:
                 self._context.engine.wake()
                 break
-        if request is not None:
-            self._let_out.add(request)
-            self._idle_since = None
-        return request
+        return None
 
     def has_pending_requests(self) -> bool:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an

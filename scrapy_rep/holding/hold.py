@@ -169,6 +169,11 @@ class HeldOrigins:
         self.changed(held_origin, unheld=1)
         return held_origin
 
+    def add_ready(self, held_origin: HeldOrigin, request: Request, since: float | None) -> None:
+        """Let *request*, which came at *since*, leave behind the origin's others."""
+        self.add_waiting(held_origin.origin, request, since)
+        heappush(held_origin.ready, held_origin.waiting.pop())
+
     def hold_waiting(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
         """Hold, count and announce as many of the origin's waiting requests as there is room for;
         with *everything*, all. Return these."""
@@ -376,8 +381,15 @@ class Releases:
             self._context.engine.wake()  # there may be more behind them
         return request
 
-    def _leave(self, held_origin: HeldOrigin) -> Request | None:
-        """Give the origin its turn. Return the request that leaves, if any."""
+    def one_more(self, held_origin: HeldOrigin) -> None:
+        """Let the origin's next request leave, though its slot may be full."""
+        with suppress(sqlite3.Error):  # next() will say so
+            request = self._leave(held_origin, into_any=True)
+            if request is not None:
+                self.let_out(request)
+
+    def _leave(self, held_origin: HeldOrigin, *, into_any: bool = False) -> Request | None:
+        """Give the origin its turn. Return the request that leaves, if any; *into_any* slot."""
         held = self._held.first(held_origin)
         if held is None:
             return None
@@ -385,7 +397,8 @@ class Releases:
             is_old = time.monotonic() >= held_origin.good_until
             if is_old and self._is_due(held_origin):
                 return None
-            if self._context.engine.slots.is_full(held.request, held_origin.leaving):
+            slots = self._context.engine.slots
+            if slots.is_full(held.request, held_origin.leaving) and not into_any:
                 return None
             held_origin.leaving.append(held.request)
         heappop(held_origin.ready)

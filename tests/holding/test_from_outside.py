@@ -235,13 +235,13 @@ async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: s
 
 @pytest.mark.parametrize(
     ("robots", "count", "is_last"),
-    [(after(0.2, RULES), 5, True), (after(0.2, RULES), 30, False), (in_turn(503, RULES), 5, False)],
+    [(after(0.2, RULES), 5, True), (after(0.2, RULES), 30, True), (in_turn(503, RULES), 5, False)],
     ids=["few waited", "many waited", "held"],
 )
 async def test_one_that_comes_while_others_leave(
     sites: Sites, robots: Any, count: int, is_last: bool
 ) -> None:
-    """It is behind a few that only waited. Very many, or those that were held, don't keep it waiting."""
+    """It is behind those that only waited. Those that were held don't keep it waiting."""
     site = sites.add(robots=robots)
 
     def on_page(spider: ListSpider) -> Any:
@@ -250,6 +250,43 @@ async def test_one_that_comes_while_others_leave(
     await crawl(urls(site, count), {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}, on_page=on_page)
     assert (site.pages_asked[-1] == "/late") is is_last
     assert [*filter("/late".__ne__, site.pages_asked)] == [f"/page{n}" for n in range(count)]
+
+
+FEWER: dict[str, Any] = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+"""Fewer downloads of a site than there may be in all, as by Scrapy's default."""
+
+
+async def test_pages_come_in_order(sites: Sites) -> None:
+    """Those that waited, and those for which there was no room at the gate, behind them."""
+    site = sites.add(robots=after(0.3, RULES))
+    for result in await both(site, ListSpider, [FEWER, FEWER], requests=urls(site, 200)):
+        order = [int(one.url.partition("page")[2]) for one in result.spider.responses]
+        assert max(abs(place - page) for place, page in enumerate(order)) < 20, order
+
+
+async def test_those_that_were_held_are_not_last(sites: Sites) -> None:
+    """Though the site's other pages keep its download slot full."""
+    site = sites.add(robots=in_turn(503, RULES))
+
+    def on_page(spider: ListSpider) -> Any:
+        return map(spider.recorded, urls(site, 200, "/more")) if not spider.responses[1:] else None
+
+    result = await crawl(held := urls(site, 40), {**OURS, **FEWER}, on_page=on_page)
+    assert len(result.responses) == 240
+    assert max([*result.responses].index(one) for one in held) < 160
+
+
+async def test_an_urgent_request_while_others_leave(sites: Sites) -> None:
+    """Those of another site, however many were held, don't keep it in the scheduler."""
+    down, healthy = sites.add(robots=in_turn(503, RULES)), sites.add(robots=RULES)
+
+    def on_page(spider: ListSpider) -> Any:
+        first = spider.responses[-1].url == down.url("/page0")
+        return spider.recorded(Request(healthy.url("/urgent"), priority=9)) if first else None
+
+    wanted = [healthy.url("/known"), *urls(down, 40)]
+    result = await crawl(wanted, {**OURS, "CONCURRENT_REQUESTS": 1}, on_page=on_page)
+    assert [*result.responses].index(healthy.url("/urgent")) < 6
 
 
 async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
