@@ -80,11 +80,11 @@ class Gate:
         """Return the next request that may go on to the middleware; None if there is none now."""
         if self._deferral.closing:
             return None
-        releases, request = self._releases, None
-        if releases.turns or releases.loose:
-            # In turns: thousands that leave must not keep an urgent one in the scheduler.
-            self._schedulers_turn = not (self._schedulers_turn or self._nothing_else)
-            request = None if self._schedulers_turn else releases.next()
+        releases = self._releases
+        own = bool(releases.turns or releases.loose)
+        # In turns: thousands that leave must not keep an urgent one in the scheduler.
+        self._schedulers_turn = own and not (self._schedulers_turn or self._nothing_else)
+        request = releases.next() if own and not self._schedulers_turn else None
         self._nothing_else = self._nothing_else and request is not None
         if request is None:
             request = self._from_scheduler()

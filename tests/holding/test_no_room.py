@@ -44,9 +44,9 @@ class ByPriority(BaseScheduler):
 
 
 async def crawl_with_room_for_3(
-    wanted: list[Any], on_page: Any = lambda spider: None, **handlers: Any
+    wanted: list[Any], on_page: Any = lambda spider: None, most: int = 3, **handlers: Any
 ) -> CrawlResult:
-    settings = {**SLOW, "SCHEDULER": ByPriority, "REP_DEFER_MAX_REQUESTS": 3}
+    settings = {**SLOW, "SCHEDULER": ByPriority, "REP_DEFER_MAX_REQUESTS": most}
     by_signal = {getattr(signals, name): handler for name, handler in handlers.items()}
     return await crawl(wanted, settings, on_page=on_page, signal_handlers=by_signal)
 
@@ -63,6 +63,17 @@ async def test_nothing_is_dropped(
     assert "rep/unreachable/dropped" not in result.stats
     assert result.stat("rep/held/max") <= 3
     assert_clean(result)
+
+
+async def test_few_are_held_whatever_the_project_allows(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler may be shared, and a kill loses what is here."""
+    monkeypatch.setattr("scrapy_rep.holding.deferral._MOST_SHARED", 3)
+    wanted = urls(sites.add(robots=in_turn(503, 503, RULES)), 20)
+    result = await crawl_with_room_for_3(wanted, most=100_000)
+    assert len(result.responses) == 20
+    assert result.stat("rep/held/max") <= 3
 
 
 def one_is_down(sites: Sites) -> tuple[Site, Site, Callable[[ListSpider], None]]:
