@@ -3,7 +3,8 @@ engine gets the next one (REP.md section 4; docs/DESIGN.md).
 
 It stands in for two documented methods of the project's scheduler, whichever that is:
 ``next_request()`` and ``has_pending_requests()``. A request leaves it once, returned by
-``next_request()``: nothing is scheduled again.
+``next_request()``: nothing is scheduled again. ``Policy`` (origins/origins.py) decides what stays,
+deferral.py for how long.
 """
 
 from __future__ import annotations

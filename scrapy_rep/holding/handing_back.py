@@ -1,6 +1,7 @@
 """Where requests go that can't stay at the gate: none is lost silently. During the crawl they are
-returned to a scheduler that isn't Scrapy's; at its end, to one that outlives the process; else
-their errbacks are called.
+returned to a scheduler that isn't Scrapy's. At its end (Ctrl-C, say), what is on disk under JOBDIR
+stays there for the next run; the rest is returned to a scheduler that outlives the process, or
+its errbacks are called.
 
 They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
 without the signal, which was sent. Their meta says what they were like before, for the process that

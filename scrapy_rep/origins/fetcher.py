@@ -1,9 +1,10 @@
 """Fetches robots.txt through Scrapy's engine (REP.md sections 2 and 3).
 
-The project's proxies, headers, delays, TLS settings and download handlers apply; retries, redirects,
-HTTP cache, cookies and the offsite filter don't. FTP bypasses the engine (an anonymous RETR) unless the
-project has its own handler for it: Scrapy's reads files of any size, and can't be stopped. Here
-everything has a limit, and both connections end with the fetch.
+The project's proxies, headers, delays, TLS settings and download handlers apply; its retries,
+redirects, HTTP cache, cookies and offsite filter don't: :meth:`Fetcher.fetch` follows redirects.
+FTP bypasses the engine (an anonymous RETR) unless the project has its own handler for it: Scrapy's
+reads files of any size, and can't be stopped. Here everything has a limit, and both connections end
+with the fetch.
 """
 
 from __future__ import annotations

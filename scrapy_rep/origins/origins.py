@@ -1,4 +1,5 @@
-"""The entrance to this folder: what a crawl knows of origins, how it finds out, and its policy."""
+"""The entrance to this folder: what a crawl knows of origins, how it finds out, and its policy:
+whether a request leaves, waits (how long), is held, fails or passes."""
 
 from __future__ import annotations
 
