@@ -222,7 +222,7 @@ class RuleRow:
         return sorted(self.known.values(), key=lambda one: (-one.times, one.origin))
 
 
-class Rules(Rows[RuleRow]):
+class RuleRows(Rows[RuleRow]):
     """Rules that refused requests, those that refused most first. A rule of many origins is one."""
 
     def __init__(self, most: int, origins: int) -> None:

@@ -33,7 +33,7 @@ from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
 from scrapy_rep.reporting.record import UNKNOWN_YET, answer_fields, fields_of
 from scrapy_rep.reporting.report import Report, is_possible
-from scrapy_rep.reporting.summary import Counts, figures, in_words, log_beginning, log_summary
+from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
 from scrapy_rep.text import clean, text_of
@@ -316,7 +316,7 @@ class Recorder(ResolutionListener):
             )
         settings = {
             "spider": context.spider.name if context.spider else "",
-            "agent": in_words(agents),
+            "agent": name_of(agents),
             "version": scrapy_rep.__version__,
             "scrapy": scrapy.__version__,
             "changed": changed_values(context.crawler.settings),

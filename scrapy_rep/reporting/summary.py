@@ -15,7 +15,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.reporting.record import RuleOrigin, Rules, kind_of
+from scrapy_rep.reporting.record import RuleOrigin, RuleRows, kind_of
 from scrapy_rep.settings import SPIDER_SITEMAPS, changed
 from scrapy_rep.text import counted, duration
 
@@ -67,7 +67,7 @@ class Counts:
         self.fetches = 0
         self.requests: Counter[str] = Counter()
         """By verdict."""
-        self.rules = Rules(_TOP, 1)
+        self.rules = RuleRows(_TOP, 1)
         self.unanswered: set[Origin] = set()
         self._outcomes: Counter[tuple[str, str]] = Counter()
         self._known = BoundedSet()
@@ -182,7 +182,7 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
         "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
         "Cache: %(storage)s",
         {
-            "agent": in_words(agents),
+            "agent": name_of(agents),
             "unreachable": unreachable[settings.unreachable],
             "storage": name.rpartition(".")[2],
         },
@@ -190,7 +190,7 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
     )
 
 
-def in_words(agents: Agents) -> str:
+def name_of(agents: Agents) -> str:
     return " or ".join(agents.default) or "any crawler (*)"
 
 

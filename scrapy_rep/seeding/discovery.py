@@ -22,7 +22,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.entries import Entry
+from scrapy_rep.protocol.entries import SitemapEntry
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
 from scrapy_rep.text import SitemapURL, counted, resolve_sitemap
 
@@ -176,15 +176,15 @@ def with_seeding(kind: KindT) -> KindT:
     return made
 
 
-class Entries(Iterator[Entry]):
+class Entries(Iterator[SitemapEntry]):
     """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's ``Sitemap``."""
 
-    def __init__(self, entries: list[Entry], kind: str) -> None:
+    def __init__(self, entries: list[SitemapEntry], kind: str) -> None:
         self.left = deque(entries)
         self.type = kind
         """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
 
-    def __next__(self) -> Entry:
+    def __next__(self) -> SitemapEntry:
         if not self.left:
             raise StopIteration
         return self.left.popleft()
@@ -266,12 +266,12 @@ class SpiderOptions:
     def follows(self, url: str) -> bool:
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
-    def filtered(self, entries: list[Entry], kind: str) -> tuple[list[Entry], int]:
+    def filtered(self, entries: list[SitemapEntry], kind: str) -> tuple[list[SitemapEntry], int]:
         """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that *kind*, and
         how many entries made it raise."""
         if self._filter is None:
             return entries, 0
-        kept: list[Entry] = []
+        kept: list[SitemapEntry] = []
         failed, rest = 0, Entries(entries, kind)
         while left := len(rest.left):
             try:

@@ -38,7 +38,7 @@ from scrapy_rep.seeding.spool import (
     MAX_HOSTS,
     WAITING,
     SeedingContext,
-    SitemapRow,
+    SpooledSitemap,
 )
 from scrapy_rep.text import clean, text_of
 
@@ -111,7 +111,7 @@ class Loader:
                 break
         return self._shared and bool(requested)
 
-    def _request(self, sitemap: SitemapRow) -> None:
+    def _request(self, sitemap: SpooledSitemap) -> None:
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
         try:
             request = Request(
@@ -181,7 +181,7 @@ class Loader:
             )
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
-    def _of(self, request: Request) -> SitemapRow | None:
+    def _of(self, request: Request) -> SpooledSitemap | None:
         """Return the sitemap of *request*; None if it is finished. May raise ``sqlite3.Error``."""
         about, by, spool = request.meta[SITEMAP], request.meta[SITEMAP_KEY], self._spool
         url, chain = about["url"], tuple(about["chain"])
@@ -206,7 +206,12 @@ class Loader:
             raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
 
     def _end(
-        self, sitemap: SitemapRow, why: str, error: Exception | None = None, *, down: bool = False
+        self,
+        sitemap: SpooledSitemap,
+        why: str,
+        error: Exception | None = None,
+        *,
+        down: bool = False,
     ) -> None:
         """Mark a sitemap that can't be read as finished, and log why. If it was a guess, and the
         origin is not *down*, make the next one."""
@@ -267,7 +272,7 @@ class Loader:
             self._reading.release()
         raise IgnoreRequest("the sitemap was read")
 
-    async def _read_into(self, sitemap: SitemapRow, response: Response) -> None:
+    async def _read_into(self, sitemap: SpooledSitemap, response: Response) -> None:
         if not 200 <= response.status < 300:
             self._end(sitemap, f"HTTP {response.status}", down=response.status >= 500)
             return

@@ -23,11 +23,11 @@ from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.entries import Entry, Kind
+from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, strings
+from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SpooledSitemap, strings
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -80,7 +80,7 @@ def host_of(origin: Origin) -> str:
     return origin.host if default else f"{origin.host}:{origin.port}"
 
 
-def entry_as_json(entry: Entry, pages: int) -> str:
+def entry_as_json(entry: SitemapEntry, pages: int) -> str:
     """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text. Of an entry
     too long for its *pages*, the requests that get it, only ``lastmod`` is left."""
     text = ""
@@ -96,7 +96,9 @@ def entry_as_json(entry: Entry, pages: int) -> str:
 class Selection:
     """Selects entries of one sitemap, and puts them into the spool."""
 
-    def __init__(self, context: SeedingContext, sitemap: SitemapRow, reader: SitemapReader) -> None:
+    def __init__(
+        self, context: SeedingContext, sitemap: SpooledSitemap, reader: SitemapReader
+    ) -> None:
         self._sitemap = sitemap
         self._reader = reader
         self._spool = context.spool
@@ -119,7 +121,7 @@ class Selection:
         self.rejected: Counter[Reason] = Counter()
         self.undated = 0  # entries whose lastmod is not a date
 
-    def add(self, entries: list[Entry]) -> None:
+    def add(self, entries: list[SitemapEntry]) -> None:
         """Filter *entries*; :meth:`write` writes those that are left."""
         kind = self._reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
@@ -137,7 +139,7 @@ class Selection:
                 text = entry_as_json(entry, len(urls))
             self._pending.extend((url, text) for url in urls)
 
-    def _is_old(self, entry: Entry) -> bool:
+    def _is_old(self, entry: SitemapEntry) -> bool:
         since, lastmod = self._settings.sitemap_since, entry.get("lastmod")
         if not since or not lastmod:
             return False
@@ -241,7 +243,7 @@ class SitemapLog:
         """URLs of sitemaps with entries that were taken after a wait, or that are already reported."""
         self._refused: dict[str, tuple[str, Reason]] = {}
 
-    def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
+    def read(self, sitemap: SpooledSitemap, reader: SitemapReader, selection: Selection) -> None:
         assert reader.kind is not None
         rejected = {reason: count for reason, count in selection.rejected.items() if count}
         nothing, kind = bool(rejected and not selection.accepted), reader.kind.value
@@ -268,7 +270,7 @@ class SitemapLog:
         self._log(sitemap, reader, selection, dull=dull and not reader.problem)
 
     def _log(
-        self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection, *, dull: bool
+        self, sitemap: SpooledSitemap, reader: SitemapReader, selection: Selection, *, dull: bool
     ) -> None:
         assert reader.kind is not None
         kind, accepted = reader.kind.value, selection.accepted
@@ -302,7 +304,7 @@ class SitemapLog:
                 message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
                 self.warn(origin, message, url=url, why=reason.value)
 
-    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
+    def failed(self, sitemap: SpooledSitemap, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
         self._context.stats.inc_value("rep/sitemaps/failed")
         self._record(sitemap, failed=why)
@@ -312,7 +314,7 @@ class SitemapLog:
         else:
             self.warn(sitemap.origin, message, **values)
 
-    def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
+    def _record(self, sitemap: SpooledSitemap, reason: str | None = None, **about: Any) -> None:
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}

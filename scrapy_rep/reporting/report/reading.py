@@ -17,7 +17,7 @@ from scrapy_rep.reporting.record import (
     UNKNOWN_YET,
     Rows,
     RuleOrigin,
-    Rules,
+    RuleRows,
     kind_of,
 )
 from scrapy_rep.reporting.report.data import (
@@ -122,7 +122,7 @@ class CrawlSum:
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """How many origins there are, by outcome and why; before the end, only forgotten ones."""
         self.known: Rows[OriginRow] = Rows(_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._forget)
-        self.rules = Rules(MAX_RULES, _OF_A_RULE)
+        self.rules = RuleRows(MAX_RULES, _OF_A_RULE)
         self.sitemaps: Rows[SitemapRow] = Rows(
             _SITEMAPS, MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
         )
