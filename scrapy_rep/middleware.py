@@ -32,9 +32,8 @@ from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.reporting.choices import ChoiceListener
 from scrapy_rep.reporting.record import IMPOLITE
-from scrapy_rep.reporting.recorder import Recorder, Signals
+from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown

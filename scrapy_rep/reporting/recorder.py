@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -12,15 +13,19 @@ import scrapy
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
 import scrapy_rep
-from scrapy_rep import signals
 from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.lifecycle import is_interactive
-from scrapy_rep.engine.log import Isolation, Limiter, get_logger
+from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
@@ -36,6 +41,7 @@ from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
+from scrapy_rep.signals import request_deferred, request_given_up, request_released, robots_resolved
 from scrapy_rep.text import clean, text_of
 
 logger = get_logger(__name__)
@@ -46,6 +52,8 @@ _PARSED = getattr(scrapy_signals, "robots_parsed", None)
 _MAX_LOGGED = 1000
 # Set by Scrapy's StartSpiderMiddleware.
 _START = "is_start_request"
+# Names of settings in what is said of a choice.
+_SETTING = re.compile(r"REP_([A-Z_]+)")
 
 
 class Recorder(ResolutionListener):
@@ -90,9 +98,9 @@ class Recorder(ResolutionListener):
         self._origins.table.on_leave = self._leaves
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
-        connect(self._held, signals.request_deferred)
-        connect(self._released, signals.request_released)
-        connect(self._given_up, signals.request_given_up)
+        connect(self._held, request_deferred)
+        connect(self._released, request_released)
+        connect(self._given_up, request_given_up)
 
     def tell(
         self,
@@ -395,9 +403,9 @@ class Signals(ResolutionListener):
         send = self._context.crawler.signals.send_catch_log_async
         if robots is not None and _PARSED is not None and has_listeners(_PARSED):
             await send(_PARSED, robotparser=RobotParser(robots), request=resolution.request)
-        if answer is not None and has_listeners(signals.robots_resolved):
+        if answer is not None and has_listeners(robots_resolved):
             await send(
-                signals.robots_resolved,
+                robots_resolved,
                 origin=resolution.state.origin,
                 outcome=answer.outcome,
                 status=answer.status,
@@ -408,3 +416,58 @@ class Signals(ResolutionListener):
                 attempts=resolution.state.entry.attempts,
                 spider=self._context.spider,
             )
+
+
+class ChoiceListener(ResolutionListener):
+    """Logs and counts choices beyond the protocol (REP.md section 13); notes which origins still
+    answer for pages."""
+
+    part = "log of choices beyond the protocol"
+
+    def __init__(self, context: CrawlContext, cache: RobotsCache, choices: Choices) -> None:
+        self._context = context
+        self._cache = cache
+        self._choices = choices
+        self._counted = BoundedSet()
+        self._log = Limiter(logger, "origins about which a setting decides")
+        connect = context.crawler.signals.connect
+        connect(self._opened, scrapy_signals.spider_opened)
+        if choices.ladder:
+            connect(self._answered, scrapy_signals.response_received)
+
+    async def _opened(self) -> None:
+        from scrapy_rep.inspection.lint import lint  # most crawls don't need it
+
+        extra = self._context.extra
+        values = {"settings": ", ".join(chosen(self._context.settings))}
+        logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
+        for host, override in self._choices.overrides.items():
+            has_file = override.outcome is Outcome.RULES
+            if has_file and (found := await run_in_thread(lint, override.body)):
+                logger.warning(
+                    "REP_OVERRIDES, the file for %(host)s, line %(line)d: %(what)s. All findings, "
+                    "%(count)d: scrapy robots --lint",
+                    {"host": host, "line": found[0].line or 0, "what": found[0].message}
+                    | {"count": len(found)},
+                    extra=extra,
+                )
+
+    async def resolved(self, resolution: Resolution) -> None:
+        """Count and log an origin about which a setting decides."""
+        state, answer = resolution.state, resolution.answer
+        by = (answer.by if answer is not None else "") or state.by
+        if by and self._counted.add((state.name, by)):
+            for name in _SETTING.findall(by):
+                self._context.stats.inc_value(f"rep/beyond/{name.lower()}")
+            message = "robots.txt of %(origin)s: %(by)s"
+            self._log.log(message, {"origin": state.name, "by": by}, self._context.spider)
+
+    def _answered(self, response: Response, request: Request) -> None:
+        working = response.status < 500 and response.status != 429
+        if working and "cached" not in response.flags:
+            try:
+                origin = origin_of(request)
+            except ValueError:
+                return  # the protocol doesn't cover it
+            if request.url != origin.robots_url:
+                self._cache.page_answered(origin)

@@ -13,7 +13,6 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
-from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import Slices, pause
@@ -24,6 +23,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import SitemapEntry
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
+from scrapy_rep.signals import sitemap_discovered
 from scrapy_rep.text import SitemapURL, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -122,7 +122,7 @@ class Discovery:
                 wrong.append(value[:200])
             if found is not None and self.count(found.url):
                 about = {"origin": origin, "url": found.url, **context.extra}
-                context.crawler.signals.send_catch_log(signals.sitemap_discovered, **about)
+                context.crawler.signals.send_catch_log(sitemap_discovered, **about)
             if slices.over:
                 await pause()
         if wrong:
