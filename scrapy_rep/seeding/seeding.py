@@ -58,8 +58,8 @@ _ROWS = 20
 _BATCH = 50
 # Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
 _ALONE, _EACH, _ALL = 1000, 16, 4000
-# Seconds until the next look for room in the scheduler; until the next attempt if it has raised.
-_LOOK, _RETRY_SECONDS = 0.05, 1.0
+# Seconds until the next look for room in the scheduler.
+_LOOK = 0.05
 
 
 class Outstanding:
@@ -173,13 +173,14 @@ class Feeder:
         if self._spool.over:
             return
         self._woken = False
+        pause: float | None = RETRY_SECONDS
         try:
             pause = self.step()
             self._failing_since = None
         except sqlite3.Error:
-            pause = RETRY_SECONDS
+            pass  # the spool's file fails, which is logged
         except Exception as error:  # noqa: BLE001
-            pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
+            self._failed(error)  # the scheduler's server is gone, its disk is full ...
         self.gauge()
         if pause is None and self._woken:
             pause = 0
@@ -188,7 +189,7 @@ class Feeder:
         if pause is not None:
             call_later(pause, self._run)
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: Exception) -> None:
         now, seconds = time.monotonic(), self._crawl.settings.defer_max_wait
         if self._failing_since is None:
             self._failing_since = now
@@ -198,7 +199,6 @@ class Feeder:
             logger.error(message, values, extra=self._crawl.extra, exc_info=unusual)
         if now - self._failing_since >= seconds:
             self._spool.over = True
-        return _RETRY_SECONDS
 
     def step(self, *, everything: bool = False) -> float | None:
         """Schedule sitemaps and pages for one slice of time. Return the seconds until the next

@@ -33,7 +33,7 @@ T = TypeVar("T")
 FILE_NAME = "rep-sitemaps.sqlite"  # under JOBDIR
 
 RETRY_SECONDS = 1.0
-"""Until the next attempt where the file has failed."""
+"""Until the next attempt where the file, or the scheduler, has failed."""
 
 # States of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
 WAITING, ASKED, DONE = range(3)
