@@ -176,13 +176,18 @@ def date(seconds: float, form: str) -> str:
         return "?"
 
 
-def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
-    """Return seconds since the epoch as ISO 8601, UTC; None for None, or if out of range."""
-    if seconds is not None:
-        with suppress(ValueError, OverflowError, OSError):  # a clock may be set to anything
-            time = datetime.fromtimestamp(seconds, timezone.utc)
-            return time.isoformat(timespec=timespec).replace("+00:00", "Z")
+def moment_of(seconds: float | None) -> datetime | None:
+    """Return seconds since the epoch as a datetime, UTC; None for None, or if out of range."""
+    with suppress(ValueError, OverflowError, OSError):  # a clock may be set to anything
+        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
     return None
+
+
+def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
+    """Return :func:`moment_of` *seconds* as ISO 8601."""
+    if (moment := moment_of(seconds)) is None:
+        return None
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def json_line(record: dict[str, Any]) -> str:

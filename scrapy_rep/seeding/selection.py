@@ -237,7 +237,7 @@ class SitemapLog:
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
-        self._hoped = BoundedSet()
+        self._undecided = BoundedSet()
         """URLs of sitemaps all of whose accepted entries waited when they had been read."""
         self.taken = BoundedSet()
         """URLs of sitemaps with entries that were taken after a wait, or that are already reported."""
@@ -245,10 +245,10 @@ class SitemapLog:
 
     def read(self, sitemap: SpooledSitemap, reader: SitemapReader, selection: Selection) -> None:
         assert reader.kind is not None
-        rejected = {reason: count for reason, count in selection.rejected.items() if count}
+        rejected = +selection.rejected  # without zeros
         nothing, kind = bool(rejected and not selection.accepted), reader.kind.value
         if selection.unproven == selection.accepted:
-            self._hoped.add(sitemap.url)
+            self._undecided.add(sitemap.url)
         count = self._context.stats.inc_value
         count("rep/sitemaps/fetched")
         count("rep/sitemaps/urls", reader.count)
@@ -266,25 +266,21 @@ class SitemapLog:
             taken=selection.accepted,
             rejected={reason.value: entries for reason, entries in rejected.items()},
         )
-        dull = not nothing or CHOSEN.issuperset(rejected)
-        self._log(sitemap, reader, selection, dull=dull and not reader.problem)
+        self._log(sitemap, reader, selection)
 
-    def _log(
-        self, sitemap: SpooledSitemap, reader: SitemapReader, selection: Selection, *, dull: bool
-    ) -> None:
+    def _log(self, sitemap: SpooledSitemap, reader: SitemapReader, selection: Selection) -> None:
         assert reader.kind is not None
-        kind, accepted = reader.kind.value, selection.accepted
+        kind, accepted, rejected = reader.kind.value, selection.accepted, +selection.rejected
         message = f"Sitemap %(url)s ({kind}): %(entries)s, {accepted:,} accepted"
         if selection.unproven:
             message += f" ({selection.unproven:,} waiting for another host's robots.txt)"
-        why = [f"{count:,} {one.value}" for one, count in selection.rejected.items() if count]
-        if why:
+        if why := [f"{count:,} {one.value}" for one, count in rejected.items()]:
             message += f"; rejected: {', '.join(why)}"
         if reader.problem:
             message += "; problem: %(problem)s"
         values = {"url": sitemap.url, "problem": reader.problem}
         values["entries"] = counted(reader.count, "entry", "entries")
-        if dull:
+        if (accepted or CHOSEN.issuperset(rejected)) and not reader.problem:
             self._read.log(message, values, self._context.spider)
         else:
             self.warn(sitemap.origin, message, **values)
@@ -299,7 +295,7 @@ class SitemapLog:
         """Report sitemaps from which nothing was taken, now that no entry waits and none is being read."""
         refused, self._refused = self._refused, {}
         for url, (origin, reason) in refused.items():
-            if url in self._hoped and self.taken.add(url):
+            if url in self._undecided and self.taken.add(url):
                 self._context.stats.inc_value("rep/sitemaps/nothing_taken")
                 message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
                 self.warn(origin, message, url=url, why=reason.value)
