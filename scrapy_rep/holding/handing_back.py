@@ -46,7 +46,7 @@ class HandingBack:
         self._context = context
         self._held = held
         self.waiting = 0  # about how many the scheduler has for which there was no room
-        self.came_last = False  # whether the latest to come again came behind all others
+        self.came_last = False  # whether the latest to come again had been put behind all others
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 

@@ -40,8 +40,8 @@ _GOOD_SECONDS = 5.0
 # An origin may hold this many times the room that is left, so there is always room for another one
 # ("dynamic thresholds", as in network switches).
 _SHARE = 10
-# Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
-# (flights.py), and as many that are next.
+# Requests that may wait for first answers, for each of CONCURRENT_REQUESTS: one for each fetch at a
+# time (flights.py), and as many again, which are next.
 _WAITING = 8
 # Origins looked at in one step for one whose download slot isn't full.
 _LOOKS = 50

@@ -41,7 +41,7 @@ class Resolution(NamedTuple):
     request: Request
     """The first request that needed it."""
     outcome: Outcome
-    """The answer's status; without one, the stored one."""
+    """What the answer means; without one, what the stored one means."""
     robots: RobotsTxt | None
     """The rules, if it has any."""
     flight: Flight

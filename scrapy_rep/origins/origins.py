@@ -29,10 +29,10 @@ from scrapy_rep.storages.client import open_storage
 
 logger = get_logger(__name__)
 
-# An attempt is the last one if it was made within this share of REP_DEFER_MAX_WAIT before the end.
+# An attempt counts as the last one if it was made in the last quarter of REP_DEFER_MAX_WAIT.
 _LATE_SHARE = 4
 
-# Requests come and go: after a last attempt, the next one waits for this share of the pause.
+# The time of one request after the other runs out: between two last attempts, half a pause passes.
 _PAUSE_SHARE = 2
 
 
