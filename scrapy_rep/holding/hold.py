@@ -136,10 +136,6 @@ class HeldOrigins:
 
     # How many may be held, or wait
 
-    @property
-    def full(self) -> bool:
-        return self._total >= self.most
-
     def room_for(self, held_origin: HeldOrigin | None) -> int:
         """Return how many more the origin may hold: others need some room."""
         room = self.most - self._total
@@ -210,6 +206,7 @@ class HeldOrigins:
         self.may_wait = self._weight < self._most_waiting and self._unheld + self._total < limit
         if held:
             self._context.stats.set_value("rep/held", self._total)
+        if held > 0:
             self._context.stats.max_value("rep/held/max", self._total)
 
     def first(self, held_origin: HeldOrigin) -> Held | None:

@@ -33,10 +33,7 @@ OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
 _GZIP = ("gzip", "x-gzip")
 
 # Newer Scrapy requires the first or the second of each.
-_LIBRARIES = {
-    "br": ("brotli", "brotlicffi"),
-    "zstd": ("compression.zstd", "backports.zstd"),
-}
+_LIBRARIES = {"br": ("brotli", "brotlicffi"), "zstd": ("compression.zstd", "backports.zstd")}
 # 8 MiB, as in RFC 9659: a frame may ask for gigabytes.
 _ZSTD_WINDOW = 23
 

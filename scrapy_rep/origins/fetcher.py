@@ -17,11 +17,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
-from scrapy.exceptions import (
-    DownloadFailedError,
-    DownloadTimeoutError,
-    StopDownload,
-)
+from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later

@@ -41,8 +41,8 @@ _REQUESTS = {
     "dropped": ("unreachable", "dropped (robots.txt unreachable)"),
     "held": ("rep/deferred/unreachable", "held"),
     "waited": ("rep/deferred", "waited for a first answer"),
-    "released": ("released", "released"),
-    "given_up": ("given_up", "given up"),
+    "released": ("rep/released", "released"),
+    "given_up": ("rep/given_up", "given up"),
     "handed_back": ("rep/handed_back", "handed back to the scheduler"),
     "kept": ("rep/held", "kept for the next run"),
 }
