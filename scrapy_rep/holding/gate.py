@@ -117,7 +117,7 @@ class Gate:
         now = time.monotonic()
         if self._idle_since is None:
             self._idle_since = now
-        if not self._held.awaits_first_answers:
+        if not self._held.awaiting:
             self._deferral.tell(idle=True)
             return now - self._idle_since < self._idle_after
         return True

@@ -221,9 +221,3 @@ def content_encodings(headers: Headers) -> list[str]:
     if len(found) > MAX_ENCODINGS:
         raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
     return found
-
-
-def last_header(headers: Headers, name: str) -> bytes:
-    """Return the last header's value; empty without one, or if it is too long."""
-    value = headers.get(name) or b""
-    return value if len(value) <= MAX_HEADER else b""

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from scrapy import Request
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.log import Isolation, get_logger
+from scrapy_rep.engine.log import Isolation
 from scrapy_rep.origins.agents import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.choices import Choices
+from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.fetcher import Fetcher
@@ -25,8 +25,6 @@ from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import open_storage
-
-logger = get_logger(__name__)
 
 # An attempt is the last one if it was made within this share of REP_DEFER_MAX_WAIT before the end.
 _LATE_SHARE = 4
@@ -132,15 +130,8 @@ class Origins:
         self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
         storage = open_storage(context.crawler, settings)
-        if storage is None and context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
-            logger.info(
-                "Scrapy's HTTP cache keeps no robots.txt. To replay a crawl while its sites can't be "
-                "reached, keep them in a storage that lasts: "
-                'REP_CACHE_STORAGE = "scrapy_rep.storages.SqliteStorage"',
-                extra=context.extra,
-            )
         self.cache = RobotsCache(settings, self.table, fetcher, context.clock, storage)
-        self.cache.choices = Choices.of(settings)
+        self.cache.choices = Choices(settings) if chosen(settings) else None
         self.policy = Policy(settings)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
         self.flights = Flights(context.crawler, self.ask)

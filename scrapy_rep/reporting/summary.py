@@ -17,6 +17,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.record import RuleOrigin, Rules, kind_of
 from scrapy_rep.settings import SPIDER_SITEMAPS, changed
+from scrapy_rep.storages.base import MemoryStorage
 from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
@@ -177,17 +178,25 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
         "allow": "let through",
     }
     storage = settings.cache_storage
-    name = storage if isinstance(storage, str) else storage.__qualname__
+    path = storage if isinstance(storage, str) else storage.__qualname__
+    name = path.rpartition(".")[2]
     logger.info(
         "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
         "Cache: %(storage)s",
         {
             "agent": in_words(agents),
             "unreachable": unreachable[settings.unreachable],
-            "storage": name.rpartition(".")[2],
+            "storage": name,
         },
         extra=context.extra,
     )
+    if name == MemoryStorage.__name__ and context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
+        logger.info(
+            "Scrapy's HTTP cache keeps no robots.txt. To replay a crawl while its sites can't be "
+            "reached, keep them in a storage that lasts: "
+            'REP_CACHE_STORAGE = "scrapy_rep.storages.SqliteStorage"',
+            extra=context.extra,
+        )
 
 
 def in_words(agents: Agents) -> str:
