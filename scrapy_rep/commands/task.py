@@ -328,7 +328,7 @@ class Lookup(ResolutionListener):
     def __init__(self, crawler: Crawler) -> None:
         """*crawler*'s engine must be running."""
         self.settings = settings = RepSettings.from_settings(crawler.settings)
-        self.context = CrawlContext(crawler, settings, EngineAccess(crawler), time.time)
+        self.context = CrawlContext(crawler, settings, time.time)
         self.origins = Origins(self.context)
         self.origins.listeners.append(self)
         self._files: dict[Origin, RobotsFile] = {}

@@ -119,7 +119,9 @@ class HeldOrigins:
         self._failure = origins.cache.failure
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self.origins: dict[str, HeldOrigin] = {}
-        self._total = self._unheld = self._weight = 0
+        self._total = self._unheld = 0
+        self.awaiting = 0
+        """How many wait for an answer that may come soon."""
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency_of(context.crawler)
         self.may_wait = True
@@ -136,10 +138,6 @@ class HeldOrigins:
 
     # How many may be held, or wait
 
-    @property
-    def full(self) -> bool:
-        return self._total >= self.most
-
     def room_for(self, held_origin: HeldOrigin | None) -> int:
         """Return how many more the origin may hold: others need some room."""
         room = self.most - self._total
@@ -149,11 +147,6 @@ class HeldOrigins:
 
     def full_for(self, origin: Origin | str) -> bool:
         return self.room_for(self.origins.get(str(origin))) == 0
-
-    @property
-    def awaits_first_answers(self) -> bool:
-        """Whether any requests wait for an answer that may come soon."""
-        return self._weight > 0
 
     # They come and go
 
@@ -204,12 +197,13 @@ class HeldOrigins:
         self._total += held
         awaited = held_origin.unheld + (0 if held_origin.answered else held_origin.count)
         weight = int(min(awaited, held_origin.most))
-        self._weight += weight - held_origin.weight
+        self.awaiting += weight - held_origin.weight
         held_origin.weight = weight
         limit = self.most + self._most_waiting
-        self.may_wait = self._weight < self._most_waiting and self._unheld + self._total < limit
+        self.may_wait = self.awaiting < self._most_waiting and self._unheld + self._total < limit
         if held:
             self._context.stats.set_value("rep/held", self._total)
+        if held > 0:
             self._context.stats.max_value("rep/held/max", self._total)
 
     def first(self, held_origin: HeldOrigin) -> Held | None:

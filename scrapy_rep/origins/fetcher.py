@@ -18,11 +18,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
-from scrapy.exceptions import (
-    DownloadFailedError,
-    DownloadTimeoutError,
-    StopDownload,
-)
+from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
@@ -33,12 +29,12 @@ from twisted.python.failure import Failure
 
 from scrapy_rep.engine.access import Listener
 from scrapy_rep.origins.answer import (
+    MAX_HEADER,
     READ_BYTES,
     Answer,
     Transfer,
     accept_encoding,
     answer_of,
-    last_header,
 )
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import (
@@ -347,8 +343,8 @@ class Fetcher:
 
 def redirect_target(url: str, response: Response) -> str | None:
     """Return where a redirect leads; None if it can't be followed."""
-    location = last_header(response.headers, "Location").strip()
-    if not location:
+    location = (response.headers.get("Location") or b"").strip()  # the last of them
+    if not 0 < len(location) <= MAX_HEADER:
         return None
     try:
         # Encoded again: encoding depends on the scheme, which a relative URL lacks.

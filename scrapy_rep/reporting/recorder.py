@@ -98,8 +98,9 @@ class Recorder(ResolutionListener):
         self._origins.table.on_leave = self._leaves
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
-        connect(self._held, request_deferred)
-        connect(self._released, request_released)
+        if self._listeners:
+            connect(self._held, request_deferred)
+            connect(self._released, request_released)
         connect(self._given_up, request_given_up)
 
     def tell(

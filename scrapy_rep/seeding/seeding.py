@@ -211,7 +211,7 @@ class Feeder:
         self._send_taken()
         more = self._loader.request_some()
         while (site := self._spool.next_site()) is not None:
-            full = self.outstanding.total >= _ALL or self._deferral.held.full
+            full = self.outstanding.total >= _ALL or self._deferral.held.room_for(None) == 0
             if not everything and (full or blocked > len(self._spool.sites)):
                 return _LOOK
             room = _BATCH if everything else self._room(site)

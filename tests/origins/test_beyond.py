@@ -144,7 +144,7 @@ def test_an_override_goes_by_the_closest_domain(tmp_path: Path) -> None:
     files = {name: tmp_path / f"{number}.txt" for number, name in enumerate(names)}
     for file in files.values():
         file.write_text("")
-    choices = Choices.of(RepSettings.from_settings({"REP_OVERRIDES": files}))  # type: ignore[arg-type]
+    choices = Choices(RepSettings.from_settings({"REP_OVERRIDES": files}))  # type: ignore[arg-type]
     assert choices is not None
     found = {
         "example.com": "0.txt",
