@@ -44,7 +44,7 @@ from scrapy_rep.seeding.discovery import (
 )
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier, registrable_domain
-from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Site, Spool
+from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Site, Spool, next_of
 from scrapy_rep.signals import request_deferred, request_given_up
 from scrapy_rep.text import counted, text_of
 
@@ -210,7 +210,7 @@ class Feeder:
         self._verifier.begin()
         self._send_taken()
         more = self._loader.request_some()
-        while (site := self._spool.next_site()) is not None:
+        while (site := next_of(self._spool.sites)) is not None:
             full = self.outstanding.total >= _ALL or self._deferral.held.room_for(None) == 0
             if not everything and (full or blocked > len(self._spool.sites)):
                 return _LOOK

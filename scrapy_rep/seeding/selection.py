@@ -27,7 +27,7 @@ from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import KnownSitemap, Row, SeedingContext, Site, strings
+from scrapy_rep.seeding.spool import KnownSitemap, Row, SeedingContext, Site, next_of, strings
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -365,14 +365,9 @@ class Verifier:
             self._crawl.engine.wake()  # the crawl may be over
 
     def _next(self) -> Site | None:
-        """Return a site whose pages wait and that nothing looks at; sites take turns."""
-        if self._spool.over or self._spool.ending:
-            return None
-        for number, site in self._spool.unproven.items():
-            if number not in self._tried:
-                self._spool.unproven[number] = self._spool.unproven.pop(number)  # to the end
-                return site
-        return None
+        """Return a site whose pages wait and that nothing looks at."""
+        over = self._spool.over or self._spool.ending
+        return None if over else next_of(self._spool.unproven, self._tried)
 
     async def _try(self, site: Site) -> bool:
         """Accept or reject the pages of *site* if it is known what its origin lists, or it is too
