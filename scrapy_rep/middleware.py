@@ -34,7 +34,7 @@ from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.record import IMPOLITE
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Signals
 from scrapy_rep.reporting.summary import log_switched_off
-from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
+from scrapy_rep.seeding.discovery import ROW_KEY, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 from scrapy_rep.text import text_of
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
 # Meta keys that need a closer look. Crawl delays add theirs.
-_MARKS = frozenset({"dont_obey_robotstxt", META_KEY, FED, SITEMAP})
+_MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
 
 
 class RepMiddleware:

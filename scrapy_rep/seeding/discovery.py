@@ -37,7 +37,7 @@ share a scheduler."""
 
 PAGE_KEY = "rep_sitemap"
 """Meta key of requests for pages from sitemaps: what their entry says."""
-FED = "_rep_page"
+ROW_KEY = "_rep_page"
 """Meta key of the same requests while they are in the scheduler: the page's row in the spool."""
 
 # Per robots.txt: as many as Google lets a site submit. There is room for 20,000 in the file.

@@ -31,9 +31,9 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import (
-    FED,
     LISTED,
     PAGE_KEY,
+    ROW_KEY,
     SITEMAP,
     Discovery,
     SpiderOptions,
@@ -65,7 +65,7 @@ _LOOK = 0.05
 class Outstanding:
     """The pages in the scheduler, and the rows of pages with which the crawl isn't done yet. A page
     is done when its request is freed, after its callback; the hold, and the scheduler's queue on
-    disk, free it once they have it. :data:`FED` is in a request's meta from :meth:`add` to
+    disk, free it once they have it. :data:`ROW_KEY` is in a request's meta from :meth:`add` to
     :meth:`arrive`."""
 
     def __init__(self, spool: Spool) -> None:
@@ -81,7 +81,7 @@ class Outstanding:
 
     def add(self, request: Request, row: int, site: int) -> None:
         """Note that *request*, for the page of *row*, goes to the scheduler."""
-        request.meta[FED] = row
+        request.meta[ROW_KEY] = row
         self._requests[row] = ref(request, partial(self._freed, row))
         self._sites[row] = site
         self.by_site[site] += 1
@@ -101,13 +101,13 @@ class Outstanding:
 
     def _row_of(self, request: Request) -> int:
         """Return a page's row; -1 if *request* is from another run, or a copy."""
-        known = self._requests.get(row := request.meta.get(FED, -1))
+        known = self._requests.get(row := request.meta.get(ROW_KEY, -1))
         return row if known is not None and known() is request else -1
 
     def arrive(self, request: Request) -> None:
         """Note that a page has left the gate. From here on its request is like any other."""
         self.left(request)
-        del request.meta[FED]
+        del request.meta[ROW_KEY]
         request.dont_filter = False
 
     def close(self) -> None:
@@ -337,7 +337,7 @@ class SitemapSeeding(ResolutionListener):
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return a check to await before anything is fetched for *request*: whether its sitemap may
         lead there. None if there is nothing to check."""
-        far = self._context.settings.sitemap_cross_host != "strict" and FED in request.meta
+        far = self._context.settings.sitemap_cross_host != "strict" and ROW_KEY in request.meta
         return self.loader.check(request) if far or SITEMAP in request.meta else None
 
     def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
@@ -347,7 +347,7 @@ class SitemapSeeding(ResolutionListener):
         if prefix not in self.visited_prefixes:
             self._visit(request, prefix)
         check = None if checked else self.check(request)
-        if FED in request.meta:
+        if ROW_KEY in request.meta:
             self._feeder.outstanding.arrive(request)
         return check
 
@@ -395,7 +395,7 @@ class SitemapSeeding(ResolutionListener):
             self._adding -= 1
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
-        if FED in request.meta:
+        if ROW_KEY in request.meta:
             self._feeder.outstanding.left(request)
 
     async def _spider_opened(self) -> None:
