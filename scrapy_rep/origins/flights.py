@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.utils.asyncio import CallLaterResult, call_later
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.timers import Alarm
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.state import OriginState
@@ -130,10 +131,8 @@ class Flight:
         self.result = result
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
-            if isinstance(result, Exception):
-                waiter.errback(result)
-            else:
-                waiter.callback(result)
+            fire: Any = waiter.errback if isinstance(result, Exception) else waiter.callback
+            fire(result)
 
 
 class Flights:
@@ -149,6 +148,7 @@ class Flights:
         self._running = 0
         self._quick: set[Flight] = set()
         """Those in the air, without the slow ones."""
+        self._slow = Alarm(crawler, self._is_slow)
         self._end = Flight(Origin("", "", 0), None)
         """Lands when the spider closes."""
         concurrency = concurrency_of(crawler)
@@ -185,18 +185,18 @@ class Flights:
             flight, _ = queue.popitem(last=False)
             self._running += 1
             self._quick.add(flight)
-            timer = call_later(_SLOW_SECONDS, self._is_slow, flight)
+            self._slow.set(flight.origin, _SLOW_SECONDS)
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
-            flight.running.addBoth(self._came_down, flight, timer)
+            flight.running.addBoth(self._came_down, flight)
 
-    def _is_slow(self, flight: Flight) -> None:
-        self._quick.discard(flight)
-        self._take_off()
+    def _is_slow(self, origin: Origin) -> None:
+        if (flight := self._flights.get(origin)) is not None:
+            self._quick.discard(flight)
+            self._take_off()
 
-    def _came_down(self, result: Any, flight: Flight, timer: CallLaterResult) -> Any:
-        timer.cancel()
+    def _came_down(self, result: Any, flight: Flight) -> Any:
         self._running -= 1
         self._quick.discard(flight)
         self._take_off()
@@ -244,6 +244,7 @@ class Flights:
 
     def end(self) -> None:
         """Cancel all flights: their waiters get :class:`CrawlEnding`."""
+        self._slow.stop()
         self._end.land(CrawlEnding())
         for flight in list(self._flights.values()):
             flight.land(CrawlEnding())

@@ -41,7 +41,9 @@ class World:
         self.answers: dict[str, Deferred[Any]] = {}
         self.in_the_air = self.most = 0
         crawler: Any = SimpleNamespace(
-            settings=Settings({"CONCURRENT_REQUESTS": concurrency}), spider=None
+            engine=SimpleNamespace(paused=False),
+            settings=Settings({"CONCURRENT_REQUESTS": concurrency}),
+            spider=None,
         )
         self.flights = Flights(crawler, self.ask)
 
