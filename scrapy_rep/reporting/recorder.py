@@ -42,7 +42,7 @@ from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_sum
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
 from scrapy_rep.signals import request_deferred, request_given_up, request_released, robots_resolved
-from scrapy_rep.text import clean, text_of
+from scrapy_rep.text import clean, counted, text_of
 
 logger = get_logger(__name__)
 
@@ -445,11 +445,12 @@ class ChoiceListener(ResolutionListener):
         for host, override in self._choices.overrides.items():
             has_file = override.outcome is Outcome.RULES
             if has_file and (found := await run_in_thread(lint, override.body)):
+                where = f"line {found[0].line}: " if found[0].line else ""
+                count, first = counted(len(found), "finding"), f"{where}{found[0].message}"
                 logger.warning(
-                    "REP_OVERRIDES, the file for %(host)s, line %(line)d: %(what)s. All findings, "
-                    "%(count)d: scrapy robots --lint",
-                    {"host": host, "line": found[0].line or 0, "what": found[0].message}
-                    | {"count": len(found)},
+                    "REP_OVERRIDES: scrapy robots --lint has %(count)s about the file for %(host)s. "
+                    "The first: %(first)s",
+                    {"host": host, "count": count, "first": first},
                     extra=extra,
                 )
 

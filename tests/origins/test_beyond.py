@@ -127,12 +127,12 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     assert [site.count("/robots.txt") for site in some] == [0, 0, 1]
     for told in (
         f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead",
-        f"REP_OVERRIDES, the file for {named.host}, line 3: ",
+        f"has 1 finding about the file for {named.host}. The first: line 3: ",
         "beyond the protocol: overrides 2",
         f"robots.txt of {origin_of(ignored)}: REP_OVERRIDES says to ignore it",
     ):
         assert told in result.log
-    assert f"REP_OVERRIDES, the file for {ignored.host}" not in result.log
+    assert f"the file for {ignored.host}" not in result.log
     lines = [one for one in decisions(path) if one["origin"] != origin_of(other)]
     assert sorted(one["verdict"] for one in lines) == ["allowed"] * 3 + ["disallowed"]
     assert all("REP_OVERRIDES" in one["reason"] for one in lines)
