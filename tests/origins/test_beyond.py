@@ -119,7 +119,8 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     own, path = tmp_path / "own.txt", tmp_path / "decisions.jsonl"
     own.write_bytes(RULES_BYTES.replace(b"private", b"mine") + b"Dissallow /typo\n")
     named, ignored, other = some = [sites.add(robots=RULES) for _ in range(3)]
-    overrides = {named.host: own, ignored.host: None}
+    (empty := tmp_path / "empty.txt").touch()
+    overrides = {named.host: own, ignored.host: None, "empty.example": empty}
     every = [site.url(path) for site in some for path in ("/private", "/mine")]
     result = await crawl(every, {"REP_OVERRIDES": overrides, "REP_DECISIONS": path})
     result.assert_clean()
@@ -127,7 +128,8 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     assert [site.count("/robots.txt") for site in some] == [0, 0, 1]
     for told in (
         f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead",
-        f"has 1 finding about the file for {named.host}. The first: line 3: ",
+        f"has 2 findings about the file for {named.host}. The first: line 3: ",
+        "about the file for empty.example. The first: the file has no rules",
         "beyond the protocol: overrides 2",
         f"robots.txt of {origin_of(ignored)}: REP_OVERRIDES says to ignore it",
     ):
