@@ -39,7 +39,7 @@ _MAX_DATE, _MAX_ALTERNATES = 100, 1000
 _PREFIXES = 10_000
 # Entries that are written, accepted or rejected before the event loop has its turn.
 _AT_A_TIME = 200
-# Origins that are asked for proof at a time; seconds until the next look at an unreachable one.
+# How many origins are asked for proof at a time; seconds until the next look at an unreachable one.
 _ORIGINS, _LOOK = 16, 0.25
 # Warnings per origin: an index may list 50,000 missing sitemaps. Others share one limit.
 _WARNINGS, _MOST = 5, 10_000

@@ -1,5 +1,5 @@
 """From the record to the report: what became of origins, rules, sitemaps and pages, in bounded
-memory. Of very many origins, those about which there was nothing new for longest are only counted."""
+memory. Beyond a limit, the origins that have had nothing new for longest are only counted."""
 
 from __future__ import annotations
 
