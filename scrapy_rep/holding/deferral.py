@@ -321,7 +321,7 @@ class Deferral(ResolutionListener):
         if self.held.now() < oldest + self._max_wait - _ROUNDING:
             self._expect(held_origin.key, oldest)
             return
-        if origin not in self._flights and self._seconds_until_last_attempt(held_origin) <= 0:
+        if not self._flights.get(origin) and self._seconds_until_last_attempt(held_origin) <= 0:
             held_origin.last_attempt = self.held.why(held_origin)[1] + 1
             self._ask_again(held_origin)
         flight = self._flights.get(origin)

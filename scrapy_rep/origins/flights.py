@@ -159,9 +159,6 @@ class Flights:
             # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
             self._cap = self._most = max(1, concurrency // 2)
 
-    def __contains__(self, origin: Origin) -> bool:
-        return origin in self._flights
-
     def get(self, origin: Origin) -> Flight | None:
         return self._flights.get(origin)
 
@@ -192,9 +189,8 @@ class Flights:
             flight.running.addBoth(self._came_down, flight)
 
     def _is_slow(self, origin: Origin) -> None:
-        if (flight := self._flights.get(origin)) is not None:
-            self._quick.discard(flight)
-            self._take_off()
+        self._quick.discard(self._flights[origin])
+        self._take_off()
 
     def _came_down(self, result: Any, flight: Flight) -> Any:
         self._running -= 1
@@ -217,6 +213,7 @@ class Flights:
         finally:
             if self._flights.get(flight.origin) is flight:
                 del self._flights[flight.origin]
+                self._slow.forget(flight.origin)
         flight.land(result)
 
     @property
@@ -231,6 +228,7 @@ class Flights:
 
     def _cancel(self, flight: Flight) -> None:
         del self._flights[flight.origin]
+        self._slow.forget(flight.origin)
         self._first.pop(flight, None)
         self._again.pop(flight, None)
         if flight.running is not None:  # else it was queued
