@@ -32,7 +32,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog
-from scrapy_rep.seeding.spool import ASKED, DONE, MAX_HOSTS, WAITING, KnownSitemap, SeedingContext
+from scrapy_rep.seeding.spool import ASKED, DONE, MAX_HOSTS, WAITING, SeedingContext, SitemapRow
 from scrapy_rep.text import clean, text_of
 
 logger = get_logger(__name__)
@@ -104,7 +104,7 @@ class Loader:
                 break
         return self._shared and bool(requested)
 
-    def _request(self, sitemap: KnownSitemap) -> None:
+    def _request(self, sitemap: SitemapRow) -> None:
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
         try:
             request = Request(
@@ -174,7 +174,7 @@ class Loader:
             )
         request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
 
-    def _of(self, request: Request) -> KnownSitemap | None:
+    def _of(self, request: Request) -> SitemapRow | None:
         """Return the sitemap of *request*; None if it is finished. May raise ``sqlite3.Error``."""
         about, by, spool = request.meta[SITEMAP], request.meta[SITEMAP_KEY], self._spool
         url, chain = about["url"], tuple(about["chain"])
@@ -199,12 +199,7 @@ class Loader:
             raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
 
     def _end(
-        self,
-        sitemap: KnownSitemap,
-        why: str,
-        error: Exception | None = None,
-        *,
-        down: bool = False,
+        self, sitemap: SitemapRow, why: str, error: Exception | None = None, *, down: bool = False
     ) -> None:
         """Mark a sitemap that can't be read as finished, and log why. If it was a guess, and the
         origin is not *down*, make the next one."""
@@ -265,7 +260,7 @@ class Loader:
             self._reading.release()
         raise IgnoreRequest("the sitemap was read")
 
-    async def _read_into(self, sitemap: KnownSitemap, response: Response) -> None:
+    async def _read_into(self, sitemap: SitemapRow, response: Response) -> None:
         if not 200 <= response.status < 300:
             self._end(sitemap, f"HTTP {response.status}", down=response.status >= 500)
             return

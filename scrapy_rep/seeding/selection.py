@@ -27,7 +27,7 @@ from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import KnownSitemap, Row, SeedingContext, Site, next_of, strings
+from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, next_of, strings
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -96,9 +96,7 @@ def entry_as_json(entry: SitemapEntry, pages: int) -> str:
 class Selection:
     """Selects entries of one sitemap, and puts them into the spool."""
 
-    def __init__(
-        self, context: SeedingContext, sitemap: KnownSitemap, reader: SitemapReader
-    ) -> None:
+    def __init__(self, context: SeedingContext, sitemap: SitemapRow, reader: SitemapReader) -> None:
         self._sitemap = sitemap
         self._reader = reader
         self._spool = context.spool
@@ -243,7 +241,7 @@ class SitemapLog:
         """URLs of sitemaps with entries that were taken after a wait, or that are already reported."""
         self._refused: dict[str, tuple[str, Reason]] = {}
 
-    def read(self, sitemap: KnownSitemap, reader: SitemapReader, selection: Selection) -> None:
+    def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
         assert reader.kind is not None
         rejected = +selection.rejected  # without zeros
         nothing, kind = bool(rejected and not selection.accepted), reader.kind.value
@@ -268,7 +266,7 @@ class SitemapLog:
         )
         self._log(sitemap, reader, selection)
 
-    def _log(self, sitemap: KnownSitemap, reader: SitemapReader, selection: Selection) -> None:
+    def _log(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
         assert reader.kind is not None
         kind, accepted, rejected = reader.kind.value, selection.accepted, +selection.rejected
         message = f"Sitemap %(url)s ({kind}): %(entries)s, {accepted:,} accepted"
@@ -300,7 +298,7 @@ class SitemapLog:
                 message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
                 self.warn(origin, message, url=url, why=reason.value)
 
-    def failed(self, sitemap: KnownSitemap, why: str, *, expected: bool) -> None:
+    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
         self._context.stats.inc_value("rep/sitemaps/failed")
         self._record(sitemap, failed=why)
@@ -310,7 +308,7 @@ class SitemapLog:
         else:
             self.warn(sitemap.origin, message, **values)
 
-    def _record(self, sitemap: KnownSitemap, reason: str | None = None, **about: Any) -> None:
+    def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
         found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
         by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}

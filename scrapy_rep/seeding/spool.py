@@ -71,11 +71,11 @@ class Page(NamedTuple):
     url: str
     entry: str | None  # JSON
     sitemap_url: str
-    chain: str  # see KnownSitemap, as JSON
+    chain: str  # see SitemapRow, as JSON
 
     @property
     def line(self) -> tuple[str, ...]:
-        """See :attr:`KnownSitemap.line`."""
+        """See :attr:`SitemapRow.line`."""
         return (*strings(_loaded(self.chain)), self.sitemap_url)
 
     @property
@@ -86,7 +86,7 @@ class Page(NamedTuple):
         return {**about, "lastmod": about.get("lastmod") or None, "sitemap": self.sitemap_url}
 
 
-class KnownSitemap(NamedTuple):
+class SitemapRow(NamedTuple):
     id: int
     url: str
     host: str  # the origin that it is fetched from
@@ -238,23 +238,23 @@ class Spool:
         with self._journal.together():
             for url in new:
                 number = self._journal.new_id("sitemaps")
-                self.mark(KnownSitemap(number, url, found[url], origin, chain, guessed), WAITING)
+                self.mark(SitemapRow(number, url, found[url], origin, chain, guessed), WAITING)
             if new:
                 self._journal.put("origins", (origin, files + len(new), urls))
         return new, unknown[len(new) :]
 
-    def next_sitemap(self, host: str) -> KnownSitemap | None:
+    def next_sitemap(self, host: str) -> SitemapRow | None:
         """Return the next sitemap to fetch from *host*, and mark it as asked for."""
         sitemap = self._first("host = ? AND state = 0 ORDER BY id", host)
         if sitemap is not None:
             self.mark(sitemap, ASKED)
         return sitemap
 
-    def sitemap(self, url: str) -> KnownSitemap | None:
+    def sitemap(self, url: str) -> SitemapRow | None:
         """Return a sitemap; None if it is unknown or done."""
         return self._first(f"url = ? AND state != {DONE}", url)
 
-    def mark(self, sitemap: KnownSitemap, state: int) -> None:
+    def mark(self, sitemap: SitemapRow, state: int) -> None:
         """Note that *sitemap* waits, was asked for, or is done, whatever came of it."""
         number, url, host, origin, chain, guessed = sitemap
         if state != ASKED:
@@ -267,12 +267,12 @@ class Spool:
         self.asked.pop(url, None)
         self.wake()
 
-    def _first(self, condition: str, value: str) -> KnownSitemap | None:
-        columns = ", ".join(KnownSitemap._fields)
+    def _first(self, condition: str, value: str) -> SitemapRow | None:
+        columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
         for number, url, host, origin, chain, guessed in self._read(query, value):
             indexes = tuple(strings(_loaded(chain)))
-            return KnownSitemap(number, url, host, origin, indexes, bool(guessed))
+            return SitemapRow(number, url, host, origin, indexes, bool(guessed))
         return None
 
     def hosts(self, after: str) -> Iterator[str]:

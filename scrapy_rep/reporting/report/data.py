@@ -65,7 +65,7 @@ class OriginRow:
         return self.period is None, -interest, self.origin
 
 
-class SitemapRow(NamedTuple):
+class SitemapResult(NamedTuple):
     url: str
     found: str
     by: str
