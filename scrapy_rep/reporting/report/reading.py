@@ -26,7 +26,7 @@ from scrapy_rep.reporting.report.data import (
     OriginRow,
     Period,
     SaidRow,
-    SitemapResult,
+    SitemapSum,
     Timeline,
 )
 
@@ -123,7 +123,7 @@ class CrawlSum:
         """How many origins there are, by outcome and why; before the end, only forgotten ones."""
         self.known: Rows[OriginRow] = Rows(_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._forget)
         self.rules = RuleRows(MAX_RULES, _OF_A_RULE)
-        self.sitemaps: Rows[SitemapResult] = Rows(
+        self.sitemaps: Rows[SitemapSum] = Rows(
             _SITEMAPS, MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
         )
         self.periods: Rows[Period] = Rows(_PERIODS, MAX_PERIODS, lambda one: -one.seconds)
@@ -288,9 +288,7 @@ class CrawlSum:
         why = failed or line.text("reason")
         self.counts["sitemaps_failed"] += bool(failed) and found != "guessed"
         self.sitemaps.add(
-            SitemapResult(
-                line.text("url"), found, by, kind, entries, taken, reasons, why, not failed
-            )
+            SitemapSum(line.text("url"), found, by, kind, entries, taken, reasons, why, not failed)
         )
 
     def _page(self, line: Line, _: float) -> None:
