@@ -1,6 +1,7 @@
 """Tells what happens: in the log, in Scrapy's signals, in counts for the summary, and in lines
-(`record.py`) for the audit trail and the report. Plain allows are recorded one by one only with
-``REP_DECISIONS_ALL``, else just counted: most requests are plain allows and must cost nothing."""
+(`record.py`) for the file of the record and for the report. Plain allows are recorded one by one
+only with ``REP_DECISIONS_ALL``, else just counted: most requests are plain allows and must cost
+nothing."""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
-from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
 from scrapy_rep.reporting.record import UNKNOWN_YET, answer_fields, fields_of
+from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
 from scrapy_rep.robotparser import RobotParser
@@ -75,9 +76,9 @@ class Recorder(ResolutionListener):
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
-        self._listeners: list[AuditTrail | Report] = []
+        self._listeners: list[RecordFile | Report] = []
         if settings.decisions:
-            self._listeners.append(AuditTrail(context, settings.decisions))
+            self._listeners.append(RecordFile(context, settings.decisions))
         if settings.report and is_possible(context):
             self._listeners.append(Report(context, settings.report, origins.table))
         self._misconfigured: set[str] = set()

@@ -28,8 +28,8 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.changes import changed_lines
+from scrapy_rep.reporting.record_file import Feed
 from scrapy_rep.reporting.report.data import Change
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
 from scrapy_rep.text import clean, counted, date, duration

@@ -1,6 +1,6 @@
-"""The audit trail (``REP_DECISIONS``): lines of JSON in a file of the user's; and the files that
-the package writes through Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``, ``s3:``
-or whatever else a project has in ``FEED_STORAGES``.
+"""The file of the record (``REP_DECISIONS``): lines of JSON. It and the report are written through
+Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``, ``s3:`` or whatever else a project
+has in ``FEED_STORAGES``.
 
 Lines are written together, once a second: a kill loses that second, but leaves no half-written
 line. If they can't be written, because the disk is full, say, they wait in memory.
@@ -118,8 +118,8 @@ _BYTES = 65536
 _MAX_WAITING = 1 << 20
 
 
-class AuditTrail:
-    part = "audit trail (REP_DECISIONS)"
+class RecordFile:
+    part = "file of the record (REP_DECISIONS)"
 
     def __init__(self, context: CrawlContext, uri: str) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
