@@ -124,7 +124,7 @@ class HandingBack:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
-        why, attempts = self._held.why(held_origin) if held_origin else ("about to leave", 0)
+        why, attempts = self._held.table.why(origin) if held_origin else ("about to leave", 0)
         why += "; the crawl ended"
         error = self._held.give_up(held, origin, why, attempts)
         return self._context.engine.fail(request, error)

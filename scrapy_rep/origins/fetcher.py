@@ -53,8 +53,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outc
 from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.text import encoded, text_of
 
-_MAX_REPLIES = 65_536
-"""Bytes of all replies together: some servers greet with pages of text."""
+_MAX_REPLIES = 65_536  # bytes of all of them: some servers greet with pages of text
 
 # Without the host: the server could name any, even in the user's network.
 _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")

@@ -24,8 +24,6 @@ _MS = "milliseconds"
 OTHERS = ("allowed_count", "answer", "changed", "sitemap", "crawl_started", "crawl_ended")
 """Verdicts of lines that are about something other than a decision."""
 
-UNKNOWN_YET = "no answer yet"
-"""Why a request is held whose robots.txt has not answered so far."""
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
 """How the reason begins for which a request passes though its robots.txt is unreachable."""
 

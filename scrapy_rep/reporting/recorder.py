@@ -36,7 +36,7 @@ from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.record import UNKNOWN_YET, answer_fields, fields_of
+from scrapy_rep.reporting.record import answer_fields, fields_of
 from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
@@ -267,16 +267,12 @@ class Recorder(ResolutionListener):
         if state is not None and state.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
         message = "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
-        values = {"origin": origin, "why": self.why_held(origin)}
+        values = {"origin": origin, "why": self._origins.table.why(origin)[0]}
         self._holds.log(message, values, self._context.spider, origin)
         self._held(request, origin)
 
     def _held(self, request: Request, origin: Origin) -> None:
-        self.record(request, origin, "held", reason=self.why_held(origin))
-
-    def why_held(self, origin: Origin) -> str:
-        state = self._origins.table.get(origin)
-        return (state.entry.error if state else None) or UNKNOWN_YET
+        self.record(request, origin, "held", reason=self._origins.table.why(origin)[0])
 
     def _released(self, request: Request, origin: Origin, held_for: float) -> None:
         self.record(request, origin, "released", held_for=round(held_for, 3))

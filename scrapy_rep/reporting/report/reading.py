@@ -11,15 +11,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import IO, Any, ClassVar
 
-from scrapy_rep.reporting.record import (
-    IMPOLITE,
-    OUTCOMES,
-    UNKNOWN_YET,
-    Rows,
-    RuleOrigin,
-    RuleRows,
-    kind_of,
-)
+from scrapy_rep.origins.state import UNKNOWN_YET
+from scrapy_rep.reporting.record import IMPOLITE, OUTCOMES, Rows, RuleOrigin, RuleRows, kind_of
 from scrapy_rep.reporting.report.data import (
     Axis,
     Change,
