@@ -18,7 +18,6 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.engine.lifecycle import StopAtStart, in_shell, is_interactive
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
@@ -26,17 +25,16 @@ from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
-from scrapy_rep.origins.origins import Decide, Drop, Origins, Pass, Wait
+from scrapy_rep.origins.origins import Advice, Drop, Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.reporting.choices import ChoiceListener
 from scrapy_rep.reporting.record import IMPOLITE
-from scrapy_rep.reporting.recorder import Recorder, Signals
+from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Signals
 from scrapy_rep.reporting.summary import log_switched_off
-from scrapy_rep.seeding.discovery import FED, SITEMAP, Discovery, seeding_mode, with_seeding
+from scrapy_rep.seeding.discovery import ROW_KEY, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 from scrapy_rep.text import text_of
 
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
 # Meta keys that need a closer look. Crawl delays add theirs.
-_MARKS = frozenset({"dont_obey_robotstxt", META_KEY, FED, SITEMAP})
+_MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
 
 
 class RepMiddleware:
@@ -58,7 +56,7 @@ class RepMiddleware:
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         if is_interactive(crawler):
             settings = one_attempt(settings)
-        self.context = context = CrawlContext(crawler, settings, EngineAccess(crawler), self.clock)
+        self.context = context = CrawlContext(crawler, settings, self.clock)
         self.origins = origins = Origins(context)
         self.parts: dict[type, Any] = {}
         """What this package's other middlewares keep for the crawl."""
@@ -208,18 +206,18 @@ class RepMiddleware:
             await self.origins.cache.read(state, chain)
         policy = self.origins.policy
         advice = policy.in_the_middleware(state, self.clock())
-        if isinstance(advice, Decide):
+        if advice is Advice.DECIDE:
             self._decide(request, state, path)
-        elif isinstance(advice, Pass):
+        elif advice is Advice.ALLOW:
             self._count("rep/unreachable/allowed")
             reason = f"{IMPOLITE}; {state.entry.error}"
             self.decisions.record(request, state.origin, "allowed", state, reason=reason)
         elif self.decisions.dry_run and policy.is_worth_waiting(state):
             self.decisions.would_be_held(request, state.origin)
-        elif isinstance(advice, Wait) and not waited:
+        elif isinstance(advice, float) and not waited:
             # The next attempt is near, and this request can't be held.
             with self.context.engine.extra_slot(), suppress(CrawlEnding):
-                await self.origins.flights.rest(advice.seconds)
+                await self.origins.flights.rest(advice)
             await self._judge(request, waited=True)
         else:
             self._drop(request, state.origin, Drop.of(state), state)

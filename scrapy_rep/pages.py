@@ -159,14 +159,14 @@ def _marked_links(response: Response) -> frozenset[str]:
     if found is None:
         encoding = getattr(response, "encoding", None) or "utf-8"
         base, nofollow, follow = links_of(response.body, encoding)
-        resolve = _Resolver(response.url, base, encoding)
+        resolve = _LinkResolver(response.url, base, encoding)
         marked = set(map(resolve, islice(nofollow, _MAX_LINKS)))
         others = set(map(resolve, islice(follow if nofollow else (), _MAX_LINKS)))
         found = _marked[response] = frozenset(marked - others - {""})
     return found
 
 
-class _Resolver:
+class _LinkResolver:
     """Resolves the links of a page to URLs of requests; to "" if invalid or beyond the limits. A
     usual link takes a microsecond."""
 

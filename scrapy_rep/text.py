@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -168,21 +167,23 @@ def _shown(one: str) -> str:
     return form.format(ord(one))
 
 
+def moment_of(seconds: float | None) -> datetime | None:
+    """Return seconds since the epoch as a datetime, UTC; None for None, or if out of range."""
+    with suppress(ValueError, OverflowError, OSError):  # a clock may be set to anything
+        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    return None
+
+
 def date(seconds: float, form: str) -> str:
-    """Return seconds since the epoch in a :func:`time.strftime` *form*, UTC; ``?`` out of range."""
-    try:
-        return time.strftime(form, time.gmtime(seconds))
-    except (OverflowError, ValueError, OSError):
-        return "?"
+    """Return :func:`moment_of` *seconds* in a *form* of ``strftime``; ``?`` out of range."""
+    return "?" if (moment := moment_of(seconds)) is None else moment.strftime(form)
 
 
 def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
-    """Return seconds since the epoch as ISO 8601, UTC; None for None, or if out of range."""
-    if seconds is not None:
-        with suppress(ValueError, OverflowError, OSError):  # a clock may be set to anything
-            time = datetime.fromtimestamp(seconds, timezone.utc)
-            return time.isoformat(timespec=timespec).replace("+00:00", "Z")
-    return None
+    """Return :func:`moment_of` *seconds* as ISO 8601."""
+    if (moment := moment_of(seconds)) is None:
+        return None
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def json_line(record: dict[str, Any]) -> str:

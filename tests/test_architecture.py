@@ -90,6 +90,27 @@ def test_imports_go_one_way() -> None:
     assert against == []
 
 
+def test_the_picture_agrees_with_the_layers_and_files_exist() -> None:
+    text = (ROOT / "docs" / "DESIGN.md").read_text("utf-8")
+    picture = text.partition("```text\n")[2].partition("```")[0]
+    rows = [set(re.findall(r"(\w+)(?:/|\.py)(?= |$)", line)) for line in picture.split("\n")]
+    assert [row for row in rows if row] == LAYERS[::-1]
+    named = re.findall(r"`((?:\w+/)+\w+\.\w+)`", text)
+    assert named
+    places = (ROOT, ROOT / "scrapy_rep")
+    assert [one for one in named if not any((place / one).exists() for place in places)] == []
+
+
+def test_no_two_classes_have_one_name() -> None:
+    names = [
+        node.name
+        for path in modules("scrapy_rep").values()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert [name for name in set(names) if names.count(name) > 1] == []
+
+
 def test_the_protocol_needs_neither_scrapy_nor_a_clock_nor_io() -> None:
     """Nor does what reads statements about use."""
     statements = "scrapy_rep.preferences.statements"
@@ -103,12 +124,12 @@ def test_the_protocol_needs_neither_scrapy_nor_a_clock_nor_io() -> None:
 
 
 def test_nothing_imports_in_circles() -> None:
+    """In the package, not for types either."""
     for folder in ("scrapy_rep", "tests", "benchmarks"):
-        found = modules(folder)
+        found, top = modules(folder), folder != "scrapy_rep"
         graph = {
-            name: {other for other in imports(path, found, top=True) if other != name}
-            # A package and what is in it: the one names the other.
-            - {name.rpartition(".")[0]}
+            # A package and what is in it: the one names the other, and a few ask for the version.
+            name: set(imports(path, found, top=top)) - {name, name.rpartition(".")[0], "scrapy_rep"}
             for name, path in found.items()
         }
         try:

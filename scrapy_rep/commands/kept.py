@@ -55,7 +55,7 @@ def cache(task: Task) -> None:
     with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
-        as_json = partial(_as_json, task.rep, Choices.of(task.rep))
+        as_json = partial(_as_json, task.rep, Choices(task.rep))
         found = [_body(task, storage, one) for one in hashes]
         found += [_one(task, storage, str(request_for(one)[1]), as_json) for one in urls]
         if hosts or not task.arguments:
@@ -150,11 +150,10 @@ def _drop(task: Task, storage: Storage, origins: Sequence[str]) -> bool:
     return bool(dropped)
 
 
-def _as_json(rep: RepSettings, choices: Choices | None, entry: Entry) -> dict[str, Any]:
+def _as_json(rep: RepSettings, choices: Choices, entry: Entry) -> dict[str, Any]:
     now, state = time.time(), OriginState(entry, Origin.from_url(entry.origin))
     state.standing, _ = standing_of(entry, now, rep)
-    if choices is not None:
-        choices.mark(state, now)
+    choices.mark(state, now)
     return {
         "origin": entry.origin,
         "state": state.standing.value,

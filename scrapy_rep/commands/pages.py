@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.task import Chain, Lookup, Task
     from scrapy_rep.inspection.explanation import RobotsFile
 
-    Page = Response | CommandError
+    Fetched = Response | CommandError
     """A page, or why there is none."""
 
 # Stands for the URL of a page that is read from a file.
@@ -46,12 +46,12 @@ _FILE = "file:"
 
 async def _fetched(
     task: Task, lookup: Lookup, url: str, request: Request
-) -> AsyncIterator[tuple[Chain, Page, dict[str, Any]]]:
+) -> AsyncIterator[tuple[Chain, Fetched, dict[str, Any]]]:
     """Yield, for each agent, the final page of *request*, or why there is none; and that as JSON."""
     pages: dict[str, Response] = {}
     for chain in task.agents(lookup.origins.agents):
         try:
-            page: Page = await follow(lookup, request, partial(_get, lookup, chain, pages))
+            page: Fetched = await follow(lookup, request, partial(_get, lookup, chain, pages))
         except CommandError as error:
             page = error
             task.statuses.add(error.status)
@@ -69,7 +69,7 @@ async def _get(
     return pages[request.url]
 
 
-def _about(url: str, chain: Chain, page: Page) -> dict[str, Any]:
+def _about(url: str, chain: Chain, page: Fetched) -> dict[str, Any]:
     fetched = page if isinstance(page, Response) and page.url != _FILE else None
     return {
         "url": url,
@@ -112,7 +112,7 @@ def page(task: Task) -> None:
         _show(task, chain, response, _about(task.options.file, chain, response))
 
 
-def _show(task: Task, chain: Chain, page: Page, about: dict[str, Any]) -> None:
+def _show(task: Task, chain: Chain, page: Fetched, about: dict[str, Any]) -> None:
     rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
     said = [
         {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
@@ -179,7 +179,7 @@ _MAX_PREFIXES = 10_000
 # How many of the rules that forbid something are named.
 _RULES = 10
 
-Rule = tuple[str, int, str]
+Place = tuple[str, int, str]
 """The URL of a robots.txt, a line of it, and the rule there."""
 
 
@@ -207,7 +207,7 @@ class Sitemap:
     """Entries without an absolute http(s) URL: not among the URLs."""
     broken: int = 0
     """The same for those whose URL is damaged."""
-    rules: Counter[Rule] = field(default_factory=Counter)
+    rules: Counter[Place] = field(default_factory=Counter)
     """How many URLs each forbids."""
     fetched: bool = False
     problem: str | None = None
@@ -238,7 +238,7 @@ class _Site:
         self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
         self._seen: set[str] = set()
         self._urls = self._read_files = 0
-        self._by_rule: Counter[Rule] = Counter()
+        self._by_rule: Counter[Place] = Counter()
 
     async def show(self) -> None:
         origin = self._origin

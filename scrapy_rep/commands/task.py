@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import AsyncIterator, Iterator, Sequence
 
+    from scrapy.commands import ScrapyCommand
     from scrapy.http import Response
     from scrapy.settings import BaseSettings, Settings
 
-    from scrapy_rep.commands.robots import RobotsCommand
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
     from scrapy_rep.storages.base import Entry, Storage
@@ -93,9 +93,10 @@ Job = Callable[["Lookup"], Awaitable[None]]
 
 class Task:
     def __init__(
-        self, command: RobotsCommand, arguments: Sequence[str], options: Namespace, output: Output
+        self, command: ScrapyCommand, arguments: Sequence[str], options: Namespace, output: Output
     ) -> None:
         """Raises ``SettingsError`` for a wrong setting, ``UsageError`` for a wrong ``--agent``."""
+        assert command.settings is not None  # Scrapy sets it
         self._command = command
         self.settings = command.settings
         self.rep = RepSettings.from_settings(command.settings)
@@ -328,7 +329,7 @@ class Lookup(ResolutionListener):
     def __init__(self, crawler: Crawler) -> None:
         """*crawler*'s engine must be running."""
         self.settings = settings = RepSettings.from_settings(crawler.settings)
-        self.context = CrawlContext(crawler, settings, EngineAccess(crawler), time.time)
+        self.context = CrawlContext(crawler, settings, time.time)
         self.origins = Origins(self.context)
         self.origins.listeners.append(self)
         self._files: dict[Origin, RobotsFile] = {}

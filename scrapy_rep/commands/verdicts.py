@@ -210,8 +210,11 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         "agent_in_words": in_words(one.chain),
         "verdict": one.verdict,
     }
-    if not explain:
-        return data
+    return {**data, **_how(one)} if explain else data
+
+
+def _how(one: Explanation) -> dict[str, Any]:
+    """Return how the verdict came about: for ``--json --explain``."""
     groups = [
         {
             "agents": [agent.value for agent in group.agents],
@@ -226,8 +229,7 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         for m in one.matched
     ]
     steps = [{"step": step, "result": result} for step, result in one.steps]
-    data |= {"chain": list(one.chain), "steps": steps, "groups": groups, "matched": matched}
-    return data
+    return {"chain": list(one.chain), "steps": steps, "groups": groups, "matched": matched}
 
 
 def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -> None:

@@ -97,11 +97,7 @@ class Limiter:
         self._seen = BoundedSet()
 
     def log(
-        self,
-        message: str,
-        values: Mapping[str, Any],
-        spider: Spider | None,
-        about: Hashable = None,
+        self, message: str, values: Mapping[str, Any], spider: Spider | None, about: Hashable = None
     ) -> None:
         """Log one more. *about*, something of an origin, counts once, and is logged at DEBUG level
         after that."""

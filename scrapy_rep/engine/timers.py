@@ -34,21 +34,21 @@ _OUTDATED = 1000
 class Alarm:
     """Calls back for each key when it is due: a heap, since 100,000 tasks would be too many."""
 
-    def __init__(self, crawler: Crawler, on_due: Callable[[str], None]) -> None:
-        """*on_due* gets a key when it is due, and may set it again. While the engine is paused,
+    def __init__(self, crawler: Crawler, on_due: Callable[[Any], None]) -> None:
+        """*on_due* gets a key when it is due, and may set it again. Keys can be ordered. While the engine is paused,
         nothing is due."""
         self._crawler: Any = crawler
         self._on_due = on_due
         self._isolated = Isolation(crawler)
-        self._times: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
+        self._times: dict[Any, float] = {}
+        self._heap: list[tuple[float, Any]] = []
         self._timer: CallLaterResult | None = None
         self._stopped = False
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._times
 
-    def set(self, key: str, seconds: float, *, sooner: bool = False) -> None:
+    def set(self, key: Any, seconds: float, *, sooner: bool = False) -> None:
         """Make *key* due in *seconds*; with *sooner*, only if that is earlier than now set."""
         when = time.monotonic() + seconds
         if sooner and when >= self._times.get(key, math.inf):
@@ -61,7 +61,7 @@ class Alarm:
         if self._heap[0] == (when, key):
             self._arm(seconds)
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: object) -> None:
         self._times.pop(key, None)
 
     @property

@@ -321,8 +321,8 @@ class Deferral(ResolutionListener):
         if self.held.now() < oldest + self._max_wait - _ROUNDING:
             self._expect(held_origin.key, oldest)
             return
-        if origin not in self._flights and self._seconds_until_last_attempt(held_origin) <= 0:
-            held_origin.last_attempt = self.held.why(held_origin)[1] + 1
+        if not self._flights.get(origin) and self._seconds_until_last_attempt(held_origin) <= 0:
+            held_origin.last_attempt = self._table.why(origin)[1] + 1
             self._ask_again(held_origin)
         flight = self._flights.get(origin)
         if flight is not None:
@@ -346,7 +346,7 @@ class Deferral(ResolutionListener):
         within = self._seconds_until_last_attempt(held_origin)
         before = now - self._max_wait + max(within, _ROUNDING)
         if oldest is not None and oldest <= before:
-            error, attempts = self.held.why(held_origin)
+            error, attempts = self._table.why(held_origin.origin)
             seconds = now - oldest
             reason = f"held for {seconds:.{int(seconds < 1)}f} s"
             if seconds < self._max_wait / 2:  # Retry-After
@@ -494,7 +494,5 @@ class HoldLog:
 
     def _why(self, origin: Origin) -> str:
         known = self._table.get(origin)
-        if known is None:
-            return "no answer yet"
-        error = known.entry.error
-        return kind_of(error) if error else "answered, about to leave"
+        answered = known is not None and known.entry.error is None
+        return "answered, about to leave" if answered else kind_of(self._table.why(origin)[0])

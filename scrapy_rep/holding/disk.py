@@ -1,7 +1,8 @@
 """Held requests on disk, under JOBDIR, from the moment they are held.
 
 Scrapy's own disk queues write their index only on a clean shutdown, so a kill would lose requests
-(docs/DESIGN.md). Their order is in memory too, so that a failing disk doesn't stop the crawl.
+(docs/DESIGN.md). Their order is in memory too, so that a failing disk doesn't stop the crawl: what
+happens when it is full, say, is in storages/journal.py.
 Requests are pickles, as in Scrapy's queues: who can write to a JOBDIR can run code anyway.
 """
 

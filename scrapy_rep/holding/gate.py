@@ -3,7 +3,8 @@ engine gets the next one (REP.md section 4; docs/DESIGN.md).
 
 It stands in for two documented methods of the project's scheduler, whichever that is:
 ``next_request()`` and ``has_pending_requests()``. A request leaves it once, returned by
-``next_request()``: nothing is scheduled again.
+``next_request()``: nothing is scheduled again. ``Policy`` (origins/origins.py) decides what stays,
+deferral.py for how long.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.handing_back import HANDED_BACK
 from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.origins import Drop, Leave, Origins
+from scrapy_rep.origins.origins import Advice, Drop, Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
@@ -132,7 +133,7 @@ class Gate:
         now = time.monotonic()
         if self._idle_since is None:
             self._idle_since = now
-        if not self._held.awaits_first_answers:
+        if not self._held.awaiting:
             self._deferral.tell(idle=True)
             return now - self._idle_since < self._idle_after
         return True
@@ -197,7 +198,7 @@ class Gate:
         may_be_full = state is not None or (held_origin is not None and not held_origin.most)
         full = may_be_full and hold.full_for(origin)
         advice = self._origins.policy.at_the_gate(state, full=full)
-        if isinstance(advice, Leave):
+        if advice is Advice.LEAVE:
             return False
         if hold.disk is not None and hold.disk.is_held_already(str(origin), request):
             self._context.stats.inc_value("rep/held/already")

@@ -1,6 +1,7 @@
 """Where requests go that can't stay at the gate: none is lost silently. During the crawl they are
-returned to a scheduler that isn't Scrapy's; at its end, to one that outlives the process; else
-their errbacks are called.
+returned to a scheduler that isn't Scrapy's. At its end (Ctrl-C, say), what is on disk under JOBDIR
+stays there for the next run; the rest is returned to a scheduler that outlives the process, or
+its errbacks are called.
 
 They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
 without the signal, which was sent. Their meta says what they were like before, for the process that
@@ -45,7 +46,7 @@ class HandingBack:
         self._context = context
         self._held = held
         self.waiting = 0  # about how many the scheduler has for which there was no room
-        self.came_last = False  # whether the latest to come again came behind all others
+        self.came_last = False  # whether the latest to come again had been put behind all others
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
 
@@ -123,7 +124,7 @@ class HandingBack:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
-        why, attempts = self._held.why(held_origin) if held_origin else ("about to leave", 0)
+        why, attempts = self._held.table.why(origin) if held_origin else ("about to leave", 0)
         why += "; the crawl ended"
         error = self._held.give_up(held, origin, why, attempts)
         return self._context.engine.fail(request, error)

@@ -22,7 +22,6 @@ from scrapy import Request
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.job import job_dir
 
-from scrapy_rep import signals, storages
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
@@ -31,6 +30,8 @@ from scrapy_rep.holding.disk import DiskHold, Held
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.protocol import Origin
+from scrapy_rep.signals import request_deferred, request_given_up, request_released
+from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import iso
 
 logger = get_logger(__name__)
@@ -40,8 +41,8 @@ _GOOD_SECONDS = 5.0
 # An origin may hold this many times the room that is left, so there is always room for another one
 # ("dynamic thresholds", as in network switches).
 _SHARE = 10
-# Requests that may wait for first answers, per CONCURRENT_REQUESTS: for the fetches at a time
-# (flights.py), and as many that are next.
+# Requests that may wait for first answers, for each of CONCURRENT_REQUESTS: one for each fetch at a
+# time (flights.py), and as many again, which are next.
 _WAITING = 8
 # Origins looked at in one step for one whose download slot isn't full.
 _LOOKS = 50
@@ -49,8 +50,7 @@ _LOOKS = 50
 _RETRY_SECONDS = 1.0
 
 Verdict: TypeAlias = "Drop | Exception"
-Why: TypeAlias = "tuple[str, int]"
-"""Why requests are given up, and after how many attempts at robots.txt."""
+Why: TypeAlias = "tuple[str, int]"  # see OriginTable.why()
 
 
 @dataclass(eq=False, slots=True)
@@ -115,11 +115,13 @@ class HeldOrigins:
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
-        self._table = origins.table
+        self.table = origins.table
         self._failure = origins.cache.failure
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self.origins: dict[str, HeldOrigin] = {}
-        self._total = self._unheld = self._weight = 0
+        self._total = self._unheld = 0
+        self.awaiting = 0
+        """How many wait for an answer that may come soon."""
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency_of(context.crawler)
         self.may_wait = True
@@ -136,10 +138,6 @@ class HeldOrigins:
 
     # How many may be held, or wait
 
-    @property
-    def full(self) -> bool:
-        return self._total >= self.most
-
     def room_for(self, held_origin: HeldOrigin | None) -> int:
         """Return how many more the origin may hold: others need some room."""
         room = self.most - self._total
@@ -149,11 +147,6 @@ class HeldOrigins:
 
     def full_for(self, origin: Origin | str) -> bool:
         return self.room_for(self.origins.get(str(origin))) == 0
-
-    @property
-    def awaits_first_answers(self) -> bool:
-        """Whether any requests wait for an answer that may come soon."""
-        return self._weight > 0
 
     # They come and go
 
@@ -197,7 +190,7 @@ class HeldOrigins:
         self.changed(held_origin, unheld=-len(found), held=len(found))
         for held in found:
             self._context.stats.inc_value("rep/deferred")
-            announce(self._context, signals.request_deferred, held.request, held_origin.origin)
+            announce(self._context, request_deferred, held.request, held_origin.origin)
         return found
 
     def changed(self, held_origin: HeldOrigin, *, unheld: int = 0, held: int = 0) -> None:
@@ -209,12 +202,13 @@ class HeldOrigins:
         self._total += held
         awaited = held_origin.unheld + (0 if held_origin.answered else held_origin.count)
         weight = int(min(awaited, held_origin.most))
-        self._weight += weight - held_origin.weight
+        self.awaiting += weight - held_origin.weight
         held_origin.weight = weight
         limit = self.most + self._most_waiting
-        self.may_wait = self._weight < self._most_waiting and self._unheld + self._total < limit
+        self.may_wait = self.awaiting < self._most_waiting and self._unheld + self._total < limit
         if held:
             self._context.stats.set_value("rep/held", self._total)
+        if held > 0:
             self._context.stats.max_value("rep/held/max", self._total)
 
     def first(self, held_origin: HeldOrigin) -> Held | None:
@@ -275,14 +269,8 @@ class HeldOrigins:
             error.held_for = self.now() - held.since
             self._context.stats.inc_value("rep/given_up")
             told = {"reason": error.reason, "attempts": attempts, "held_for": error.held_for}
-            announce(self._context, signals.request_given_up, held.request, origin, **told)
+            announce(self._context, request_given_up, held.request, origin, **told)
         return error
-
-    def why(self, held_origin: HeldOrigin) -> Why:
-        """Return why there is no robots.txt, and the number of attempts."""
-        known = self._table.get(held_origin.origin)
-        error, attempts = (known.entry.error, known.entry.attempts) if known else (None, 0)
-        return error or "no answer yet", attempts
 
     async def recover(self, disk: DiskHold) -> AsyncIterator[HeldOrigin]:
         """Use *disk* from now on. Yield each origin of an earlier run, whose requests come first.
@@ -297,7 +285,7 @@ class HeldOrigins:
                 continue
             held_origin = self.origins.setdefault(str(origin), HeldOrigin(origin, str(origin)))
             held_origin.told = "unreachable"  # by that run
-            self._table.pin(origin)
+            self.table.pin(origin)
             self.changed(held_origin, held=len(heap))
             held_origin.heap += heap
             heapify(held_origin.heap)
@@ -428,7 +416,7 @@ class Releases:
     def _release(self, held_origin: HeldOrigin, held: Held) -> None:
         held_origin.released += 1
         self._context.stats.inc_value("rep/released")
-        seconds, kind = self._held.now() - held.since, signals.request_released
+        seconds, kind = self._held.now() - held.since, request_released
         announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
 
     def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
@@ -455,9 +443,7 @@ def announce(
     )
 
 
-def held_fields(
-    origin: str, requests: int, seconds: float, entry: storages.Entry | None
-) -> dict[str, Any]:
+def held_fields(origin: str, requests: int, seconds: float, entry: Entry | None) -> dict[str, Any]:
     """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an
     origin. *seconds*: for which its first request has been held. *entry*: what is known of its
     robots.txt."""

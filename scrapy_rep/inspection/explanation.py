@@ -77,7 +77,7 @@ class Outline:
     """The lines of a robots.txt that mean something."""
 
     groups: list[Group] = field(default_factory=list)
-    homeless: list[RuleLine] = field(default_factory=list)
+    ungrouped: list[RuleLine] = field(default_factory=list)
     """Rules before the first ``user-agent`` line: ignored."""
     sitemaps: list[tuple[int, str]] = field(default_factory=list)
     """Line and value as written, empty values included."""
@@ -86,7 +86,7 @@ class Outline:
     def of(cls, body: bytes) -> Outline:
         """Read *body*, any bytes at all; never raises."""
         outline = cls()
-        group = Group([], outline.homeless)
+        group = Group([], outline.ungrouped)
         rows = normalise(body).split("\n")
         for number, kind, value in read(rows):
             if kind <= Field.ALLOW:

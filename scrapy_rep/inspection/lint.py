@@ -118,7 +118,7 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
         yield Finding(1, "bom", why)
     if is_html(body):
         yield Finding(None, "html", "this is HTML or XML, not a robots.txt")
-    if not outline.groups and not outline.homeless:
+    if not outline.groups and not outline.ungrouped:
         yield Finding(None, "empty", "the file has no rules: no restrictions")
     if len(body) > MAX_BYTES:
         why = f"from this line on the file is ignored: only the first {MAX_BYTES:,} bytes count"
@@ -155,7 +155,7 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         yield Finding(
             not_utf8[0], "not-utf8", f"not UTF-8{also}: bytes are percent-encoded one by one"
         )
-    for one in outline.homeless:
+    for one in outline.ungrouped:
         yield Finding(one.rule.line, "rule-before-group", "ignored: no user-agent line above it")
     for group in outline.groups:
         for agent in group.agents:

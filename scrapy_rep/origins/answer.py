@@ -33,10 +33,7 @@ OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
 _GZIP = ("gzip", "x-gzip")
 
 # Newer Scrapy requires the first or the second of each.
-_LIBRARIES = {
-    "br": ("brotli", "brotlicffi"),
-    "zstd": ("compression.zstd", "backports.zstd"),
-}
+_LIBRARIES = {"br": ("brotli", "brotlicffi"), "zstd": ("compression.zstd", "backports.zstd")}
 # 8 MiB, as in RFC 9659: a frame may ask for gigabytes.
 _ZSTD_WINDOW = 23
 
@@ -224,9 +221,3 @@ def content_encodings(headers: Headers) -> list[str]:
     if len(found) > MAX_ENCODINGS:
         raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
     return found
-
-
-def last_header(headers: Headers, name: str) -> bytes:
-    """Return the last header's value; empty without one, or if it is too long."""
-    value = headers.get(name) or b""
-    return value if len(value) <= MAX_HEADER else b""

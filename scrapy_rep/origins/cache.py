@@ -195,7 +195,9 @@ class RobotsCache:
         known, seconds = state.entry.updated_at if state else -math.inf, _POLL_SECONDS
 
         def is_enough(entry: Entry) -> bool:
-            return entry.updated_at > known and self._is_usable(entry)
+            refused = self.choices is not None and self.choices.refusal(entry)
+            usable = standing_of(entry, self._clock(), self._settings)[0] is not Standing.ASK
+            return entry.updated_at > known and usable and not refused
 
         while True:
             claim = await storage.claim(str(origin), is_enough)
@@ -308,11 +310,6 @@ class RobotsCache:
         state.standing, state.usable_until = standing_of(state.entry, now, self._settings)
         if self.choices is not None:
             self.choices.mark(state, now)
-
-    def _is_usable(self, entry: Entry) -> bool:
-        if self.choices is not None and self.choices.refusal(entry):
-            return False
-        return standing_of(entry, self._clock(), self._settings)[0] is not Standing.ASK
 
 
 def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:

@@ -32,11 +32,6 @@ class Choices:
         self.overrides = {host: _override(host, path) for host, path in chosen.items()}
         """By host, or ``*.`` and a domain."""
 
-    @classmethod
-    def of(cls, settings: RepSettings) -> Choices | None:
-        """Return those of *settings*; None if all have their defaults."""
-        return cls(settings) if chosen(settings) else None
-
     def override(self, host: str) -> Answer | None:
         """Return what the project says of *host*: by its name, else by its closest domain."""
         found, domain = self.overrides.get(host), host

@@ -99,7 +99,7 @@ class CrawlDelay(ResolutionListener):
         self._log.log(message, values, context.spider)
 
     def choose_slot(self, request: Request, state: OriginState) -> None:
-        """Keep *request* clear of delays of the origin that redirected it, or for another agent."""
+        """Keep *request* out of slots with delays of the origin that redirected it, or of another agent."""
         if not self._most or self._context.settings.dry_run:
             return
         meta, agents = request.meta, self._agents

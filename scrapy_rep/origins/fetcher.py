@@ -1,9 +1,10 @@
 """Fetches robots.txt through Scrapy's engine (REP.md sections 2 and 3).
 
-The project's proxies, headers, delays, TLS settings and download handlers apply; retries, redirects,
-HTTP cache, cookies and the offsite filter don't. FTP bypasses the engine (an anonymous RETR) unless the
-project has its own handler for it: Scrapy's reads files of any size, and can't be stopped. Here
-everything has a limit, and both connections end with the fetch.
+The project's proxies, headers, delays, TLS settings and download handlers apply; its retries,
+redirects, HTTP cache, cookies and offsite filter don't: :meth:`Fetcher.fetch` follows redirects.
+FTP bypasses the engine (an anonymous RETR) unless the project has its own handler for it: Scrapy's
+reads files of any size, and can't be stopped. Here everything has a limit, and both connections end
+with the fetch.
 """
 
 from __future__ import annotations
@@ -17,11 +18,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
-from scrapy.exceptions import (
-    DownloadFailedError,
-    DownloadTimeoutError,
-    StopDownload,
-)
+from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
@@ -32,12 +29,12 @@ from twisted.python.failure import Failure
 
 from scrapy_rep.engine.access import Listener
 from scrapy_rep.origins.answer import (
+    MAX_HEADER,
     READ_BYTES,
     Answer,
     Transfer,
     accept_encoding,
     answer_of,
-    last_header,
 )
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import (
@@ -56,8 +53,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outc
 from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.text import encoded, text_of
 
-_MAX_REPLIES = 65_536
-"""Bytes of all replies together: some servers greet with pages of text."""
+_MAX_REPLIES = 65_536  # bytes of all of them: some servers greet with pages of text
 
 # Without the host: the server could name any, even in the user's network.
 _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")
@@ -346,8 +342,8 @@ class Fetcher:
 
 def redirect_target(url: str, response: Response) -> str | None:
     """Return where a redirect leads; None if it can't be followed."""
-    location = last_header(response.headers, "Location").strip()
-    if not location:
+    location = (response.headers.get("Location") or b"").strip()  # the last of them
+    if not 0 < len(location) <= MAX_HEADER:
         return None
     try:
         # Encoded again: encoding depends on the scheme, which a relative URL lacks.

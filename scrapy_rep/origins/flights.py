@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.utils.asyncio import CallLaterResult, call_later
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.timers import Alarm
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.state import OriginState
@@ -41,7 +42,7 @@ class Resolution(NamedTuple):
     request: Request
     """The first request that needed it."""
     outcome: Outcome
-    """The answer's status; without one, the stored one."""
+    """What the answer means; without one, what the stored one means."""
     robots: RobotsTxt | None
     """The rules, if it has any."""
     flight: Flight
@@ -130,10 +131,8 @@ class Flight:
         self.result = result
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
-            if isinstance(result, Exception):
-                waiter.errback(result)
-            else:
-                waiter.callback(result)
+            fire: Any = waiter.errback if isinstance(result, Exception) else waiter.callback
+            fire(result)
 
 
 class Flights:
@@ -149,6 +148,7 @@ class Flights:
         self._running = 0
         self._quick: set[Flight] = set()
         """Those in the air, without the slow ones."""
+        self._slow = Alarm(crawler, self._is_slow)
         self._end = Flight(Origin("", "", 0), None)
         """Lands when the spider closes."""
         concurrency = concurrency_of(crawler)
@@ -158,9 +158,6 @@ class Flights:
         else:
             # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
             self._cap = self._most = max(1, concurrency // 2)
-
-    def __contains__(self, origin: Origin) -> bool:
-        return origin in self._flights
 
     def get(self, origin: Origin) -> Flight | None:
         return self._flights.get(origin)
@@ -185,18 +182,17 @@ class Flights:
             flight, _ = queue.popitem(last=False)
             self._running += 1
             self._quick.add(flight)
-            timer = call_later(_SLOW_SECONDS, self._is_slow, flight)
+            self._slow.set(flight.origin, _SLOW_SECONDS)
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
-            flight.running.addBoth(self._came_down, flight, timer)
+            flight.running.addBoth(self._came_down, flight)
 
-    def _is_slow(self, flight: Flight) -> None:
-        self._quick.discard(flight)
+    def _is_slow(self, origin: Origin) -> None:
+        self._quick.discard(self._flights[origin])
         self._take_off()
 
-    def _came_down(self, result: Any, flight: Flight, timer: CallLaterResult) -> Any:
-        timer.cancel()
+    def _came_down(self, result: Any, flight: Flight) -> Any:
         self._running -= 1
         self._quick.discard(flight)
         self._take_off()
@@ -217,6 +213,7 @@ class Flights:
         finally:
             if self._flights.get(flight.origin) is flight:
                 del self._flights[flight.origin]
+                self._slow.forget(flight.origin)
         flight.land(result)
 
     @property
@@ -231,6 +228,7 @@ class Flights:
 
     def _cancel(self, flight: Flight) -> None:
         del self._flights[flight.origin]
+        self._slow.forget(flight.origin)
         self._first.pop(flight, None)
         self._again.pop(flight, None)
         if flight.running is not None:  # else it was queued
@@ -244,6 +242,7 @@ class Flights:
 
     def end(self) -> None:
         """Cancel all flights: their waiters get :class:`CrawlEnding`."""
+        self._slow.stop()
         self._end.land(CrawlEnding())
         for flight in list(self._flights.values()):
             flight.land(CrawlEnding())

@@ -1,18 +1,19 @@
-"""The entrance to this folder: what a crawl knows of origins, how it finds out, and its policy."""
+"""The entrance to this folder: what a crawl knows of origins, how it finds out, and its policy:
+whether a request leaves, waits (how long), is held, fails or passes."""
 
 from __future__ import annotations
 
 import asyncio
-import math
+from enum import Enum
 from typing import NamedTuple
 
 from scrapy import Request
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.log import Isolation, get_logger
+from scrapy_rep.engine.log import Isolation
 from scrapy_rep.origins.agents import USUAL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.choices import Choices
+from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.fetcher import Fetcher
@@ -26,35 +27,20 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import open_storage
 
-logger = get_logger(__name__)
-
-# An attempt is the last one if it was made within this share of REP_DEFER_MAX_WAIT before the end.
+# An attempt counts as the last one if it was made in the last quarter of REP_DEFER_MAX_WAIT.
 _LATE_SHARE = 4
 
-# Requests come and go: after a last attempt, the next one waits for this share of the pause.
+# The time of one request after the other runs out: between two last attempts, half a pause passes.
 _PAUSE_SHARE = 2
 
 
-class Leave(NamedTuple):
-    """Let it go on to the middleware."""
+class Advice(Enum):
+    """What to do with a request."""
 
-
-class Decide(NamedTuple):
-    """Apply the rules."""
-
-
-class Pass(NamedTuple):
-    """Let it pass: ``REP_UNREACHABLE`` is "allow"."""
-
-
-class Wait(NamedTuple):
-    seconds: float
-    """The longest wait: from the start of the fetch if nothing is known; until the next attempt if
-    the origin is unreachable."""
-
-
-class Hold(NamedTuple):
-    """Hold it until there is an answer."""
+    LEAVE = "let it go on to the middleware"
+    STAY = "keep it at the gate until there is an answer"
+    DECIDE = "apply the rules"
+    ALLOW = 'let it pass: REP_UNREACHABLE is "allow"'
 
 
 class Drop(NamedTuple):
@@ -92,32 +78,28 @@ class Policy:
         """Seconds that a direct download waits for the next attempt."""
         self._late = min(settings.retry_delay, settings.defer_max_wait / _LATE_SHARE)
 
-    def at_the_gate(self, state: OriginState | None, *, full: bool) -> Leave | Wait | Hold | Drop:
+    def at_the_gate(self, state: OriginState | None, *, full: bool) -> Advice | Drop:
         """Return what to do with a request from the scheduler. *state* is what is known of its
         origin; None: a fetch is due. *full*: no more requests to it may be held."""
-        if state is None:
+        if state is None:  # other origins need the place
             drop = Drop("too many of its requests are held", for_room=True)
-            return drop if full else Wait(self.grace)  # other origins need the place
-        if not self.is_worth_waiting(state):
-            return Leave()
-        return Drop.of(state)._replace(for_room=True) if full else Hold()
+        elif self.is_worth_waiting(state):
+            drop = Drop.of(state)._replace(for_room=True)
+        else:
+            return Advice.LEAVE
+        return drop if full else Advice.STAY
 
-    def in_the_middleware(
-        self, state: OriginState | None, now: float
-    ) -> Decide | Pass | Wait | Drop:
+    def in_the_middleware(self, state: OriginState, now: float) -> Advice | Drop | float:
         """Return what to do, *now* (seconds since the epoch), with a request that may have passed
-        no gate: a direct download (a media pipeline's, say) can't be held."""
-        if state is None:
-            return Wait(math.inf)
+        no gate: a direct download (a media pipeline's, say) can't be held, but can wait for the next
+        attempt, for so many seconds."""
         if not state.unreachable:
-            return Decide()
+            return Advice.DECIDE
         if self.unreachable == "allow":
-            return Pass()
-        drop = Drop.of(state)
-        if not self.is_worth_waiting(state):
-            return drop
+            return Advice.ALLOW
         seconds = max(0.0, state.entry.next_attempt_at - now)
-        return Wait(seconds) if seconds < self._patience else drop
+        near = self.is_worth_waiting(state) and seconds < self._patience
+        return seconds if near else Drop.of(state)
 
     def is_worth_waiting(self, state: OriginState) -> bool:
         """Whether to wait for *state* to change."""
@@ -149,15 +131,8 @@ class Origins:
         self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
         storage = open_storage(context.crawler, settings)
-        if storage is None and context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
-            logger.info(
-                "Scrapy's HTTP cache keeps no robots.txt. To replay a crawl while its sites can't be "
-                "reached, keep them in a storage that lasts: "
-                'REP_CACHE_STORAGE = "scrapy_rep.storages.SqliteStorage"',
-                extra=context.extra,
-            )
         self.cache = RobotsCache(settings, self.table, fetcher, context.clock, storage)
-        self.cache.choices = Choices.of(settings)
+        self.cache.choices = Choices(settings) if chosen(settings) else None
         self.policy = Policy(settings)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
         self.flights = Flights(context.crawler, self.ask)

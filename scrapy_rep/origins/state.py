@@ -25,6 +25,7 @@ _LEAVING = 50
 
 # URL prefixes per origin on the hot path: HTTP://EXAMPLE.com:80/ is one.
 _PREFIXES = 4
+UNKNOWN_YET = "no answer yet"  # why requests wait for an origin that hasn't failed
 
 # An origin's overhead, beside texts, the packed body and the parsed part.
 _BYTES = 900
@@ -131,6 +132,12 @@ class OriginTable:
                     self._packed.drop(name)
                     state = self._keep(OriginState(entry, origin))
         return state
+
+    def why(self, origin: Origin) -> tuple[str, int]:
+        """Return why there is no robots.txt of *origin*, and the number of attempts."""
+        known = self.get(origin)
+        error, attempts = (known.entry.error, known.entry.attempts) if known else (None, 0)
+        return error or UNKNOWN_YET, attempts
 
     def put(self, origin: Origin, entry: Entry) -> OriginState:
         state = self.get(origin)

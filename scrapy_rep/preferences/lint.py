@@ -30,17 +30,17 @@ def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
     """*kept*: the part of the file that counts."""
     first = outline.groups[0].agents[0].line if outline.groups else None
     for line, field, value, _ in fields("\n" + normalise(kept)):
-        homeless = first is None or line < first
+        ungrouped = first is None or line < first
         if field == "license":
             if "://" not in value:
                 yield Finding(line, "bad-license", "a license needs a full URL")
         elif field == "content-signal":
-            if homeless:
+            if ungrouped:
                 why = "no user-agent line above it: applied to all crawlers here, but other parsers may ignore it"
                 yield Finding(line, "signal-before-group", why)
             yield from _signals(line, value)
         else:
-            if homeless:
+            if ungrouped:
                 yield Finding(line, "rule-before-group", "ignored: no user-agent line above it")
             try:
                 yield from _preferences(line, split_rule(value)[1].encode("latin-1"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -41,6 +40,7 @@ from scrapy_rep.preferences.statements import (
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.storages.base import Entry
+from scrapy_rep.text import moment_of
 
 Chain = tuple[str, ...]
 
@@ -154,7 +154,7 @@ class UsageLookup:
 
     def robots(self, request: Request, chain: Chain) -> Usage:
         """Return what robots.txt says about the page of *request*."""
-        time = _date(self._clock())
+        time = moment_of(self._clock())
         _, state = self.known(request)
         if state is None or state.robots is None:
             return Usage(time=time)
@@ -171,7 +171,7 @@ class UsageLookup:
             tuple(statements),
             said.licenses,
             robots_sha256=entry.sha256,
-            robots_fetched_at=_date(entry.fetched_at),
+            robots_fetched_at=moment_of(entry.fetched_at),
             time=time,
         )
 
@@ -231,9 +231,3 @@ def lookup_of(rep: RepMiddleware) -> UsageLookup:
         rep.parts[UsageLookup] = UsageLookup(rep.context, rep.origins.table, rep.origins.cache)
     found: UsageLookup = rep.parts[UsageLookup]
     return found
-
-
-def _date(seconds: float | None) -> datetime | None:
-    with suppress(ValueError, OverflowError, OSError):  # a clock may say anything
-        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
-    return None

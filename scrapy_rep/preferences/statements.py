@@ -9,7 +9,7 @@
 - ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022; ``noml``: noml.info,
   October 2023. No draft.
 - Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended`` (Google, September
-  2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … No draft: who reads one describes it.
+  2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … No draft: whoever reads one describes it.
 - Licenses: RSL 1.0, Really Simple Licensing, December 2025. Their URLs are reported, never fetched.
 - The TDM Reservation Protocol: W3C Community Group Final Report, 10 May 2024. Metas take precedence over
   headers, headers over ``/.well-known/tdmrep.json``. A reservation is 1 or 0. 0 permits nothing; it only

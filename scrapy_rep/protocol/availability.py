@@ -75,7 +75,7 @@ _NOISE = (
     "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
 )
 
-# Words that are no site's name beside "Not found": something other than a page was not found.
+# Words that, beside "Not found", aren't a site's name: something other than a page was not found.
 _OUTAGE = (
     "exception error fatal warning server host service backend upstream gateway proxy database "
     "mysql sql connection timeout timed unavailable offline overload maintenance manifest class "

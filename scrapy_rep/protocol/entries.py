@@ -15,7 +15,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any
 
-Entry = dict[str, Any]
+SitemapEntry = dict[str, Any]
 """What a sitemap says about one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
 and the like (str, stripped), ``alternate`` (list of str: URLs of the page in other languages),
 ``hreflang`` (dict: the same by language, if one is named), ``news`` (dict of str: from the news
@@ -103,7 +103,7 @@ class XmlFeed:
         self._lines = 1  # the number of its first
         self._marks = _PROLOG  # finds what matters outside of entries
         self._closed = False  # whether the root element was
-        self._entries: list[Entry] = []
+        self._entries: list[SitemapEntry] = []
         self._items = ""  # see _ROOTS
         self._renamed: dict[str, str] = {}
         self._item = ""  # the name of the open entry's element, with prefix
@@ -112,7 +112,7 @@ class XmlFeed:
         if unknown:
             self._damaged(f"unknown encoding {unknown}, read as UTF-8")
 
-    def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
+    def feed(self, data: bytes, *, last: bool = False) -> list[SitemapEntry]:
         """Return the entries that *data* completes. One cut off by the end of the file is lost."""
         self._text += self._decoder.decode(data, last)
         waiting = False  # for the end of a section
@@ -197,7 +197,7 @@ class XmlFeed:
     def _finish(self, upto: int) -> None:
         """Read the entry that ends there."""
         text = "".join([*self._parts, self._text[self._from : upto]])
-        entry: Entry = {}
+        entry: SitemapEntry = {}
         deep = self._read(entry, text)
         if deep and not entry.get("loc"):
             entry["loc"] = deep
@@ -207,7 +207,7 @@ class XmlFeed:
             self._entries.append(entry)
         self._item, self._parts = "", []
 
-    def _read(self, entry: Entry, text: str) -> str:
+    def _read(self, entry: SitemapEntry, text: str) -> str:
         """Read an entry. Return a URL within an element whose end tag is missing; empty for none."""
         own, renamed = self._item.rpartition(":")[0], self._renamed
         open_: list[str] = []
@@ -239,7 +239,9 @@ class XmlFeed:
                 self._of_extension(entry, group, local, content or "")
         return inner
 
-    def _child(self, entry: Entry, name: str, attributes: str, content: str, *, core: bool) -> None:
+    def _child(
+        self, entry: SitemapEntry, name: str, attributes: str, content: str, *, core: bool
+    ) -> None:
         """Add a child of the entry, which contains only text."""
         if not core and (name == "loc" or self._renamed):
             return
@@ -253,7 +255,7 @@ class XmlFeed:
         elif name == "loc":
             entry["broken"] = True
 
-    def _of_extension(self, entry: Entry, group: str, name: str, content: str) -> None:
+    def _of_extension(self, entry: SitemapEntry, group: str, name: str, content: str) -> None:
         """Add what is in an element of an extension, such as image:loc."""
         if group == "news":
             wanted = name not in entry.setdefault(group, {}) and len(name) <= _MAX_NAME
@@ -265,7 +267,7 @@ class XmlFeed:
             else:
                 entry.setdefault(group, []).append(value)
 
-    def _link(self, entry: Entry, attributes: str, *, core: bool, within: bool) -> bool:
+    def _link(self, entry: SitemapEntry, attributes: str, *, core: bool, within: bool) -> bool:
         """Read a link with its URL in an attribute. Return whether it is one."""
         # The first of several with one name counts.
         found = reversed(_ATTRIBUTE.findall(attributes))

@@ -90,11 +90,11 @@ def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tup
     end = _end_of_metas(body, [name.encode() for name in names])
     line, counted = 1, 0
     for _, start, attributes in start_tags(body, frozenset({b"meta"}), end):
-        name = with_blanks(text_of(attributes.get(b"name", b""))).strip().lower()
+        name = with_blanks(attribute_text(attributes.get(b"name", b""))).strip().lower()
         if name in names:
             line += body.count(b"\n", counted, start)
             counted = start
-            yield name, text_of(attributes.get(b"content", b"")), line
+            yield name, attribute_text(attributes.get(b"content", b"")), line
 
 
 def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
@@ -121,7 +121,7 @@ def has_references(value: bytes) -> bool:
     return value.count(b"&") > value.count(b"&amp;")
 
 
-def text_of(value: bytes, encoding: str = "latin-1") -> str:
+def attribute_text(value: bytes, encoding: str = "latin-1") -> str:
     """Return an attribute's value, cut to size, with its character references resolved."""
     value = value[:MAX_TEXT]
     try:
@@ -173,11 +173,11 @@ def links_of(body: bytes, encoding: str = "utf-8") -> Links:
         left -= sum(len(value) for value in (href, rel) if has_references(value))
         if left < 0:
             break
-        reference = text_of(href.strip(b" \t\r\n\f"), encoding)
+        reference = attribute_text(href.strip(b" \t\r\n\f"), encoding)
         if name == b"base":
             base = reference if base is None else base
         else:
-            words = _BETWEEN.split(with_blanks(text_of(rel)).lower())
+            words = _BETWEEN.split(with_blanks(attribute_text(rel)).lower())
             (follow if _NOT_VOUCHED_FOR.isdisjoint(words) else nofollow)[reference] = None
     return Links(base or "", tuple(nofollow), tuple(follow))
 

@@ -74,13 +74,13 @@ class RobotsTxt:
     Threads may share an instance.
     """
 
-    __slots__ = ("_answer", "_known", "_paces", "_rules", "_site", "_sitemaps", "_source", "size")
+    __slots__ = ("_answer", "_known", "_origin", "_paces", "_rules", "_sitemaps", "_source", "size")
 
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """*source*: the body, or a function that always returns the same one."""
         self._source = source
         # Most calls are about the latest agent and origin.
-        self._answer, self._site = _NOT_ASKED, ""
+        self._answer, self._origin = _NOT_ASKED, ""
         self._known: _Answers | None = None
         self._rules: dict[int, Rule] | None = None
         self._paces: dict[str, Pace] | None = None
@@ -123,13 +123,13 @@ class RobotsTxt:
             rules = answer[3]
         else:
             _, rules = self.rules(agent, obey_global)
-        path = url.removeprefix(self._site)
+        path = url.removeprefix(self._origin)
         if path[:1] != "/" or path == url or "#" in path:
             usual = _USUAL.match(url)
             if usual is None:
                 path = path_of(url)
             else:
-                self._site, path = usual.groups()
+                self._origin, path = usual.groups()
         found = rules.find(path)
         return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH  # Rules.allows()
 

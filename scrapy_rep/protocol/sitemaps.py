@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from scrapy_rep.protocol.entries import Entry, Kind, XmlFeed
+from scrapy_rep.protocol.entries import Kind, SitemapEntry, XmlFeed
 
 __all__ = ["Kind", "SitemapReader"]
 
@@ -57,7 +57,7 @@ class TextFeed:
         self._decoder = codecs.getincrementaldecoder(encoding)(errors)
         self._line = ""
 
-    def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
+    def feed(self, data: bytes, *, last: bool = False) -> list[SitemapEntry]:
         text = self._decoder.decode(data, last) + "\n" * last
         first, *lines = text.replace("\r", "\n").split("\n")
         lines = [self._line + first[: _MAX_LINE + 1 - len(self._line)], *lines]
@@ -65,7 +65,7 @@ class TextFeed:
         return [_of_line(line) for line in map(str.strip, lines) if line]
 
 
-def _of_line(line: str) -> Entry:
+def _of_line(line: str) -> SitemapEntry:
     line = _BYTE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", line)
     return {"loc": line, "broken": True} if "\ufffd" in line else {"loc": line}
 
@@ -96,7 +96,7 @@ class SitemapReader:
         self.problem: str | None = None
         """What is wrong with the file, or why its end was not read; None if it is fine."""
 
-    def read(self, pieces: Iterable[bytes]) -> Iterator[list[Entry]]:
+    def read(self, pieces: Iterable[bytes]) -> Iterator[list[SitemapEntry]]:
         """Yield lists of entries, some of them empty, each after about a millisecond of work, from
         the *pieces* of the file, packed or not."""
         content = self._unpacked(pieces)
@@ -111,7 +111,7 @@ class SitemapReader:
             return
         parts: Iterable[bytes | None] = chain([start], content, [None])
         for part in parts:
-            entries: list[Entry] = []
+            entries: list[SitemapEntry] = []
             # None is the end. If the file was cut, its last part may be incomplete.
             if part or (part is None and self.problem is None):
                 entries = feed.feed(part or b"", last=part is None)

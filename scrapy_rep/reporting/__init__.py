@@ -1,1 +1,1 @@
-"""What users are told: log, stats, audit trail, summary, report."""
+"""What users are told: log, stats, record, summary, report."""

@@ -24,8 +24,6 @@ _MS = "milliseconds"
 OTHERS = ("allowed_count", "answer", "changed", "sitemap", "crawl_started", "crawl_ended")
 """Verdicts of lines that are about something other than a decision."""
 
-UNKNOWN_YET = "no answer yet"
-"""Why a request is held whose robots.txt has not answered so far."""
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
 """How the reason begins for which a request passes though its robots.txt is unreachable."""
 
@@ -222,7 +220,7 @@ class RuleRow:
         return sorted(self.known.values(), key=lambda one: (-one.times, one.origin))
 
 
-class Rules(Rows[RuleRow]):
+class RuleRows(Rows[RuleRow]):
     """Rules that refused requests, those that refused most first. A rule of many origins is one."""
 
     def __init__(self, most: int, origins: int) -> None:

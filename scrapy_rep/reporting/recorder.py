@@ -1,9 +1,11 @@
 """Tells what happens: in the log, in Scrapy's signals, in counts for the summary, and in lines
-(`record.py`) for the audit trail and the report. Plain allows are recorded one by one only with
-``REP_DECISIONS_ALL``, else just counted: most requests are plain allows and must cost nothing."""
+(`record.py`) for the file of the record and for the report. Plain allows are recorded one by one
+only with ``REP_DECISIONS_ALL``, else just counted: most requests are plain allows and must cost
+nothing."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -12,15 +14,19 @@ import scrapy
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
 import scrapy_rep
-from scrapy_rep import signals
 from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.lifecycle import is_interactive
-from scrapy_rep.engine.log import Isolation, Limiter, get_logger
+from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
@@ -29,14 +35,15 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
-from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.record import UNKNOWN_YET, answer_fields, fields_of
+from scrapy_rep.reporting.record import answer_fields, fields_of
+from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.report import Report, is_possible
-from scrapy_rep.reporting.summary import Counts, figures, in_words, log_beginning, log_summary
+from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
-from scrapy_rep.text import clean, text_of
+from scrapy_rep.signals import request_deferred, request_given_up, request_released, robots_resolved
+from scrapy_rep.text import clean, counted, text_of
 
 logger = get_logger(__name__)
 
@@ -46,6 +53,8 @@ _PARSED = getattr(scrapy_signals, "robots_parsed", None)
 _MAX_LOGGED = 1000
 # Set by Scrapy's StartSpiderMiddleware.
 _START = "is_start_request"
+# Names of settings in what is said of a choice.
+_SETTING = re.compile(r"REP_([A-Z_]+)")
 
 
 class Recorder(ResolutionListener):
@@ -67,9 +76,9 @@ class Recorder(ResolutionListener):
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
-        self._listeners: list[AuditTrail | Report] = []
+        self._listeners: list[RecordFile | Report] = []
         if settings.decisions:
-            self._listeners.append(AuditTrail(context, settings.decisions))
+            self._listeners.append(RecordFile(context, settings.decisions))
         if settings.report and is_possible(context):
             self._listeners.append(Report(context, settings.report, origins.table))
         self._misconfigured: set[str] = set()
@@ -90,9 +99,10 @@ class Recorder(ResolutionListener):
         self._origins.table.on_leave = self._leaves
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
-        connect(self._held, signals.request_deferred)
-        connect(self._released, signals.request_released)
-        connect(self._given_up, signals.request_given_up)
+        if self._listeners:
+            connect(self._held, request_deferred)
+            connect(self._released, request_released)
+        connect(self._given_up, request_given_up)
 
     def tell(
         self,
@@ -257,16 +267,12 @@ class Recorder(ResolutionListener):
         if state is not None and state.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
         message = "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
-        values = {"origin": origin, "why": self.why_held(origin)}
+        values = {"origin": origin, "why": self._origins.table.why(origin)[0]}
         self._holds.log(message, values, self._context.spider, origin)
         self._held(request, origin)
 
     def _held(self, request: Request, origin: Origin) -> None:
-        self.record(request, origin, "held", reason=self.why_held(origin))
-
-    def why_held(self, origin: Origin) -> str:
-        state = self._origins.table.get(origin)
-        return (state.entry.error if state else None) or UNKNOWN_YET
+        self.record(request, origin, "held", reason=self._origins.table.why(origin)[0])
 
     def _released(self, request: Request, origin: Origin, held_for: float) -> None:
         self.record(request, origin, "released", held_for=round(held_for, 3))
@@ -316,7 +322,7 @@ class Recorder(ResolutionListener):
             )
         settings = {
             "spider": context.spider.name if context.spider else "",
-            "agent": in_words(agents),
+            "agent": name_of(agents),
             "version": scrapy_rep.__version__,
             "scrapy": scrapy.__version__,
             "changed": changed_values(context.crawler.settings),
@@ -395,9 +401,9 @@ class Signals(ResolutionListener):
         send = self._context.crawler.signals.send_catch_log_async
         if robots is not None and _PARSED is not None and has_listeners(_PARSED):
             await send(_PARSED, robotparser=RobotParser(robots), request=resolution.request)
-        if answer is not None and has_listeners(signals.robots_resolved):
+        if answer is not None and has_listeners(robots_resolved):
             await send(
-                signals.robots_resolved,
+                robots_resolved,
                 origin=resolution.state.origin,
                 outcome=answer.outcome,
                 status=answer.status,
@@ -408,3 +414,59 @@ class Signals(ResolutionListener):
                 attempts=resolution.state.entry.attempts,
                 spider=self._context.spider,
             )
+
+
+class ChoiceListener(ResolutionListener):
+    """Logs and counts choices beyond the protocol (REP.md section 13); notes which origins still
+    answer for pages."""
+
+    part = "log of choices beyond the protocol"
+
+    def __init__(self, context: CrawlContext, cache: RobotsCache, choices: Choices) -> None:
+        self._context = context
+        self._cache = cache
+        self._choices = choices
+        self._counted = BoundedSet()
+        self._log = Limiter(logger, "origins about which a setting decides")
+        connect = context.crawler.signals.connect
+        connect(self._opened, scrapy_signals.spider_opened)
+        if choices.ladder:
+            connect(self._answered, scrapy_signals.response_received)
+
+    async def _opened(self) -> None:
+        from scrapy_rep.inspection.lint import lint  # most crawls don't need it
+
+        extra = self._context.extra
+        values = {"settings": ", ".join(chosen(self._context.settings))}
+        logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
+        for host, override in self._choices.overrides.items():
+            has_file = override.outcome is Outcome.RULES
+            if has_file and (found := await run_in_thread(lint, override.body)):
+                where = f"line {found[0].line}: " if found[0].line else ""
+                count, first = counted(len(found), "finding"), f"{where}{found[0].message}"
+                logger.warning(
+                    "REP_OVERRIDES: scrapy robots --lint has %(count)s about the file for %(host)s. "
+                    "The first: %(first)s",
+                    {"host": host, "count": count, "first": first},
+                    extra=extra,
+                )
+
+    async def resolved(self, resolution: Resolution) -> None:
+        """Count and log an origin about which a setting decides."""
+        state, answer = resolution.state, resolution.answer
+        by = (answer.by if answer is not None else "") or state.by
+        if by and self._counted.add((state.name, by)):
+            for name in _SETTING.findall(by):
+                self._context.stats.inc_value(f"rep/beyond/{name.lower()}")
+            message = "robots.txt of %(origin)s: %(by)s"
+            self._log.log(message, {"origin": state.name, "by": by}, self._context.spider)
+
+    def _answered(self, response: Response, request: Request) -> None:
+        working = response.status < 500 and response.status != 429
+        if working and "cached" not in response.flags:
+            try:
+                origin = origin_of(request)
+            except ValueError:
+                return  # the protocol doesn't cover it
+            if request.url != origin.robots_url:
+                self._cache.page_answered(origin)

@@ -15,8 +15,9 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.reporting.record import RuleOrigin, Rules, kind_of
+from scrapy_rep.reporting.record import RuleOrigin, RuleRows, kind_of
 from scrapy_rep.settings import SPIDER_SITEMAPS, changed
+from scrapy_rep.storages.base import MemoryStorage
 from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
@@ -41,8 +42,8 @@ _REQUESTS = {
     "dropped": ("unreachable", "dropped (robots.txt unreachable)"),
     "held": ("rep/deferred/unreachable", "held"),
     "waited": ("rep/deferred", "waited for a first answer"),
-    "released": ("released", "released"),
-    "given_up": ("given_up", "given up"),
+    "released": ("rep/released", "released"),
+    "given_up": ("rep/given_up", "given up"),
     "handed_back": ("rep/handed_back", "handed back to the scheduler"),
     "kept": ("rep/held", "kept for the next run"),
 }
@@ -67,7 +68,7 @@ class Counts:
         self.fetches = 0
         self.requests: Counter[str] = Counter()
         """By verdict."""
-        self.rules = Rules(_TOP, 1)
+        self.rules = RuleRows(_TOP, 1)
         self.unanswered: set[Origin] = set()
         self._outcomes: Counter[tuple[str, str]] = Counter()
         self._known = BoundedSet()
@@ -177,20 +178,28 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
         "allow": "let through",
     }
     storage = settings.cache_storage
-    name = storage if isinstance(storage, str) else storage.__qualname__
+    path = storage if isinstance(storage, str) else storage.__qualname__
+    name = path.rpartition(".")[2]
     logger.info(
         "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
         "Cache: %(storage)s",
         {
-            "agent": in_words(agents),
+            "agent": name_of(agents),
             "unreachable": unreachable[settings.unreachable],
-            "storage": name.rpartition(".")[2],
+            "storage": name,
         },
         extra=context.extra,
     )
+    if name == MemoryStorage.__name__ and context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
+        logger.info(
+            "Scrapy's HTTP cache keeps no robots.txt. To replay a crawl while its sites can't be "
+            "reached, keep them in a storage that lasts: "
+            'REP_CACHE_STORAGE = "scrapy_rep.storages.SqliteStorage"',
+            extra=context.extra,
+        )
 
 
-def in_words(agents: Agents) -> str:
+def name_of(agents: Agents) -> str:
     return " or ".join(agents.default) or "any crawler (*)"
 
 

@@ -13,7 +13,6 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
-from scrapy_rep import signals
 from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import Slices, pause
@@ -22,8 +21,9 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.entries import Entry
+from scrapy_rep.protocol.entries import SitemapEntry
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
+from scrapy_rep.signals import sitemap_discovered
 from scrapy_rep.text import SitemapURL, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -37,7 +37,7 @@ share a scheduler."""
 
 PAGE_KEY = "rep_sitemap"
 """Meta key of requests for pages from sitemaps: what their entry says."""
-FED = "_rep_page"
+ROW_KEY = "_rep_page"
 """Meta key of the same requests while they are in the scheduler: the page's row in the spool."""
 
 # Per robots.txt: as many as Google lets a site submit. There is room for 20,000 in the file.
@@ -122,7 +122,7 @@ class Discovery:
                 wrong.append(value[:200])
             if found is not None and self.count(found.url):
                 about = {"origin": origin, "url": found.url, **context.extra}
-                context.crawler.signals.send_catch_log(signals.sitemap_discovered, **about)
+                context.crawler.signals.send_catch_log(sitemap_discovered, **about)
             if slices.over:
                 await pause()
         if wrong:
@@ -176,15 +176,15 @@ def with_seeding(kind: KindT) -> KindT:
     return made
 
 
-class Entries(Iterator[Entry]):
+class Entries(Iterator[SitemapEntry]):
     """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's ``Sitemap``."""
 
-    def __init__(self, entries: list[Entry], kind: str) -> None:
+    def __init__(self, entries: list[SitemapEntry], kind: str) -> None:
         self.left = deque(entries)
         self.type = kind
         """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
 
-    def __next__(self) -> Entry:
+    def __next__(self) -> SitemapEntry:
         if not self.left:
             raise StopIteration
         return self.left.popleft()
@@ -266,12 +266,12 @@ class SpiderOptions:
     def follows(self, url: str) -> bool:
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
-    def filtered(self, entries: list[Entry], kind: str) -> tuple[list[Entry], int]:
+    def filtered(self, entries: list[SitemapEntry], kind: str) -> tuple[list[SitemapEntry], int]:
         """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that *kind*, and
         how many entries made it raise."""
         if self._filter is None:
             return entries, 0
-        kept: list[Entry] = []
+        kept: list[SitemapEntry] = []
         failed, rest = 0, Entries(entries, kind)
         while left := len(rest.left):
             try:

@@ -32,14 +32,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog
-from scrapy_rep.seeding.spool import (
-    ASKED,
-    DONE,
-    MAX_HOSTS,
-    WAITING,
-    SeedingContext,
-    SitemapRow,
-)
+from scrapy_rep.seeding.spool import ASKED, DONE, MAX_HOSTS, WAITING, SeedingContext, SitemapRow
 from scrapy_rep.text import clean, text_of
 
 logger = get_logger(__name__)

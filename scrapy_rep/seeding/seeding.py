@@ -31,9 +31,9 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import (
-    FED,
     LISTED,
     PAGE_KEY,
+    ROW_KEY,
     SITEMAP,
     Discovery,
     SpiderOptions,
@@ -44,7 +44,7 @@ from scrapy_rep.seeding.discovery import (
 )
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier, registrable_domain
-from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Site, Spool
+from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Site, Spool, next_of
 from scrapy_rep.signals import request_deferred, request_given_up
 from scrapy_rep.text import counted, text_of
 
@@ -58,14 +58,14 @@ _ROWS = 20
 _BATCH = 50
 # Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
 _ALONE, _EACH, _ALL = 1000, 16, 4000
-# Seconds until the next look for room in the scheduler; until the next attempt if it has raised.
-_LOOK, _RETRY_SECONDS = 0.05, 1.0
+# Seconds until the next look for room in the scheduler.
+_LOOK = 0.05
 
 
 class Outstanding:
     """The pages in the scheduler, and the rows of pages with which the crawl isn't done yet. A page
     is done when its request is freed, after its callback; the hold, and the scheduler's queue on
-    disk, free it once they have it. :data:`FED` is in a request's meta from :meth:`add` to
+    disk, free it once they have it. :data:`ROW_KEY` is in a request's meta from :meth:`add` to
     :meth:`arrive`."""
 
     def __init__(self, spool: Spool) -> None:
@@ -81,7 +81,7 @@ class Outstanding:
 
     def add(self, request: Request, row: int, site: int) -> None:
         """Note that *request*, for the page of *row*, goes to the scheduler."""
-        request.meta[FED] = row
+        request.meta[ROW_KEY] = row
         self._requests[row] = ref(request, partial(self._freed, row))
         self._sites[row] = site
         self.by_site[site] += 1
@@ -101,13 +101,13 @@ class Outstanding:
 
     def _row_of(self, request: Request) -> int:
         """Return a page's row; -1 if *request* is from another run, or a copy."""
-        known = self._requests.get(row := request.meta.get(FED, -1))
+        known = self._requests.get(row := request.meta.get(ROW_KEY, -1))
         return row if known is not None and known() is request else -1
 
     def arrive(self, request: Request) -> None:
         """Note that a page has left the gate. From here on its request is like any other."""
         self.left(request)
-        del request.meta[FED]
+        del request.meta[ROW_KEY]
         request.dont_filter = False
 
     def close(self) -> None:
@@ -173,13 +173,14 @@ class Feeder:
         if self._spool.over:
             return
         self._woken = False
+        pause: float | None = RETRY_SECONDS
         try:
             pause = self.step()
             self._failing_since = None
         except sqlite3.Error:
-            pause = RETRY_SECONDS
+            pass  # the spool's file fails, which is logged
         except Exception as error:  # noqa: BLE001
-            pause = self._failed(error)  # the scheduler's server is gone, its disk is full ...
+            self._failed(error)  # the scheduler's server is gone, its disk is full ...
         self.gauge()
         if pause is None and self._woken:
             pause = 0
@@ -188,7 +189,7 @@ class Feeder:
         if pause is not None:
             call_later(pause, self._run)
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, error: Exception) -> None:
         now, seconds = time.monotonic(), self._crawl.settings.defer_max_wait
         if self._failing_since is None:
             self._failing_since = now
@@ -198,7 +199,6 @@ class Feeder:
             logger.error(message, values, extra=self._crawl.extra, exc_info=unusual)
         if now - self._failing_since >= seconds:
             self._spool.over = True
-        return _RETRY_SECONDS
 
     def step(self, *, everything: bool = False) -> float | None:
         """Schedule sitemaps and pages for one slice of time. Return the seconds until the next
@@ -210,8 +210,8 @@ class Feeder:
         self._verifier.begin()
         self._send_taken()
         more = self._loader.request_some()
-        while (site := self._spool.next_site()) is not None:
-            full = self.outstanding.total >= _ALL or self._deferral.held.full
+        while (site := next_of(self._spool.sites)) is not None:
+            full = self.outstanding.total >= _ALL or self._deferral.held.room_for(None) == 0
             if not everything and (full or blocked > len(self._spool.sites)):
                 return _LOOK
             room = _BATCH if everything else self._room(site)
@@ -337,7 +337,7 @@ class SitemapSeeding(ResolutionListener):
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return a check to await before anything is fetched for *request*: whether its sitemap may
         lead there. None if there is nothing to check."""
-        far = self._context.settings.sitemap_cross_host != "strict" and FED in request.meta
+        far = self._context.settings.sitemap_cross_host != "strict" and ROW_KEY in request.meta
         return self.loader.check(request) if far or SITEMAP in request.meta else None
 
     def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
@@ -347,7 +347,7 @@ class SitemapSeeding(ResolutionListener):
         if prefix not in self.visited_prefixes:
             self._visit(request, prefix)
         check = None if checked else self.check(request)
-        if FED in request.meta:
+        if ROW_KEY in request.meta:
             self._feeder.outstanding.arrive(request)
         return check
 
@@ -395,7 +395,7 @@ class SitemapSeeding(ResolutionListener):
             self._adding -= 1
 
     def _request_dropped(self, request: Request, **_: Any) -> None:
-        if FED in request.meta:
+        if ROW_KEY in request.meta:
             self._feeder.outstanding.left(request)
 
     async def _spider_opened(self) -> None:

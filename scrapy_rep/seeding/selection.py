@@ -23,11 +23,11 @@ from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.entries import Entry, Kind
+from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, strings
+from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, next_of, strings
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -39,7 +39,7 @@ _MAX_DATE, _MAX_ALTERNATES = 100, 1000
 _PREFIXES = 10_000
 # Entries that are written, accepted or rejected before the event loop has its turn.
 _AT_A_TIME = 200
-# Origins that are asked for proof at a time; seconds until the next look at an unreachable one.
+# How many origins are asked for proof at a time; seconds until the next look at an unreachable one.
 _ORIGINS, _LOOK = 16, 0.25
 # Warnings per origin: an index may list 50,000 missing sitemaps. Others share one limit.
 _WARNINGS, _MOST = 5, 10_000
@@ -80,7 +80,7 @@ def host_of(origin: Origin) -> str:
     return origin.host if default else f"{origin.host}:{origin.port}"
 
 
-def entry_as_json(entry: Entry, pages: int) -> str:
+def entry_as_json(entry: SitemapEntry, pages: int) -> str:
     """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text. Of an entry
     too long for its *pages*, the requests that get it, only ``lastmod`` is left."""
     text = ""
@@ -119,7 +119,7 @@ class Selection:
         self.rejected: Counter[Reason] = Counter()
         self.undated = 0  # entries whose lastmod is not a date
 
-    def add(self, entries: list[Entry]) -> None:
+    def add(self, entries: list[SitemapEntry]) -> None:
         """Filter *entries*; :meth:`write` writes those that are left."""
         kind = self._reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
@@ -137,7 +137,7 @@ class Selection:
                 text = entry_as_json(entry, len(urls))
             self._pending.extend((url, text) for url in urls)
 
-    def _is_old(self, entry: Entry) -> bool:
+    def _is_old(self, entry: SitemapEntry) -> bool:
         since, lastmod = self._settings.sitemap_since, entry.get("lastmod")
         if not since or not lastmod:
             return False
@@ -235,7 +235,7 @@ class SitemapLog:
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
-        self._hoped = BoundedSet()
+        self._undecided = BoundedSet()
         """URLs of sitemaps all of whose accepted entries waited when they had been read."""
         self.taken = BoundedSet()
         """URLs of sitemaps with entries that were taken after a wait, or that are already reported."""
@@ -243,10 +243,10 @@ class SitemapLog:
 
     def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
         assert reader.kind is not None
-        rejected = {reason: count for reason, count in selection.rejected.items() if count}
+        rejected = +selection.rejected  # without zeros
         nothing, kind = bool(rejected and not selection.accepted), reader.kind.value
         if selection.unproven == selection.accepted:
-            self._hoped.add(sitemap.url)
+            self._undecided.add(sitemap.url)
         count = self._context.stats.inc_value
         count("rep/sitemaps/fetched")
         count("rep/sitemaps/urls", reader.count)
@@ -264,25 +264,21 @@ class SitemapLog:
             taken=selection.accepted,
             rejected={reason.value: entries for reason, entries in rejected.items()},
         )
-        dull = not nothing or CHOSEN.issuperset(rejected)
-        self._log(sitemap, reader, selection, dull=dull and not reader.problem)
+        self._log(sitemap, reader, selection)
 
-    def _log(
-        self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection, *, dull: bool
-    ) -> None:
+    def _log(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
         assert reader.kind is not None
-        kind, accepted = reader.kind.value, selection.accepted
+        kind, accepted, rejected = reader.kind.value, selection.accepted, +selection.rejected
         message = f"Sitemap %(url)s ({kind}): %(entries)s, {accepted:,} accepted"
         if selection.unproven:
             message += f" ({selection.unproven:,} waiting for another host's robots.txt)"
-        why = [f"{count:,} {one.value}" for one, count in selection.rejected.items() if count]
-        if why:
+        if why := [f"{count:,} {one.value}" for one, count in rejected.items()]:
             message += f"; rejected: {', '.join(why)}"
         if reader.problem:
             message += "; problem: %(problem)s"
         values = {"url": sitemap.url, "problem": reader.problem}
         values["entries"] = counted(reader.count, "entry", "entries")
-        if dull:
+        if (accepted or CHOSEN.issuperset(rejected)) and not reader.problem:
             self._read.log(message, values, self._context.spider)
         else:
             self.warn(sitemap.origin, message, **values)
@@ -297,7 +293,7 @@ class SitemapLog:
         """Report sitemaps from which nothing was taken, now that no entry waits and none is being read."""
         refused, self._refused = self._refused, {}
         for url, (origin, reason) in refused.items():
-            if url in self._hoped and self.taken.add(url):
+            if url in self._undecided and self.taken.add(url):
                 self._context.stats.inc_value("rep/sitemaps/nothing_taken")
                 message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
                 self.warn(origin, message, url=url, why=reason.value)
@@ -367,14 +363,9 @@ class Verifier:
             self._crawl.engine.wake()  # the crawl may be over
 
     def _next(self) -> Site | None:
-        """Return a site whose pages wait and that nothing looks at; sites take turns."""
-        if self._spool.over or self._spool.ending:
-            return None
-        for number, site in self._spool.unproven.items():
-            if number not in self._tried:
-                self._spool.unproven[number] = self._spool.unproven.pop(number)  # to the end
-                return site
-        return None
+        """Return a site whose pages wait and that nothing looks at."""
+        over = self._spool.over or self._spool.ending
+        return None if over else next_of(self._spool.unproven, self._tried)
 
     async def _try(self, site: Site) -> bool:
         """Accept or reject the pages of *site* if it is known what its origin lists, or it is too

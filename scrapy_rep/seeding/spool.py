@@ -12,7 +12,7 @@ import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ T = TypeVar("T")
 FILE_NAME = "rep-sitemaps.sqlite"  # under JOBDIR
 
 RETRY_SECONDS = 1.0
-"""Until the next attempt where the file has failed."""
+"""Until the next attempt where the file, or the scheduler, has failed."""
 
 # States of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
 WAITING, ASKED, DONE = range(3)
@@ -123,6 +123,15 @@ def _recover(db: sqlite3.Connection) -> list[Site]:
         "FROM pages JOIN sites ON sites.id = site GROUP BY site"
     )
     return [Site(*row) for row in sites]
+
+
+def next_of(sites: dict[int, Site], but: Collection[int] = ()) -> Site | None:
+    """Return one of *sites*, which take turns, *but* none with these numbers."""
+    for number, site in sites.items():
+        if number not in but:
+            sites[number] = sites.pop(number)  # to the end
+            return site
+    return None
 
 
 def strings(value: object) -> list[str]:
@@ -326,13 +335,6 @@ class Spool:
         site.waiting += pages
         if site.waiting <= 0:
             self._of(site).pop(site.id, None)
-
-    def next_site(self) -> Site | None:
-        """Return a site that has pages waiting for room; sites take turns."""
-        for number, site in self.sites.items():
-            self.sites[number] = self.sites.pop(number)  # to the end
-            return site
-        return None
 
     def first_of(self, site: Site, limit: int) -> list[Page]:
         """Return the next pages of a site."""

@@ -11,7 +11,6 @@ from scrapy.crawler import Crawler
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep import signals
-from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import OTHERS
@@ -50,4 +49,4 @@ def context_of(crawler: Crawler | None = None) -> CrawlContext:
     """The context of *crawler*, or of one that has the default settings."""
     crawler = crawler or get_crawler()
     settings = RepSettings.from_settings(crawler.settings)
-    return CrawlContext(crawler, settings, EngineAccess(crawler), time.time)
+    return CrawlContext(crawler, settings, time.time)

@@ -9,8 +9,8 @@ from typing import IO, Any
 
 import pytest
 
-from scrapy_rep.reporting import audit_trail as trail
-from scrapy_rep.reporting.audit_trail import append
+from scrapy_rep.reporting import record_file
+from scrapy_rep.reporting.record_file import append
 from scrapy_rep.storages import SqliteStorage
 from scrapy_rep.text import counted
 from tests.helpers.behaviours import RULES
@@ -128,8 +128,8 @@ def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
 async def test_decisions_on_a_full_disk(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    monkeypatch.setattr(trail, "_SECONDS", 0.01)
-    monkeypatch.setattr(trail, "_MAX_WAITING", 100_000 if again else 1)
+    monkeypatch.setattr(record_file, "_SECONDS", 0.01)
+    monkeypatch.setattr(record_file, "_MAX_WAITING", 100_000 if again else 1)
     site, path = sites.add(robots=RULES), tmp_path / "d.jsonl"
     SmallDisk.room = 2000
     seen: list[int] = []

@@ -10,8 +10,8 @@ import pytest
 
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.protocol.freshness import unreachable_seconds
-from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import ChangeWatch
+from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.recorder import Recorder, Signals
 from scrapy_rep.reporting.report import Report
 from scrapy_rep.reporting.summary import Counts
@@ -87,8 +87,8 @@ PARTS: list[list[tuple[type, str]]] = [
         *((Counts, "leaves"), (Report, "add"), (ChangeWatch, "look")),
         (Recorder, "_log_failure"),
     ],
-    [(ChangeWatch, "forbidden"), (AuditTrail, "add"), (Signals, "resolved")],
-    [(AuditTrail, "end"), (Recorder, "_count")],
+    [(ChangeWatch, "forbidden"), (RecordFile, "add"), (Signals, "resolved")],
+    [(RecordFile, "end"), (Recorder, "_count")],
 ]
 
 
@@ -120,7 +120,7 @@ async def test_parts_that_fail(
     assert [one for one in result.records if one.levelname == "ERROR" and "signal" in one.msg] == []
     assert report.stat().st_size > 1000
     owners = {owner for owner, _ in parts}
-    assert AuditTrail in owners or len(decisions(path)) >= 4
+    assert RecordFile in owners or len(decisions(path)) >= 4
     assert Counts in owners or summary_of(result)
 
 

@@ -14,7 +14,7 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep import pages as rules
 from scrapy_rep import text
-from scrapy_rep.pages import _marked_links, _Resolver
+from scrapy_rep.pages import _LinkResolver, _marked_links
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_HOST, MAX_URL
 from scrapy_rep.text import MAX_IDN, Encoder, encoded, resolve_sitemap
@@ -137,7 +137,7 @@ def test_the_short_way_leads_to_the_same_url(reference: str, base: str) -> None:
         wanted = safe_url_string(resolved).partition("#")[0]
     except ValueError:
         wanted = ""
-    found = _Resolver(url, base, "utf-8")(reference)
+    found = _LinkResolver(url, base, "utf-8")(reference)
     assert found in (wanted, "")
     if not found and wanted:  # a host that isn't valid
         with pytest.raises(ValueError, match="host"):

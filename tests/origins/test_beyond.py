@@ -119,7 +119,8 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     own, path = tmp_path / "own.txt", tmp_path / "decisions.jsonl"
     own.write_bytes(RULES_BYTES.replace(b"private", b"mine") + b"Dissallow /typo\n")
     named, ignored, other = some = [sites.add(robots=RULES) for _ in range(3)]
-    overrides = {named.host: own, ignored.host: None}
+    (empty := tmp_path / "empty.txt").touch()
+    overrides = {named.host: own, ignored.host: None, "empty.example": empty}
     every = [site.url(path) for site in some for path in ("/private", "/mine")]
     result = await crawl(every, {"REP_OVERRIDES": overrides, "REP_DECISIONS": path})
     result.assert_clean()
@@ -127,12 +128,13 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     assert [site.count("/robots.txt") for site in some] == [0, 0, 1]
     for told in (
         f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead",
-        f"REP_OVERRIDES, the file for {named.host}, line 3: ",
+        f"has 2 findings about the file for {named.host}. The first: line 3: ",
+        "about the file for empty.example. The first: the file has no rules",
         "beyond the protocol: overrides 2",
         f"robots.txt of {origin_of(ignored)}: REP_OVERRIDES says to ignore it",
     ):
         assert told in result.log
-    assert f"REP_OVERRIDES, the file for {ignored.host}" not in result.log
+    assert f"the file for {ignored.host}" not in result.log
     lines = [one for one in decisions(path) if one["origin"] != origin_of(other)]
     assert sorted(one["verdict"] for one in lines) == ["allowed"] * 3 + ["disallowed"]
     assert all("REP_OVERRIDES" in one["reason"] for one in lines)
@@ -144,7 +146,7 @@ def test_an_override_goes_by_the_closest_domain(tmp_path: Path) -> None:
     files = {name: tmp_path / f"{number}.txt" for number, name in enumerate(names)}
     for file in files.values():
         file.write_text("")
-    choices = Choices.of(RepSettings.from_settings({"REP_OVERRIDES": files}))  # type: ignore[arg-type]
+    choices = Choices(RepSettings.from_settings({"REP_OVERRIDES": files}))  # type: ignore[arg-type]
     assert choices is not None
     found = {
         "example.com": "0.txt",

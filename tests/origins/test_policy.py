@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.origins.origins import Decide, Drop, Hold, Leave, Pass, Policy, Wait
+from scrapy_rep.origins.origins import Advice, Drop, Policy
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -25,6 +24,7 @@ from tests.helpers.rows import every_row
 from tests.helpers.storing import rules
 
 NOW = 1000.0
+LEAVE, STAY, DECIDE, ALLOW = Advice
 FREE, FULL = ROOMS = (False, True)
 CHOICES = ("defer", "drop", "allow")
 NO_ROOM = Drop("too many of its requests are held", for_room=True)
@@ -54,20 +54,20 @@ AT_HAND = [
 ]
 # What is known, REP_UNREACHABLE, whether no more may be held, at the gate, in the middleware.
 TABLE: list[tuple[OriginState | None, str, bool, object, object]] = [
-    *[(None, choice, FREE, Wait(0.5), Wait(math.inf)) for choice in CHOICES],
-    *[(None, choice, FULL, NO_ROOM, Wait(math.inf)) for choice in CHOICES],
-    *[(one, how, room, Leave(), Decide()) for one in AT_HAND for how in CHOICES for room in ROOMS],
-    (down(), "defer", FREE, Hold(), Wait(5.0)),
-    (down(dead=2), "defer", FREE, Hold(), Wait(5.0)),
-    (down(), "defer", FULL, NOT_HELD, Wait(5.0)),
-    *[(down(dead=3), "defer", room, Leave(), FAILED) for room in ROOMS],  # the default of tries
-    *[(down(), "drop", room, Leave(), FAILED) for room in ROOMS],
-    *[(down(dead=9), "allow", room, Leave(), Pass()) for room in ROOMS],
+    *[(None, choice, FREE, STAY, None) for choice in CHOICES],
+    *[(None, choice, FULL, NO_ROOM, None) for choice in CHOICES],
+    *[(one, how, room, LEAVE, DECIDE) for one in AT_HAND for how in CHOICES for room in ROOMS],
+    (down(), "defer", FREE, STAY, 5.0),
+    (down(dead=2), "defer", FREE, STAY, 5.0),
+    (down(), "defer", FULL, NOT_HELD, 5.0),
+    *[(down(dead=3), "defer", room, LEAVE, FAILED) for room in ROOMS],  # the default of tries
+    *[(down(), "drop", room, LEAVE, FAILED) for room in ROOMS],
+    *[(down(dead=9), "allow", room, LEAVE, ALLOW) for room in ROOMS],
     # Direct downloads wait only for an attempt that is near.
-    (down(-1.0), "defer", FREE, Hold(), Wait(0.0)),
-    (down(29.5), "defer", FREE, Hold(), Wait(29.5)),
-    (down(30.0), "defer", FREE, Hold(), FAILED),
-    (down(600.0), "defer", FREE, Hold(), FAILED),
+    (down(-1.0), "defer", FREE, STAY, 0.0),
+    (down(29.5), "defer", FREE, STAY, 29.5),
+    (down(30.0), "defer", FREE, STAY, FAILED),
+    (down(600.0), "defer", FREE, STAY, FAILED),
 ]
 
 
@@ -113,4 +113,5 @@ def test_the_advice_for_each_request() -> None:
                 state, unreachable, full, at_the_gate, in_the_middleware = row
                 policy = Policy(RepSettings(unreachable=unreachable, download_timeout=30.0))
                 assert policy.at_the_gate(state, full=full) == at_the_gate
-                assert policy.in_the_middleware(state, NOW) == in_the_middleware
+                if state is not None:
+                    assert policy.in_the_middleware(state, NOW) == in_the_middleware

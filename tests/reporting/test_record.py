@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.reporting.audit_trail import AuditTrail
 from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
 from scrapy_rep.reporting.record import kind_of
+from scrapy_rep.reporting.record_file import RecordFile
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import Clock, StepSpider, captured_log, crawl
 from tests.helpers.held import DEFER, later, origin_of, urls
@@ -93,7 +93,7 @@ async def test_what_comes_after_the_end_is_not_on_record(
     found = await record([sites.add().url("/x")])
     middleware = found.result.spider.crawler.get_downloader_middleware(RepMiddleware)
     assert middleware is not None
-    monkeypatch.setattr(AuditTrail, "add", None)
+    monkeypatch.setattr(RecordFile, "add", None)
     with captured_log() as records:
         middleware.decisions.tell("late", None, None)
     assert records == []

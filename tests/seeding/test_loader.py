@@ -29,7 +29,8 @@ class World:
         assert self.spool._journal.open(_recover) == []
         self.scheduled: list[str] = []
         engine: Any = SimpleNamespace(crawl=self.crawl, scheduler_is_foreign=foreign)
-        crawl = CrawlContext(get_crawler(), RepSettings(), engine, time.time)
+        crawl = CrawlContext(get_crawler(), RepSettings(), time.time)
+        crawl.engine = engine
         origins: Any = SimpleNamespace(targets=None, cache=SimpleNamespace(get=lambda _: None))
         nothing: Any = None
         self.context = SeedingContext(crawl, origins, nothing, SpiderOptions(None), self.spool)

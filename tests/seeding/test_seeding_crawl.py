@@ -160,7 +160,7 @@ class FailingDupeFilter(Failing, RFPDupeFilter):
 async def test_a_scheduler_that_raises(
     sites: Sites, settings: dict[str, type[Failing]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding.RETRY_SECONDS", 0.01)
     for failing in settings.values():
         failing.asked = 0
     site = sites.add()

@@ -9,7 +9,7 @@ import pytest
 from scrapy import Request, Spider
 
 from scrapy_rep.seeding.seeding import Outstanding, SitemapSeeding
-from scrapy_rep.seeding.spool import Site, Spool
+from scrapy_rep.seeding.spool import Site, Spool, next_of
 
 A = "http://a.example"
 
@@ -39,7 +39,7 @@ async def test_what_was_not_dealt_with_is_taken_by_the_next_run(tmp_path: Path, 
     spool = await opened(tmp_path)
     assert spool.waiting == 4
     found = []
-    while (site := spool.next_site()) is not None:
+    while (site := next_of(spool.sites)) is not None:
         found += [(page.url, page.id <= site.sent) for page in spool.take(site, limit)]
     assert found == [("1", True), ("3", True), ("4", False), ("5", False)]
     assert spool.waiting == 0

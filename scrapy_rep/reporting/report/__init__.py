@@ -28,11 +28,11 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.audit_trail import Feed
 from scrapy_rep.reporting.changes import changed_lines
+from scrapy_rep.reporting.record_file import Feed
 from scrapy_rep.reporting.report.data import Change
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
-from scrapy_rep.text import clean, counted, date, duration, text_of
+from scrapy_rep.text import clean, counted, date, duration
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -73,16 +73,16 @@ class Report:
 
     async def end(self) -> None:
         """Write the page. Failures are logged."""
-        extra = self._context.extra
         try:
             page = await self._page()
             file = self._feed.open()
             file.write(page)
             await self._feed.store(file)
-            logger.info("The robots.txt report is in %(uri)s", {"uri": self._feed}, extra=extra)
         except Exception as error:  # noqa: BLE001 (storages raise anything)
-            message = "REP_REPORT: can't write the report to %(uri)s: %(error)s"
-            logger.error(message, {"uri": self._feed, "error": text_of(error)}, extra=extra)
+            self._feed.log_error("can't write the report to %(uri)s: %(error)s", error)
+        else:
+            values = {"uri": self._feed}
+            logger.info("The robots.txt report is in %(uri)s", values, extra=self._context.extra)
 
     async def _page(self) -> bytes:
         states = (self._table.get(Origin.from_url(one.origin)) for one in self._crawl.quoted())

@@ -65,7 +65,9 @@ class OriginRow:
         return self.period is None, -interest, self.origin
 
 
-class SitemapRow(NamedTuple):
+class SitemapSum(NamedTuple):
+    """What became of a sitemap."""
+
     url: str
     found: str
     by: str

@@ -1,5 +1,5 @@
 """From the record to the report: what became of origins, rules, sitemaps and pages, in bounded
-memory. Of very many origins, those about which there was nothing new for longest are only counted."""
+memory. Beyond a limit, the origins that have had nothing new for longest are only counted."""
 
 from __future__ import annotations
 
@@ -11,22 +11,15 @@ from itertools import islice
 from operator import attrgetter
 from typing import IO, Any, ClassVar
 
-from scrapy_rep.reporting.record import (
-    IMPOLITE,
-    OUTCOMES,
-    UNKNOWN_YET,
-    Rows,
-    RuleOrigin,
-    Rules,
-    kind_of,
-)
+from scrapy_rep.origins.state import UNKNOWN_YET
+from scrapy_rep.reporting.record import IMPOLITE, OUTCOMES, Rows, RuleOrigin, RuleRows, kind_of
 from scrapy_rep.reporting.report.data import (
     Axis,
     Change,
     OriginRow,
     Period,
     SaidRow,
-    SitemapRow,
+    SitemapSum,
     Timeline,
 )
 
@@ -122,8 +115,8 @@ class CrawlSum:
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """How many origins there are, by outcome and why; before the end, only forgotten ones."""
         self.known: Rows[OriginRow] = Rows(_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._forget)
-        self.rules = Rules(MAX_RULES, _OF_A_RULE)
-        self.sitemaps: Rows[SitemapRow] = Rows(
+        self.rules = RuleRows(MAX_RULES, _OF_A_RULE)
+        self.sitemaps: Rows[SitemapSum] = Rows(
             _SITEMAPS, MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
         )
         self.periods: Rows[Period] = Rows(_PERIODS, MAX_PERIODS, lambda one: -one.seconds)
@@ -288,7 +281,7 @@ class CrawlSum:
         why = failed or line.text("reason")
         self.counts["sitemaps_failed"] += bool(failed) and found != "guessed"
         self.sitemaps.add(
-            SitemapRow(line.text("url"), found, by, kind, entries, taken, reasons, why, not failed)
+            SitemapSum(line.text("url"), found, by, kind, entries, taken, reasons, why, not failed)
         )
 
     def _page(self, line: Line, _: float) -> None:

@@ -288,7 +288,7 @@ def test_a_print_has_all_rows_and_a_head_on_each_page(browser: Browser, show: Sh
     pages = browser.printed()
     every = {f"http://site{n}.example" for n in range(120)}
     assert every <= {word for page in pages for word in page.split()}
-    heads = "origin robots.txt status bytes fetches allowed forbidden blocked"
+    heads = "origin robots.txt status bytes fetches allowed forbidden share"
     of_origins = [page for page in pages if "with rules 200" in page]
     assert len(of_origins) > 1
     assert all(heads in page for page in of_origins)

@@ -230,7 +230,9 @@ def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
         assert texts(page, "#crawls del, #crawls ins") == ["- Disallow: /a", "+ Allow: /"]
         assert texts(page, "#crawls summary .count") == ["+1 −1"]
     page = parse(render(ReportData.read(files)))
-    assert texts(page, "#crawls details .note") == ["The files differ; their text is not at hand."]
+    assert texts(page, "#crawls details .note") == [
+        "The files differ, but their text isn't available."
+    ]
 
 
 async def test_again_it_replaces_the_old_one(sites: Sites, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from scrapy.extensions.feedexport import BlockingFeedStorage
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.reporting import audit_trail as trail
-from scrapy_rep.reporting.audit_trail import Feed
+from scrapy_rep.reporting import record_file
+from scrapy_rep.reporting.record_file import Feed
 from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import Clock, StepSpider, assert_ended_at_start, crawl
@@ -223,7 +223,7 @@ async def test_a_storage_of_the_project(site: Site, tmp_path: Path) -> None:
 async def test_written_as_the_crawl_goes(
     site: Site, path: Path, record: Record, monkeypatch: pytest.MonkeyPatch, name: str, value: float
 ) -> None:
-    monkeypatch.setattr(trail, name, value)
+    monkeypatch.setattr(record_file, name, value)
     seen: list[int] = []
 
     class WatchingSpider(StepSpider):
@@ -246,7 +246,7 @@ def test_a_kill_loses_little(sites: Sites, tmp_path: Path, path: Path) -> None:
     assert run.reason is None
     found = read(path)
     shortest = min(len(line) for line in path.read_bytes().splitlines())
-    assert len(found) > 300 - trail._BYTES / shortest
+    assert len(found) > 300 - record_file._BYTES / shortest
     decided = [one["url"] for one in found if one["verdict"] == "disallowed"]
     assert len(set(decided)) == len(decided) > 10
 

@@ -1,6 +1,6 @@
-"""The audit trail (``REP_DECISIONS``): lines of JSON in a file of the user's; and the files that
-the package writes through Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``, ``s3:``
-or whatever else a project has in ``FEED_STORAGES``.
+"""The file of the record (``REP_DECISIONS``): lines of JSON. It and the report are written through
+Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``, ``s3:`` or whatever else a project
+has in ``FEED_STORAGES``.
 
 Lines are written together, once a second: a kill loses that second, but leaves no half-written
 line. If they can't be written, because the disk is full, say, they wait in memory.
@@ -44,7 +44,7 @@ class Feed:
     def __init__(self, crawler: Crawler, setting: str, uri: str, *, overwrite: bool) -> None:
         """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not appended to.
         ``SettingsError`` if no storage can write to *uri*."""
-        self._crawler = crawler
+        self._crawler, self._setting = crawler, setting
         shown = without_password(uri)
         try:
             self._uri = _filled_in(crawler, uri)
@@ -76,6 +76,11 @@ class Feed:
     async def store(self, file: IO[bytes]) -> None:
         """Hand the finished *file* to its storage. Raises whatever that raises."""
         await ensure_awaitable(self._storage.store(file))
+
+    def log_error(self, message: str, error: Exception | None = None) -> None:
+        values = {"uri": self, "error": text_of(error) if error is not None else ""}
+        extra = {"spider": self._crawler.spider}
+        logger.error(f"{self._setting}: {message}", values, extra=extra)
 
 
 def _filled_in(crawler: Crawler, uri: str) -> str:
@@ -113,8 +118,8 @@ _BYTES = 65536
 _MAX_WAITING = 1 << 20
 
 
-class AuditTrail:
-    part = "audit trail (REP_DECISIONS)"
+class RecordFile:
+    part = "file of the record (REP_DECISIONS)"
 
     def __init__(self, context: CrawlContext, uri: str) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
@@ -144,13 +149,13 @@ class AuditTrail:
             self._often.stop()
         self._write()
         if lost := self._lost + self._lines.count(b"\n"):
-            self._error(f"%(uri)s lacks {counted(lost, 'line')} that could not be written")
+            self._feed.log_error(f"%(uri)s lacks {counted(lost, 'line')} that could not be written")
         if self._file is None:
             return
         try:
             await self._feed.store(self._file)
         except Exception as error:  # noqa: BLE001
-            self._error("can't write to %(uri)s: %(error)s", error)
+            self._feed.log_error("can't write to %(uri)s: %(error)s", error)
         else:
             values = {"uri": self._feed}
             logger.info("Decisions are in %(uri)s", values, extra=self._context.extra)
@@ -164,12 +169,8 @@ class AuditTrail:
         except Exception as error:  # noqa: BLE001 (the file's class may be the project's)
             if not self._failing:
                 more = ". Until that works, decisions wait in memory, up to 1 MB of them"
-                self._error(f"can't write to %(uri)s: %(error)s{more}", error)
+                self._feed.log_error(f"can't write to %(uri)s: %(error)s{more}", error)
             self._failing = True
-
-    def _error(self, message: str, error: Exception | None = None) -> None:
-        values = {"uri": self._feed, "error": text_of(error) if error is not None else ""}
-        logger.error(f"REP_DECISIONS: {message}", values, extra=self._context.extra)
 
 
 def _put(file: IO[bytes], lines: bytearray) -> None:
