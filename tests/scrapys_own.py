@@ -46,6 +46,10 @@ EXPECTED = {
     "tests.test_downloadermiddleware.": (
         "no site answers there, and one that can't be asked is not fetched (docs/REP.md, section 3)"
     ),
+    "tests.test_engine_loop.TestRequestSendOrder.": (
+        "what waits for robots.txt takes no download slot: more of start() is read meanwhile, and the "
+        "most urgent request leaves first (docs/deferral.md)"
+    ),
     "tests.test_request_attribute_binding.TestCrawl.test_downloader_middleware_raise_exception": (
         "the project's own middleware fails for robots.txt too: the request fails with that as its "
         "reason (docs/REP.md, section 4)"
