@@ -17,7 +17,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import accumulate, compress
 from typing import NamedTuple
 
 from scrapy_rep.protocol.origin import ROBOTS_PATH
@@ -30,36 +30,49 @@ _LONG = 300
 class Wildcards:
     """Rules with wildcards, prepared: those of each start together, the best one first."""
 
-    __slots__ = ("_anywhere", "_somewhere", "_starts")
+    # In columns: a tuple and a number for each rule would take 100 bytes more.
+    __slots__ = ("_anywhere", "_ends", "_keys", "_needles", "_patterns", "_starts")
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
         """*rules*: key and pattern of each."""
-        found: dict[str, list[tuple[str, int, str]]] = {"": []}
+        found: dict[str, list[tuple[str, int, str]]] = {"": []}  # by start; "": anywhere
         for key, pattern in sorted(rules, reverse=True):
             start, _, needle = pattern.removesuffix("$").partition("*")
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
             found.setdefault("" if start == "/" else start, []).append((needle, key, pattern))
-        self._anywhere = tuple(found.pop(""))
-        self._starts = tuple(found)
-        self._somewhere = tuple(map(tuple, found.values()))
+        rows = [row for some in found.values() for row in some]
+        self._needles = tuple(needle for needle, _, _ in rows)
+        self._keys = array("q", [key for _, key, _ in rows])
+        self._patterns = tuple(pattern for _, _, pattern in rows)
+        self._starts = tuple(found)[1:]
+        self._ends = array("i", accumulate(map(len, found.values())))
+        self._anywhere = self._needles[: self._ends[0]]
 
     def best(self, path: str, found: int) -> int:
         """Return the key of the best rule that matches *path*, or *found* if that is larger."""
         letters = "*$" + "".join(set(path)) if len(path) > _LONG else ""
-        groups = [self._anywhere]
+        for needle in self._anywhere:  # mostly, none is there
+            if letters or needle in path:
+                first = self._anywhere.index(needle)
+                found = self._best_of(first, self._ends[0], path, found, letters)
+                break
         if self._starts and path.startswith(self._starts):
-            some = zip(self._starts, self._somewhere, strict=True)
-            groups += [rows for start, rows in some if path.startswith(start)]
-        for rows in groups:
-            for needle, key, pattern in rows:
-                # Characters first: searching a long path for a needle takes time.
-                if not (letters and pattern.strip(letters)) and needle in path:
-                    if key < found:
-                        break
-                    if _matches(path, pattern):
-                        found = key
-                        break
+            ends = self._ends
+            for at, start in enumerate(self._starts):
+                if path.startswith(start):
+                    found = self._best_of(ends[at], ends[at + 1], path, found, letters)
+        return found
+
+    def _best_of(self, first: int, end: int, path: str, found: int, letters: str) -> int:
+        if self._keys[first] < found:
+            return found
+        for at, needle in enumerate(self._needles[first:end], first):
+            # Characters first: searching a long path for a needle takes time.
+            if letters and self._patterns[at].strip(letters):
+                continue
+            if needle in path and _matches(path, self._patterns[at]):
+                return max(found, self._keys[at])
         return found
 
 
