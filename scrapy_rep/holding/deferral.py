@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Coroutine
-from heapq import nlargest
+from heapq import heappush, nlargest
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -184,7 +184,8 @@ class Deferral(ResolutionListener):
         if held_origin is None or not held_origin.ready or held_origin.fails:
             return False
         if stays := not held_origin.count:
-            self.held.add_ready(held_origin, request, since)
+            self.held.add_waiting(held_origin.origin, request, since)
+            heappush(held_origin.ready, held_origin.waiting.pop())
         if not stays or held_origin.unheld > self._most_joined:
             self.releases.one_more(held_origin)
         return stays
@@ -287,8 +288,8 @@ class Deferral(ResolutionListener):
             for alarm in (self._retries, self._deadlines, self._first_answers):
                 alarm.forget(held_origin.key)
             self._table.unpin(held_origin.origin)
-            # No waiters left: don't keep the crawl open.
-            self._flights.abandon(held_origin.origin)
+            if held_origin.fails:  # nobody waits any more: don't keep the crawl open
+                self._flights.abandon(held_origin.origin)
             if held_origin.given_up or held_origin.released:
                 self.log.end(held_origin, kept=self.held.disk is not None)
 

@@ -81,43 +81,32 @@ class Gate:
         """Return the next request that may go on to the middleware; None if there is none now."""
         if self._deferral.closing:
             return None
-        releases = self._releases
+        releases, until = self._releases, time.perf_counter() + SLICE_SECONDS
         own = bool(releases.turns or releases.loose)
         # In turns: thousands that leave must not keep an urgent one in the scheduler.
         self._schedulers_turn = own and not (self._schedulers_turn or self._nothing_else)
         request = releases.next() if own and not self._schedulers_turn else None
         self._nothing_else = self._nothing_else and request is not None
-        if request is None:
-            request = self._from_scheduler()
+        # An answer wakes the engine, and so does the end of the wait for it.
+        while request is None and self._held.may_wait and not self._nothing_else:
+            request = self._next()
+            if request is None:
+                break
+            check = self.look(request) if self.look is not None else None
+            if check is not None:
+                self._checks += 1
+                deferred_from_coro(self._stays_or_leaves(request, check))
+            if check is not None or self._is_kept(request):
+                request = releases.loose.popleft() if releases.loose else None
+            if request is None and time.perf_counter() >= until and not self._nothing_else:
+                self._context.engine.wake()
+                break
         if request is None and self._schedulers_turn:
             request = releases.next()
         if request is not None:
             self._let_out.add(request)
             self._idle_since = None
         return request
-
-    def _from_scheduler(self) -> Request | None:
-        """Return what leaves now of what the scheduler has, and keep what comes before it."""
-        began = 0.0
-        # An answer wakes the engine, and so does the end of the wait for it.
-        while self._held.may_wait and not self._nothing_else:
-            found = self._next()
-            if found is None:
-                break
-            check = self.look(found) if self.look is not None else None
-            if check is not None:
-                self._checks += 1
-                deferred_from_coro(self._stays_or_leaves(found, check))
-            elif not self._is_kept(found):
-                return found
-            elif self._releases.loose:
-                return self._releases.loose.popleft()
-            now = time.perf_counter()
-            began = began or now
-            if now >= began + SLICE_SECONDS and not self._nothing_else:
-                self._context.engine.wake()
-                break
-        return None
 
     def has_pending_requests(self) -> bool:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
@@ -140,13 +129,10 @@ class Gate:
 
     def is_full(self) -> bool:
         """Whether it takes no more requests, and none may leave: its next one would be None."""
-        releases = self._releases
-        if self._held.may_wait or releases.loose:
-            return False
-        request = releases.next() if releases.turns else None
-        if request is not None:
+        held, releases = self._held, self._releases
+        if not (held.may_wait or releases.loose) and (request := releases.next()) is not None:
             releases.loose.append(request)
-        return request is None
+        return not (held.may_wait or releases.loose)
 
     # Where a request goes
 

@@ -162,11 +162,6 @@ class HeldOrigins:
         self.changed(held_origin, unheld=1)
         return held_origin
 
-    def add_ready(self, held_origin: HeldOrigin, request: Request, since: float | None) -> None:
-        """Let *request*, which came at *since*, leave behind the origin's others."""
-        self.add_waiting(held_origin.origin, request, since)
-        heappush(held_origin.ready, held_origin.waiting.pop())
-
     def hold_waiting(self, held_origin: HeldOrigin, *, everything: bool = False) -> list[Held]:
         """Hold, count and announce as many of the origin's waiting requests as there is room for;
         with *everything*, all. Return these."""
@@ -385,8 +380,8 @@ class Releases:
             is_old = time.monotonic() >= held_origin.good_until
             if is_old and self._is_due(held_origin):
                 return None
-            slots = self._context.engine.slots
-            if slots.is_full(held.request, held_origin.leaving) and not into_any:
+            is_full = self._context.engine.slots.is_full(held.request, held_origin.leaving)
+            if is_full and not into_any:
                 return None
             held_origin.leaving.append(held.request)
         heappop(held_origin.ready)
