@@ -15,9 +15,11 @@ from corpus import read
 from crawls import resident_bytes
 from robotsfiles import made
 
+from scrapy_rep.origins.cache import standing_of
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry
 from scrapy_rep.storages.base import squeeze
@@ -201,9 +203,13 @@ async def _look_up(
         return
     some = chance.choices(origins, k=2000)
     alone = rate([str(origin) for origin in some], lambda origin: storage.load(origin))
+
+    def is_enough(entry: Entry) -> bool:
+        return standing_of(entry, time.time(), cache._settings)[0] is not Standing.ASK
+
     began = time.perf_counter()
     for origin in some:
-        claim = await access.claim(str(origin), cache._is_usable)
+        claim = await access.claim(str(origin), is_enough)
         assert claim.entry is not None
     pipe.send(Rates(parsed, packed, alone, len(some) / (time.perf_counter() - began)))
 
