@@ -32,7 +32,6 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import Alarm, PeriodicTask
@@ -90,7 +89,6 @@ class Deferral(ResolutionListener):
         self._max_wait = context.settings.defer_max_wait
         self._patience = min(context.settings.download_timeout, self._max_wait)
         """Seconds that requests whose time is over wait for the answer of a fetch."""
-        self._most_joined = concurrency_of(context.crawler)
         self.held = HeldOrigins(context, origins)
         self.releases = Releases(context, self.held, self.is_due, self.finished)
         self.handing_back = HandingBack(context, self.held)
@@ -179,15 +177,14 @@ class Deferral(ResolutionListener):
 
     def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays behind others of its origin that are about
-        to leave. If they are many or were held, one leaves for it, or their slot would stay full."""
+        to leave: one of these leaves in its place. If some were held, it goes on, too."""
         held_origin = self.held.origins.get(name)
         if held_origin is None or not held_origin.ready or held_origin.fails:
             return False
         if stays := not held_origin.count:
             self.held.add_waiting(held_origin.origin, request, since)
             heappush(held_origin.ready, held_origin.waiting.pop())
-        if not stays or held_origin.unheld > self._most_joined:
-            self.releases.one_more(held_origin)
+        self.releases.one_more(held_origin)
         return stays
 
     def _first_answer_is_late(self, held_origin: HeldOrigin) -> None:
