@@ -20,12 +20,12 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.output import CommandError, Status, complain
 from scrapy_rep.commands.task import request_for
 from scrapy_rep.holding.disk import FILE_NAME
-from scrapy_rep.holding.hold import held_fields
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.cache import standing_of
 from scrapy_rep.origins.choices import Choices
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
+from scrapy_rep.reporting.record import held_fields
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.text import clean, counted, duration, iso, text_of
 

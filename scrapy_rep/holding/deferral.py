@@ -37,13 +37,13 @@ from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.handing_back import HandingBack
-from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases, held_fields
+from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin
-from scrapy_rep.reporting.record import kind_of
+from scrapy_rep.reporting.record import held_fields, kind_of
 from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.text import counted, duration, text_of
 

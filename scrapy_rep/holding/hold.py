@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
@@ -31,8 +31,6 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.signals import request_deferred, request_given_up, request_released
-from scrapy_rep.storages.base import Entry
-from scrapy_rep.text import iso
 
 logger = get_logger(__name__)
 
@@ -367,8 +365,7 @@ class Releases:
     def one_more(self, held_origin: HeldOrigin) -> None:
         """Let the origin's next request leave, though its slot may be full."""
         with suppress(sqlite3.Error):  # next() will say so
-            request = self._leave(held_origin, into_any=True)
-            if request is not None:
+            if (request := self._leave(held_origin, into_any=True)) is not None:
                 self.let_out(request)
 
     def _leave(self, held_origin: HeldOrigin, *, into_any: bool = False) -> Request | None:
@@ -436,19 +433,3 @@ def announce(
     context.crawler.signals.send_catch_log(
         signal, request=request, origin=origin, spider=context.spider, **told
     )
-
-
-def held_fields(origin: str, requests: int, seconds: float, entry: Entry | None) -> dict[str, Any]:
-    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an
-    origin. *seconds*: for which its first request has been held. *entry*: what is known of its
-    robots.txt."""
-    down = entry if entry is not None and entry.unreachable_since is not None else None
-    return {
-        "origin": origin,
-        "requests": requests,
-        "held_seconds": round(seconds, 3),
-        "unreachable_since": iso(down.unreachable_since) if down else None,
-        "error": down.error if down else None,
-        "attempts": down.attempts if down else None,
-        "next_attempt_at": iso(down.next_attempt_at or None) if down else None,
-    }

@@ -16,7 +16,7 @@ from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.storages.base import UnreadableEntry
+from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.text import iso
 
 _MS = "milliseconds"
@@ -238,3 +238,19 @@ class RuleRows(Rows[RuleRow]):
                 return
             row.known[where.origin] = where
         row.known[where.origin].times += 1
+
+
+def held_fields(origin: str, requests: int, seconds: float, entry: Entry | None) -> dict[str, Any]:
+    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an
+    origin. *seconds*: for which its first request has been held. *entry*: what is known of its
+    robots.txt."""
+    down = entry if entry is not None and entry.unreachable_since is not None else None
+    return {
+        "origin": origin,
+        "requests": requests,
+        "held_seconds": round(seconds, 3),
+        "unreachable_since": iso(down.unreachable_since) if down else None,
+        "error": down.error if down else None,
+        "attempts": down.attempts if down else None,
+        "next_attempt_at": iso(down.next_attempt_at or None) if down else None,
+    }
