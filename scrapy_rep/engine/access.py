@@ -131,12 +131,10 @@ class EngineAccess:
         if there is room (in Scrapy's documentation, "Delaying start request iteration"). With others,
         which the engine reads through ``_start``, the event loop would get no turn."""
         engine = self._crawler.engine
-        needs_backout = engine.needs_backout
-
-        def or_is_full() -> bool:
-            return needs_backout() or (getattr(engine._start, "ag_running", False) and is_full())
-
-        engine.needs_backout = or_is_full
+        backs_out = engine.needs_backout
+        engine.needs_backout = lambda: (
+            backs_out() or (getattr(engine._start, "ag_running", False) and is_full())
+        )
 
     def wake(self) -> None:
         """Make the engine look for requests to download: by ``_slot.nextcall``, as ``crawl()``."""
