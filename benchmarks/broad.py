@@ -1,10 +1,12 @@
 """A broad crawl: thousands of hosts, each with a page or a few.
 
     python benchmarks/broad.py [--quick] [--hosts N] [--slow N] [--processes N]
+    python benchmarks/broad.py --turns ROUNDS [--slow N]
 
 Beside Scrapy's own middleware, and none: a crawl of hosts that answer after 5 ms, 50 ms or 1 s, some
 of which are silent or dead, with each storage and with several processes; and crawls of hosts whose
-robots.txt takes 0.7 s, four times as many each time. Needs Linux. Redis is measured where redis-server
+robots.txt takes 0.7 s, four times as many each time. With --turns only the CPU of the latter, of
+crawls that take turns of 10 ms on one CPU (`turns.py`): rounds differ by 1 %, not by 20. Needs Linux. Redis is measured where redis-server
 is.
 """
 
@@ -14,14 +16,15 @@ import argparse
 import os
 import platform
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broadcrawls import NONE, Crawl, Web, crawls
+from broadcrawls import NONE, Crawl, Web, crawl_at_once, crawls, serve
 from cache import FAR, FAR_SECONDS, place, storages
 from cachework import MEMORY, REDIS, Place, relay
 from crawls import BUILT_IN, OURS, child
+from turns import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +61,11 @@ def main() -> None:
     parser.add_argument("--hosts", metavar="N", type=int, default=3000)
     parser.add_argument("--slow", metavar="N", type=int, default=8000, help="with slow robots.txt")
     parser.add_argument("--processes", metavar="N", type=int, default=4, help="at most so many")
+    parser.add_argument("--turns", metavar="ROUNDS", type=int, help="only CPU, compared closely")
     options = parser.parse_args()
+    if options.turns:
+        print(in_turns(options.slow, options.turns))
+        return
     processes = tuple(number for number in (1, 2, 4) if number <= options.processes)
     scale = Scale(options.hosts, options.slow, processes)
     if options.quick:
@@ -159,6 +166,32 @@ def slow(scale: Scale) -> Iterator[str]:
         yield at_least(f"{name}, pages a second", theirs.seconds / ours.seconds, LEAST_SLOW_PAGES)
         yield at_most(f"{name}, CPU of a page", per_page(ours) / per_page(theirs), MOST_SLOW_CPU)
         yield at_most(f"{name}, CPU of four times as many hosts", ours.cpu / fewer.cpu, MOST_GROWTH)
+
+
+def in_turns(hosts: int, rounds: int) -> str:
+    """Return the CPU of crawls to that with Scrapy's own middleware, of each round."""
+    web, ratios = Web(hosts, SLOW_SECONDS), dict[str, list[str]]()
+    kinds = (
+        ("Scrapy's own", BUILT_IN, {}),
+        ("scrapy-rep", OURS, {}),
+        (WITH_THEIRS, OURS, SCRAPYS_QUEUE),
+    )
+    for number in range(rounds):
+        with ExitStack() as stack:
+            calls = []
+            for _, middleware, more in kinds:
+                urls = web.pages(*stack.enter_context(child(serve, web)).recv())
+                task = {"urls": urls, "wanted": len(urls), "cap": CAP, "number": number}
+                settings = {"CONCURRENT_REQUESTS": 100, **more}
+                calls.append((middleware, Place(MEMORY), settings, task))
+            cpu = [turns.sent[2] for turns in take_turns(crawl_at_once, calls)]
+        for (name, *_), seconds in zip(kinds, cpu, strict=True):
+            ratios.setdefault(name, []).append(f"{seconds / cpu[0]:.3f}")
+        say(
+            f"round {number + 1}: {', '.join(f'{1000 * one / hosts:.2f} ms' for one in cpu)} a page"
+        )
+    lines = [f"{name:28}{' '.join(found)}" for name, found in ratios.items()]
+    return "\n".join([f"{hosts:,} hosts, CPU to Scrapy's own, of each round", *lines])
 
 
 def per_page(one: Crawl) -> float:

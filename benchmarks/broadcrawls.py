@@ -199,6 +199,26 @@ def crawl(
     process.start()
 
 
+class Unasked:
+    """A pipe for a crawl that needn't be told when to begin."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def recv(self) -> None:
+        """Begin."""
+
+    def send(self, what: Any) -> None:
+        if what != "ready":
+            self._pipe.send(what)
+
+
+def crawl_at_once(
+    middleware: str, place: Place, more: dict[str, Any], task: dict[str, Any], pipe: Connection
+) -> None:
+    crawl(middleware, place, more, task, Unasked(pipe))  # type: ignore[arg-type]
+
+
 def crawls(
     web: Web, middleware: str, place: Place, processes: int, cap: float, more: dict[str, Any]
 ) -> Crawl:
