@@ -35,8 +35,8 @@ class Alarm:
     """Calls back for each key when it is due: a heap, since 100,000 tasks would be too many."""
 
     def __init__(self, crawler: Crawler, on_due: Callable[[Any], None]) -> None:
-        """*on_due* gets a key when it is due, and may set it again. Keys can be ordered. While the engine is paused,
-        nothing is due."""
+        """*on_due* gets a key (any that can be ordered) when it is due, and may set it again. While
+        the engine is paused, nothing is due."""
         self._crawler: Any = crawler
         self._on_due = on_due
         self._isolated = Isolation(crawler)

@@ -177,14 +177,15 @@ class Deferral(ResolutionListener):
 
     def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays behind others of its origin that are about
-        to leave: one of these leaves in its place. If some were held, it goes on, too."""
+        to leave: one of these leaves in its place. If some were held, it overtakes them."""
         held_origin = self.held.origins.get(name)
         if held_origin is None or not held_origin.ready or held_origin.fails:
             return False
+        held_origin.overtaken = True
         if stays := not held_origin.count:
             self.held.add_waiting(held_origin.origin, request, since)
             heappush(held_origin.ready, held_origin.waiting.pop())
-        self.releases.one_more(held_origin)
+            self.releases.one_more(held_origin)
         return stays
 
     def _first_answer_is_late(self, held_origin: HeldOrigin) -> None:
@@ -491,6 +492,5 @@ class HoldLog:
         )
 
     def _why(self, origin: Origin) -> str:
-        known = self._table.get(origin)
-        answered = known is not None and known.entry.error is None
+        answered = (known := self._table.get(origin)) and known.entry.error is None
         return "answered, about to leave" if answered else kind_of(self._table.why(origin)[0])

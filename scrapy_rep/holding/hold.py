@@ -71,6 +71,7 @@ class HeldOrigin:
     weight: int = 0  # how many do now, see HeldOrigins.changed()
     last_attempt: int = 0  # which in a row of failures was made because time was over
     leaving: list[Request] = field(default_factory=list)  # may not have reached their download slot
+    overtaken: bool = False  # so one may leave though the slot is full
     released: int = 0
     longest: float = 0.0  # seconds for which one that left was held, in earlier runs too
     given_up: int = 0
@@ -363,23 +364,22 @@ class Releases:
         return request
 
     def one_more(self, held_origin: HeldOrigin) -> None:
-        """Let the origin's next request leave, though its slot may be full."""
-        with suppress(sqlite3.Error):  # next() will say so
-            if (request := self._leave(held_origin, into_any=True)) is not None:
-                self.let_out(request)
+        """Let the next request of an origin that holds none leave out of turn."""
+        if (request := self._leave(held_origin)) is not None:
+            self.let_out(request)
 
-    def _leave(self, held_origin: HeldOrigin, *, into_any: bool = False) -> Request | None:
-        """Give the origin its turn. Return the request that leaves, if any; *into_any* slot."""
+    def _leave(self, held_origin: HeldOrigin) -> Request | None:
+        """Give the origin its turn. Return the request that leaves, if any."""
         held = self._held.first(held_origin)
         if held is None:
             return None
         if not held_origin.fails:
-            is_old = time.monotonic() >= held_origin.good_until
-            if is_old and self._is_due(held_origin):
+            if time.monotonic() >= held_origin.good_until and self._is_due(held_origin):
                 return None
             is_full = self._context.engine.slots.is_full(held.request, held_origin.leaving)
-            if is_full and not into_any:
+            if is_full and not held_origin.overtaken:
                 return None
+            held_origin.overtaken = False
             held_origin.leaving.append(held.request)
         heappop(held_origin.ready)
         self._rests_until = 0.0

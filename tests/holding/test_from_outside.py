@@ -306,3 +306,16 @@ async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
     result = await crawl(urls(busy, 40), settings, on_page=on_page)
     assert len(result.responses) == 45
     assert "retry/count" not in result.stats  # no slot had to be freed by a timeout
+
+
+async def test_held_of_several_sites_leave_in_turns(sites: Sites) -> None:
+    """Also while the scheduler has many of one of them."""
+    one, other = sites.add(robots=in_turn(503, RULES)), sites.add(robots=in_turn(503, RULES))
+
+    def on_page(spider: ListSpider) -> Any:
+        return map(spider.recorded, urls(one, 200, "/more")) if not spider.responses[1:] else None
+
+    wanted = [*urls(one, 100), *(few := urls(other, 20))]
+    result = await crawl(wanted, {**OURS, **FEWER}, on_page=on_page)
+    assert len(result.responses) == 320
+    assert max([*result.responses].index(page) for page in few) < 120
