@@ -263,7 +263,9 @@ class Deferral(ResolutionListener):
 
     def _drop_waiting(self, held_origin: HeldOrigin, drop: Drop) -> None:
         """Drop those that still wait, since there is no room to hold them."""
-        for held in self.held.take_waiting(held_origin):
+        waiting, held_origin.waiting = held_origin.waiting, []
+        self.held.changed(held_origin, unheld=-len(waiting))
+        for held in waiting:
             if not self.handing_back.one(held.request, held.since):
                 self.log.full(held_origin.origin)
                 self.releases.let_out(held.request, drop._replace(for_room=True))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from scrapy import Request
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -136,8 +137,7 @@ class HandingBack:
             return engine.scheduler_outlives
         if spider is None or not job_dir(self._context.crawler.settings):
             return False
-        try:
+        with suppress(Exception):  # from pickling a user's meta
             dumps(request, spider)
-        except Exception:  # noqa: BLE001 (from pickling a user's meta)
-            return False
-        return True
+            return True
+        return False

@@ -225,11 +225,6 @@ class HeldOrigins:
             self.disk.left(held_origin.key, held, given_up=given_up)
         self.changed(held_origin, unheld=-(not held.counts), held=-held.counts)
 
-    def take_waiting(self, held_origin: HeldOrigin) -> list[Held]:
-        found, held_origin.waiting = held_origin.waiting, []
-        self.changed(held_origin, unheld=-len(found))
-        return found
-
     def take_mortal(self, held_origin: HeldOrigin) -> Iterator[Held]:
         """Yield the requests that would end with the process, as they leave."""
         disk = self.disk
