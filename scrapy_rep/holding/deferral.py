@@ -70,8 +70,7 @@ _KINDS = {
     "given up": "origins whose requests were given up",
     "released": "origins whose requests were released",
 }
-# Origins that are named.
-_NAMED = 3
+_NAMED = 3  # origins in a line about all
 
 
 class Deferral(ResolutionListener):

@@ -65,8 +65,7 @@ LARGE = 65_536
 # A page's answer is remembered at most this often.
 _PAGE_SECONDS = 3600.0
 
-_MAX_BROKEN = 10_000
-"""Origins."""
+_MAX_BROKEN = 10_000  # origins
 
 
 class RobotsCache:

@@ -3,8 +3,7 @@
 The project's proxies, headers, delays, TLS settings and download handlers apply; its retries,
 redirects, HTTP cache, cookies and offsite filter don't: :meth:`Fetcher.fetch` follows redirects.
 FTP bypasses the engine (an anonymous RETR) unless the project has its own handler for it: Scrapy's
-reads files of any size, and can't be stopped. Here everything has a limit, and both connections end
-with the fetch.
+reads files of any size, and can't be stopped. Here all has a limit, and ends with the fetch.
 """
 
 from __future__ import annotations

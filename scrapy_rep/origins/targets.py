@@ -2,8 +2,7 @@
 
 A host named by a public one is looked up, and refused if it has a private address. Its address may
 change before the connection: from then on nothing in this process connects to a private address of
-it, whatever the download handler. Registrable domains, too, by the Public Suffix List that comes
-with tldextract.
+it, whatever the download handler.
 """
 
 from __future__ import annotations
