@@ -70,7 +70,7 @@ _KINDS = {
     "given up": "origins whose requests were given up",
     "released": "origins whose requests were released",
 }
-_NAMED = 3  # origins in a line about all
+_NAMED = 3  # origins that a line about all of them names
 
 
 class Deferral(ResolutionListener):
@@ -493,5 +493,7 @@ class HoldLog:
         )
 
     def _why(self, origin: Origin) -> str:
-        answered = (known := self._table.get(origin)) and known.entry.error is None
-        return "answered, about to leave" if answered else kind_of(self._table.why(origin)[0])
+        known = self._table.get(origin)
+        if known is not None and known.entry.error is None:
+            return "answered, about to leave"
+        return kind_of(self._table.why(origin)[0])

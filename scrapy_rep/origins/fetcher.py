@@ -3,7 +3,7 @@
 The project's proxies, headers, delays, TLS settings and download handlers apply; its retries,
 redirects, HTTP cache, cookies and offsite filter don't: :meth:`Fetcher.fetch` follows redirects.
 FTP bypasses the engine (an anonymous RETR) unless the project has its own handler for it: Scrapy's
-reads files of any size, and can't be stopped. Here all has a limit, and ends with the fetch.
+reads files of any size, and can't be stopped. Ours is limited, and leaves no connection behind.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outc
 from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.text import encoded, text_of
 
-_MAX_REPLIES = 65_536  # bytes of all of them: some servers greet with pages of text
+_MAX_REPLIES = 65_536  # bytes of all replies: some servers greet with pages of text
 
 # Without the host: the server could name any, even in the user's network.
 _PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")

@@ -81,13 +81,12 @@ class Policy:
     def at_the_gate(self, state: OriginState | None, *, full: bool) -> Advice | Drop:
         """Return what to do with a request from the scheduler. *state* is what is known of its
         origin; None: a fetch is due. *full*: no more requests to it may be held."""
-        if state is None:  # other origins need the place
-            drop = Drop("too many of its requests are held", for_room=True)
-        elif self.is_worth_waiting(state):
-            drop = Drop.of(state)._replace(for_room=True)
-        else:
+        if state is not None and not self.is_worth_waiting(state):
             return Advice.LEAVE
-        return drop if full else Advice.STAY
+        if not full:
+            return Advice.STAY
+        drop = Drop.of(state) if state is not None else Drop("too many of its requests are held")
+        return drop._replace(for_room=True)  # other origins need the place
 
     def in_the_middleware(self, state: OriginState, now: float) -> Advice | Drop | float:
         """Return what to do, *now* (seconds since the epoch), with a request that may have passed

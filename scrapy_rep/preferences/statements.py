@@ -7,9 +7,10 @@
 - ``Content-Signal``: Cloudflare's Content Signals Policy, September 2025, contentsignals.org;
   draft-romm-aipref-contentsignals-00, October 2025, expired.
 - ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022; ``noml``: noml.info,
-  October 2023. No draft.
+  October 2023. There is no specification of these.
 - Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended`` (Google, September
-  2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … No draft: whoever reads one describes it.
+  2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … Only the companies that
+  honour them describe what they mean.
 - Licenses: RSL 1.0, Really Simple Licensing, December 2025. Their URLs are reported, never fetched.
 - The TDM Reservation Protocol: W3C Community Group Final Report, 10 May 2024. Metas take precedence over
   headers, headers over ``/.well-known/tdmrep.json``. A reservation is 1 or 0. 0 permits nothing; it only
