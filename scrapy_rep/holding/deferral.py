@@ -408,7 +408,7 @@ class Deferral(ResolutionListener):
         self.releases.end()
         self._flights.end()
         await self._upkeep.now()
-        await self.handing_back.empty(self.releases.loose)
+        await self.handing_back.empty(self.releases.loose, self.releases.checked)
 
     async def _spider_closed(self) -> None:
         await self._upkeep.now(last=True)

@@ -44,7 +44,6 @@ class Gate:
         self.look: Callable[[Request], Coroutine[Any, Any, None] | None] | None = None
         """Sees each request from the scheduler. May return a check to await before any fetch."""
         self._let_out: WeakSet[Request] = WeakSet()
-        self._checks = 0
         # Whether there is no room for all that the scheduler has. The engine asks again at its next
         # event, after some seconds at most.
         self._nothing_else = False
@@ -94,7 +93,7 @@ class Gate:
                 break
             check = self.look(request) if self.look is not None else None
             if check is not None:
-                self._checks += 1
+                releases.checked.add(request)
                 deferred_from_coro(self._stays_or_leaves(request, check))
             if check is not None or self._is_kept(request):
                 request = releases.loose.popleft() if releases.loose else None
@@ -114,7 +113,7 @@ class Gate:
         have other work."""
         scheduled = self._has_pending() and not (self._nothing_else and self._held.origins)
         releases = self._releases
-        if scheduled or releases.turns or releases.loose or self._checks:
+        if scheduled or releases.turns or releases.loose or releases.checked:
             self._idle_since = None
             return True
         if not self._held.origins:
@@ -137,14 +136,16 @@ class Gate:
     # Where a request goes
 
     async def _stays_or_leaves(self, request: Request, check: Coroutine[Any, Any, None]) -> None:
+        checked, kept, verdict = self._releases.checked, False, None
         try:
             await check
-            if not self._is_kept(request):
-                self._releases.let_out(request)
+            kept = request in checked and self._is_kept(request)
         except Exception as error:  # noqa: BLE001 (for the middleware to raise)
-            self._releases.let_out(request, error)
-        finally:
-            self._checks -= 1
+            verdict = error
+        if request in checked:  # otherwise the spider closes
+            checked.remove(request)
+            if not kept:
+                self._releases.let_out(request, verdict)
 
     def _is_kept(self, request: Request) -> bool:
         """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 
 from scrapy import Request
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -98,13 +99,14 @@ class HandingBack:
 
     # The crawl's end
 
-    async def empty(self, loose: deque[Request]) -> None:
+    async def empty(self, *loose: deque[Request] | set[Request]) -> None:
         """Leave nothing that would end with the process: write it to disk, hand it back, or call
         its errback. *loose* requests were about to leave."""
         slices = Slices()
         settled: list[Deferred[None]] = []
-        others = [Held(0, 0, self._held.now(), request) for request in loose]
-        loose.clear()
+        others = [Held(0, 0, self._held.now(), request) for request in chain(*loose)]
+        for some in loose:
+            some.clear()
         for held_origin in (None, *self._held.origins.values()):
             for held in others if held_origin is None else self._held.take_mortal(held_origin):
                 settled.append(self._end(held, held_origin))

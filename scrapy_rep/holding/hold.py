@@ -307,6 +307,8 @@ class Releases:
         self._ended = False
         self.loose: deque[Request] = deque()
         """Requests that needn't wait for anything, but couldn't leave at once."""
+        self.checked: set[Request] = set()
+        """Requests that can't leave before a check is over."""
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
         """What was decided about requests that have left, or are about to."""
 

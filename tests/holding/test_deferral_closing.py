@@ -14,12 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.request import request_from_dict
+from twisted.internet.defer import Deferred
 
+from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import FILE_NAME
 from tests.helpers.behaviours import RULES, silence
@@ -99,6 +101,26 @@ async def test_without_jobdir_they_are_given_up(
     assert (result.stat("rep/given_up"), result.stats["rep/held"]) == (40, 0)
     assert sorted(Pipeline.events[:-1]) == sorted(held.urls)
     assert Pipeline.events[-1] == "closed"
+
+
+async def test_a_stop_during_a_check_loses_no_request(sites: Sites) -> None:
+    """Such as that of a sitemap's host, which takes as long as its name server."""
+    site, record, over = sites.add(), Record(), Deferred[None]()
+
+    async def check() -> None:
+        later(0.1, record.close)
+        await maybe_deferred_to_future(over)
+
+    def started() -> None:
+        middleware = record.engine.crawler.get_downloader_middleware(RepMiddleware)
+        middleware._gate.look = lambda request: check()
+
+    record.handlers[signals.engine_started] = started
+    record.handlers[signals.spider_closed] = lambda: over.callback(None)
+    result = await record.crawl([site.url("/page")])
+    assert "about to leave; the crawl ended" in str(result.failures[site.url("/page")])
+    assert site.pages_asked == []
+    assert_no_errors(result)
 
 
 @pytest.mark.loop
