@@ -72,7 +72,8 @@ class HandingBack:
         }
         request.dont_filter, request.priority = True, priority
         try:
-            if self._context.engine.scheduler.enqueue_request(request):
+            # Some return nothing.
+            if self._context.engine.scheduler.enqueue_request(request) is not False:
                 self.on_handed_back(request)
                 return True
             error: object = "refused"
