@@ -96,6 +96,23 @@ async def test_signals_idleness_and_stats(
     ours.assert_clean()
 
 
+class TimingSpider(WatchedSpider):
+    """Remembers the objects that were scheduled, to know later how long each took."""
+
+    def see(self, request: Request, signal: object) -> None:
+        super().see(request, signal)
+        scheduled = self.__dict__.setdefault("scheduled", set())
+        if signal is signals.request_scheduled:
+            scheduled.add(request)
+        elif signal is signals.request_reached_downloader and "robots.txt" not in request.url:
+            scheduled.remove(request)
+
+
+async def test_the_downloader_gets_the_object_that_was_scheduled(sites: Sites) -> None:
+    for result in await both(sites.add(robots=ROBOTS["down"]()), TimingSpider):
+        assert result.spider.scheduled == set()
+
+
 class QuotaSpider(WatchedSpider):
     """Lets so many requests pass, as documented for ``request_scheduled``."""
 

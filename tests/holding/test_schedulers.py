@@ -58,3 +58,30 @@ async def test_one_that_does_not_say_that_it_took_a_request_back(sites: Sites) -
     assert_clean(result)
 
 
+class InFlight(Plain):
+    """Has pending requests until it has seen the end of each object that it returned."""
+
+    def open(self, spider: Spider) -> None:
+        self.in_flight: set[Request] = set()
+        self.crawler.signals.connect(self.left, signals.request_left_downloader)
+
+    def left(self, request: Request) -> None:
+        self.in_flight.discard(request)
+
+    def has_pending_requests(self) -> bool:
+        return bool(self.queue or self.in_flight)
+
+    def next_request(self) -> Request | None:
+        request = super().next_request()
+        if request is not None:
+            self.in_flight.add(request)
+        return request
+
+
+async def test_one_that_waits_for_the_objects_it_returned(sites: Sites) -> None:
+    wanted = urls(sites.add(robots=in_turn(503, RULES)), 5)
+    result = await crawl(wanted, {**SLOW, "SCHEDULER": InFlight})
+    assert set(result.responses) == set(wanted)
+    assert_clean(result)
+
+
