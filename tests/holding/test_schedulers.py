@@ -85,3 +85,78 @@ async def test_one_that_waits_for_the_objects_it_returned(sites: Sites) -> None:
     assert_clean(result)
 
 
+class Batches(Scheduler):
+    """As scrapy-frontera's: takes a batch from elsewhere when it has nothing left."""
+
+    elsewhere: deque[Request]
+
+    def open(self, spider: Spider) -> Any:
+        self.elsewhere = deque()
+        return super().open(spider)
+
+    def enqueue_request(self, request: Request) -> bool:
+        self.elsewhere.append(request)
+        return True
+
+    def next_request(self) -> Request | None:
+        if not self.has_pending_requests() and self.elsewhere:
+            super().enqueue_request(self.elsewhere.popleft())
+        return super().next_request()
+
+
+async def test_one_that_asks_itself_whether_it_is_empty(sites: Sites) -> None:
+    """It got the gate's answer: there was no further batch while a request waited for robots.txt."""
+    gate = Gate(503, RULES)
+    down, site = sites.add(robots=gate), sites.add()
+
+    def on_page(spider: ListSpider) -> None:
+        if len(spider.responses) == 10:
+            gate.open()
+
+    def idle(spider: Spider) -> None:
+        if EngineAccess(spider.crawler).scheduler.elsewhere:
+            raise DontCloseSpider
+
+    wanted = [*urls(down, 3), *urls(site, 10)]
+    handlers: dict[Any, Callable[..., None]] = {signals.spider_idle: idle}
+    settings = {**SLOW, "SCHEDULER": Batches}
+    result = await crawl(wanted, settings, on_page=on_page, signal_handlers=handlers)
+    assert set(result.responses) == set(wanted)
+    assert {one.url for one in result.spider.responses[:10]} == set(urls(site, 10))
+    assert_clean(result)
+
+
+class Saves(Plain):
+    """Saves what is left when it closes."""
+
+    def open(self, spider: Spider) -> None:
+        self.taken: list[str] = []
+        self.saved: list[Request | None] = []
+
+    def enqueue_request(self, request: Request) -> bool:
+        self.taken.append(request.url)
+        return super().enqueue_request(request)
+
+    def close(self, reason: str) -> None:
+        while self.has_pending_requests() and len(self.saved) < 1000:
+            self.saved.append(self.next_request())
+
+
+async def test_one_that_saves_what_is_left(sites: Sites) -> None:
+    """It got None for each, and for ever."""
+    schedulers: set[Any] = set()
+
+    def on_page(spider: ListSpider) -> None:
+        schedulers.add(EngineAccess(spider.crawler).scheduler)
+        if len(spider.responses) == 5:
+            raise CloseSpider("enough")
+
+    wanted = urls(sites.add(robots=RULES), 60)
+    result = await crawl(wanted, {**SLOW, "SCHEDULER": Saves}, on_page=on_page)
+    [scheduler] = schedulers
+    saved = [request.url for request in scheduler.saved]
+    assert saved
+    assert {*saved, *result.responses} == set(scheduler.taken)
+    assert not set(saved) & set(result.responses)
+
+
