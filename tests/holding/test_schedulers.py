@@ -160,3 +160,11 @@ async def test_one_that_saves_what_is_left(sites: Sites) -> None:
     assert not set(saved) & set(result.responses)
 
 
+async def test_only_time_in_which_a_crawl_runs_counts(sites: Sites) -> None:
+    """REP_DEFER_MAX_WAIT: what was handed back at the end of a crawl failed the next day at the first 503."""
+    wanted = urls(sites.add(robots=in_turn(503, RULES)), 5)
+    yesterday = {"dont_filter": True, "priority": 0, "since": time.time() - 86400, "waited": 1.0}
+    requests = [Request(url, meta={"_rep_held": dict(yesterday)}) for url in wanted]
+    result = await crawl(requests, {**SLOW, "SCHEDULER": Plain, "REP_DEFER_MAX_WAIT": 40})
+    assert (set(result.responses), result.failures) == (set(wanted), {})
+    assert_clean(result)
