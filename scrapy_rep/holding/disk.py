@@ -12,7 +12,6 @@ import os
 import pickle
 import sqlite3
 from collections import Counter
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -177,7 +176,7 @@ class DiskHold:
     def read(self, held: Held) -> Held | None:
         """Return *held* with its request; None if it is unreadable. May raise ``sqlite3.Error``."""
         try:
-            return held._replace(request=self._load(held))
+            return held._replace(request=self.load(held))
         except Exception as error:  # the spider's callback may be gone, say
             if isinstance(error, sqlite3.Error):
                 self._failed_reads += 1
@@ -186,12 +185,8 @@ class DiskHold:
             self.skip(1, error)
             return None
 
-    def peek(self, held: Held) -> Request | None:
-        with suppress(Exception):  # read() will say so
-            return self._load(held)
-        return None
-
-    def _load(self, held: Held) -> Request:
+    def load(self, held: Held) -> Request:
+        """Return the request of *held*. Raises if it is unreadable."""
         unwritten = self.journal.unwritten("held", held.row)
         query = "SELECT request FROM held WHERE id = ?"
         found = [unwritten[_REQUEST:]] if unwritten else self.journal.read(query, held.row)
