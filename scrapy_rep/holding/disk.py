@@ -35,7 +35,6 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     origin TEXT NOT NULL,
-    number INTEGER NOT NULL,
     since REAL NOT NULL,
     state INTEGER NOT NULL,
     request BLOB NOT NULL,
@@ -43,10 +42,9 @@ CREATE TABLE IF NOT EXISTS held (
     fingerprint INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
-CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 """
 # The column of the request.
-_REQUEST = 5
+_REQUEST = 4
 
 # SQLite keeps anything in any column.
 _SOUND = """
@@ -166,7 +164,7 @@ class DiskHold:
         since = max(0.0, self.ran + held.since)
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         fingerprint = self._fingerprint(held.request)
-        self.journal.put("held", (row, origin, row, since, state, data, priority, fingerprint))
+        self.journal.put("held", (row, origin, since, state, data, priority, fingerprint))
         return Held(*held[:3], row=row, counts=True)
 
     def has(self, row: int) -> bool:
