@@ -98,7 +98,7 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     about = {
         "outcome": outcome,
         "stored": answer is None,
-        "asked": iso(flight.asked_at, _MS) if flight.fetches else None,
+        "asked": iso(flight.asked_at, _MS),
         "fetches": flight.fetches,
         "hops": answer.hops if answer is not None else entry.hops,
         "bytes": len(cut(body)) if body is not None else None,
