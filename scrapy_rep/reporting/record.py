@@ -21,9 +21,6 @@ from scrapy_rep.text import iso
 
 _MS = "milliseconds"
 
-OTHERS = ("allowed_count", "answer", "changed", "sitemap", "crawl_started", "crawl_ended")
-"""Verdicts of lines that are about something other than a decision."""
-
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
 """How the reason begins for which a request passes though its robots.txt is unreachable."""
 
