@@ -27,6 +27,7 @@ from scrapy_rep.holding.disk import Held, dumps
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.origins import Drop
 
 logger = get_logger(__name__)
 
@@ -130,10 +131,11 @@ class HandingBack:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
-        why, attempts = self._held.table.why(origin) if held_origin else ("about to leave", 0)
-        why += "; the crawl ended"
-        error = self._held.give_up(held, origin, why, attempts)
-        return self._context.engine.fail(request, error)
+        why = Drop.of(self._held.table.get(origin))
+        if held_origin is None:
+            why = why._replace(reason="about to leave", attempts=0)
+        why = why._replace(reason=f"{why.reason}; the crawl ended")
+        return self._context.engine.fail(request, self._held.give_up(held, origin, why))
 
     def _outlives(self, request: Request) -> bool:
         """Whether the scheduler would keep *request* when the process ends."""

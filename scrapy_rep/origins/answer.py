@@ -99,7 +99,7 @@ def answer_of(
     body, complete, encodings = response.body[:READ_BYTES], True, list[str]()
     try:
         if sent := transfer.encodings or response.headers.getlist("Content-Encoding"):
-            encodings = content_encodings(Headers({"Content-Encoding": sent}))
+            encodings = content_encodings(sent)
             body, complete = undo(response.body, encodings, cut=lost or transfer.cut)
         if lost or not complete:
             by = "transfer" if lost else f"{', '.join(encodings)} body"
@@ -202,19 +202,17 @@ class _Brotli:
 def header_text(headers: Headers | None, name: str) -> str | None:
     """Return the values of all headers of that name, joined by commas; None without one, or if that
     is longer than :data:`MAX_HEADER`."""
-    values = headers.getlist(name) if headers is not None else []
-    if sum(map(len, values)) + len(values) > MAX_HEADER:
-        return None
-    return b",".join(values).decode("latin-1") or None
+    text = b",".join(headers.getlist(name)) if headers is not None else b""
+    return text.decode("latin-1") if 0 < len(text) < MAX_HEADER else None
 
 
-def content_encodings(headers: Headers) -> list[str]:
-    """Return the content encodings, lower case, in the order applied, without ``identity``;
-    ``NotCredible`` beyond the limits."""
-    text = header_text(headers, "Content-Encoding")
-    if text is None and any(headers.getlist("Content-Encoding")):
+def content_encodings(values: list[bytes]) -> list[str]:
+    """Return the content encodings that headers of these *values* name, lower case, in the order
+    applied, without ``identity``; ``NotCredible`` beyond the limits."""
+    text = b",".join(values).decode("latin-1")
+    if any(values) and len(text) >= MAX_HEADER:
         raise NotCredible(f"the Content-Encoding header is longer than {MAX_HEADER} bytes")
-    names = map(str.strip, (text or "").lower().split(","))
+    names = map(str.strip, text.lower().split(","))
     found = [name for name in names if name not in ("", "identity")]
     if len(found) > MAX_ENCODINGS:
         raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")

@@ -30,7 +30,7 @@ from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
-from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -267,12 +267,13 @@ class Recorder(ResolutionListener):
         if state is not None and state.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
         message = "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
-        values = {"origin": origin, "why": self._origins.table.why(origin)[0]}
+        values = {"origin": origin, "why": Drop.of(state).reason}
         self._holds.log(message, values, self._context.spider, origin)
         self._held(request, origin)
 
     def _held(self, request: Request, origin: Origin) -> None:
-        self.record(request, origin, "held", reason=self._origins.table.why(origin)[0])
+        reason = Drop.of(self._origins.table.get(origin)).reason
+        self.record(request, origin, "held", reason=reason)
 
     def _released(self, request: Request, origin: Origin, held_for: float) -> None:
         self.record(request, origin, "released", held_for=round(held_for, 3))
