@@ -27,6 +27,7 @@ from scrapy_rep.holding.disk import Held, dumps
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.state import UNKNOWN_YET
 
 logger = get_logger(__name__)
 
@@ -127,7 +128,9 @@ class HandingBack:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
-        why, attempts = self._held.table.why(origin) if held_origin else ("about to leave", 0)
+        why, attempts = self._held.table.why(origin)
+        if held_origin is None or (held_origin.answered and why == UNKNOWN_YET):
+            why, attempts = "about to leave", 0
         why += "; the crawl ended"
         error = self._held.give_up(held, origin, why, attempts)
         return self._context.engine.fail(request, error)
