@@ -183,6 +183,17 @@ def test_urls_count_though_tags_around_them_are_missing() -> None:
     assert entries == [{"loc": URLS[0]}, {"loc": URLS[2], "lastmod": "2026"}]
 
 
+def test_what_stands_before_the_xml_costs_nothing() -> None:
+    for before in ("<br />\n<b>Warning</b>: no <b>x</b>\n", "Notice: x in y.php\n", "\ufeff\ufeff"):
+        for kind in (Kind.URLSET, Kind.INDEX, Kind.RSS, Kind.ATOM):
+            assert locs(before + FORMATS[kind]) == URLS, before
+        assert locs(before + FORMATS[Kind.URLSET].partition("?>")[2]) == URLS
+    # What is in comments and in pages isn't that.
+    assert locs("<!-- <rss> -->" + FORMATS[Kind.URLSET]) == URLS
+    reader, entries = read("<html><pre>" + FORMATS[Kind.URLSET])
+    assert (entries, reader.kind) == ([], None)
+
+
 def test_truncated_gzip_gives_the_entries_before_the_cut() -> None:
     urls = [f"http://a.test/{random.Random(n).random()}" for n in range(2000)]
     packed = [gzip.compress(body.encode()) for body in (urlset(urls), "\n".join(urls))]

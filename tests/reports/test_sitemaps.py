@@ -35,6 +35,7 @@ SITEMAPS: list[tuple[str, str | bytes, list[str]]] = [
     ("crawler-commons 153", f"<urlset><loc>{A}</loc><loc>{B}</loc></urlset>", [A, B]),
     ("Norconex crawler 758", f"<urlset><url><image><loc>{B}</loc></image><loc>{A}</loc></url></urlset>", [A]),
     ("crawler-commons 144", f"\n \n<?xml version='1.0'?>{urlset(NAMESPACE)}", [A]),
+    ("google-sitemap-generator 88", f"<br />\n<b>Notice</b>: x<br />\n<?xml version='1.0'?>{urlset(NAMESPACE)}", [A]),
     ("crawler-commons 148", rss("caf&eacute; & more"), [A]),
     ("all-in-one-seo-pack 2010", rss("it&rsquo;s"), [A]),
     ("tech.finn.no 16", rss("this & that"), [A]),
