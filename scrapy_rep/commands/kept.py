@@ -52,10 +52,10 @@ def cache(task: Task) -> None:
     hosts = [one for one in task.arguments if one not in hashes and one not in urls]
     if task.options.drop and (hashes or not task.arguments):
         raise UsageError("--drop needs hosts or URLs; '*' drops everything")
+    as_json = partial(_as_json, task.rep, Choices(task.rep))
     with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
-        as_json = partial(_as_json, task.rep, Choices(task.rep))
         found = [_body(task, storage, one) for one in hashes]
         found += [_one(task, storage, str(request_for(one)[1]), as_json) for one in urls]
         if hosts or not task.arguments:

@@ -235,6 +235,8 @@ def _how(one: Explanation) -> dict[str, Any]:
 def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -> None:
     """Call *use* with each file, or each URL's robots.txt; complain about unreadable ones."""
     origins: dict[Origin, None] = {}
+    if list(names).count(STDIN) > 1:
+        raise UsageError("standard input can be read only once")
 
     async def job(lookup: Lookup) -> None:
         for origin in origins:

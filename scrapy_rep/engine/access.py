@@ -121,11 +121,6 @@ class EngineAccess:
         # Not isinstance(): to Scrapy's base class everything that looks like a scheduler is one.
         return Scheduler not in type(self.scheduler).__mro__
 
-    @property
-    def scheduled(self) -> int:
-        """How many requests the scheduler has; 0 if it can't tell."""
-        return len(self.scheduler) if hasattr(self.scheduler, "__len__") else 0
-
     def start_waits_while(self, is_full: Callable[[], bool]) -> None:
         """Make ``needs_backout()`` true also while *is_full* is, for a ``start()`` that reads on only
         if there is room (in Scrapy's documentation, "Delaying start request iteration"). With others,

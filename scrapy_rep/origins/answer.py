@@ -64,8 +64,6 @@ class Answer:
     """What is strange about it, in words."""
     by: str = ""
     """The setting that makes it what it is (REP.md section 13), in words."""
-    asked: bool = True
-    """Whether anything was requested."""
 
     @property
     def reason(self) -> str:

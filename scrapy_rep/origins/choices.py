@@ -88,11 +88,11 @@ def chosen(settings: RepSettings) -> list[str]:
 def _override(host: str, path: str | None) -> Answer:
     if path is None:
         by = "REP_OVERRIDES says to ignore it"
-        return Answer(Outcome.MISSING, "", 0, by=by, asked=False)
+        return Answer(Outcome.MISSING, "", 0, by=by)
     try:
         with Path(path).open("rb") as file:
             body, by = file.read(READ_BYTES), f"REP_OVERRIDES names {path} instead"
-            return Answer(Outcome.RULES, "", 0, body=body, by=by, asked=False)
+            return Answer(Outcome.RULES, "", 0, body=body, by=by)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
         raise SettingsError(f"REP_OVERRIDES: can't read {path!r}, for {host}: {why}.") from None

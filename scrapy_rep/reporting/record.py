@@ -21,9 +21,6 @@ from scrapy_rep.text import iso
 
 _MS = "milliseconds"
 
-OTHERS = ("allowed_count", "answer", "changed", "sitemap", "crawl_started", "crawl_ended")
-"""Verdicts of lines that are about something other than a decision."""
-
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
 """How the reason begins for which a request passes though its robots.txt is unreachable."""
 
@@ -98,7 +95,7 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     about = {
         "outcome": outcome,
         "stored": answer is None,
-        "asked": iso(flight.asked_at, _MS) if flight.fetches else None,
+        "asked": iso(flight.asked_at, _MS),
         "fetches": flight.fetches,
         "hops": answer.hops if answer is not None else entry.hops,
         "bytes": len(cut(body)) if body is not None else None,

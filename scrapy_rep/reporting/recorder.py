@@ -131,7 +131,7 @@ class Recorder(ResolutionListener):
         state, answer, flight = resolution.state, resolution.answer, resolution.flight
         with self._isolated(Counts.part):
             self._counts.fetches += flight.fetches
-            self._count(answer)
+            self._count(answer, flight.fetches)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
@@ -148,14 +148,14 @@ class Recorder(ResolutionListener):
                 if change is not None:
                     self.tell("changed", resolution.robots_url, state.origin, state, change=change)
 
-    def _count(self, answer: Answer | None) -> None:
+    def _count(self, answer: Answer | None, fetches: int) -> None:
         inc_value = self._stats.inc_value
         if answer is None:
             inc_value("rep/cache/recalled")
             return
         inc_value(f"rep/outcome/{answer.outcome.value}")
-        if not answer.asked:
-            return
+        if not fetches:
+            return  # a setting's answer
         # Scrapy's own names, for dashboards written for the built-in middleware.
         inc_value("robotstxt/request_count")
         if answer.status is not None:

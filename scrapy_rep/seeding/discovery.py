@@ -24,7 +24,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import SitemapEntry
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
 from scrapy_rep.signals import sitemap_discovered
-from scrapy_rep.text import SitemapURL, counted, resolve_sitemap
+from scrapy_rep.text import MAX_LISTED_IDN, Encoder, SitemapURL, counted, resolve_sitemap
 
 logger = get_logger(__name__)
 
@@ -79,9 +79,10 @@ def listed_sitemaps(
 ) -> Iterator[tuple[str, SitemapURL | None]]:
     """Yield each value of a ``sitemap`` line, with its URL; None if it is invalid. A strange value
     takes up to a millisecond, so callers can pause after each."""
+    encode = Encoder(MAX_LISTED_IDN)
     for value in list(dict.fromkeys(values))[:MAX_SITEMAPS]:
         try:
-            yield value, resolve_sitemap(value, robots_url)
+            yield value, resolve_sitemap(value, robots_url, encode)
         except ValueError:
             yield value, None
 

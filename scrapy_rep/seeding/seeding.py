@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from functools import partial
+from operator import length_hint
 from typing import Any
 from weakref import ref
 
@@ -229,7 +230,8 @@ class Feeder:
         if self._deferral.holding and self._deferral.held.full_for(site.origin):
             return 0
         if self._engine.scheduler_is_foreign:
-            others = self._engine.scheduled - self._deferral.handing_back.waiting
+            # 0 if it can't tell.
+            others = length_hint(self._engine.scheduler) - self._deferral.handing_back.waiting
             room = _ALONE - max(0, others)
         else:
             share = max(self._each, _ALONE // len(self._spool.sites))

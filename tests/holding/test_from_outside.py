@@ -171,12 +171,12 @@ class FrugalSpider(ListSpider):
     """Scrapy's documentation has this ``start()``, in "Delaying start request iteration"."""
 
     async def start(self) -> AsyncIterator[Any]:
-        scheduler, self.most = EngineAccess(self.crawler), 0
+        scheduler, self.most = EngineAccess(self.crawler).scheduler, 0
         for request in self.requests:
             if self.crawler.engine.needs_backout():
                 await self.crawler.signals.wait_for(signals.scheduler_empty)
             yield self.recorded(request)
-            self.most = max(self.most, scheduler.scheduled)
+            self.most = max(self.most, len(scheduler))
 
 
 @pytest.mark.loop

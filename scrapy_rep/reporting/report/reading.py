@@ -295,7 +295,7 @@ class CrawlSum:
         for one in map(Line, line.part("usage").items("statements", _REASONS)):
             says, text = one.part("says"), f"{one.text('source')}: {one.text('text')}"
             for name in list(says.fields)[:_REASONS]:
-                about = f"{name[:_REASONS]}: {says.text(name, 1)}"
+                about = f"{name[:_REASON_LENGTH]}: {says.text(name, 1)}"
                 self._say(self.statements, about, text[:_REASON_LENGTH], line)
 
     def _say(self, rows: Rows[SaidRow], about: str, text: str, line: Line) -> SaidRow:
