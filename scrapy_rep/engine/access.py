@@ -18,6 +18,8 @@ from scrapy.core import downloader as scrapys
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from scrapy.utils import httpobj
+from scrapy.utils import request as of_requests
 from scrapy.utils.asyncio import call_later
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
@@ -98,6 +100,13 @@ class EngineAccess:
         its response alive until garbage collection. ``Response._set_body`` is what the constructor
         calls."""
         response._set_body(b"")
+
+    @staticmethod
+    def drop_caches(request: Request) -> None:
+        """Free what Scrapy keeps of a request that it has seen, nearly a kilobyte: the parsed URL and
+        the fingerprint. It makes them anew when it needs them."""
+        httpobj._urlparse_cache.pop(request, None)
+        of_requests._fingerprint_cache.pop(request, None)
 
     @property
     def paused(self) -> bool:

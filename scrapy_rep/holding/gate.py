@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from scrapy import Request
@@ -30,6 +30,8 @@ from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 logger = get_logger(__name__)
 
+_T = TypeVar("_T")
+
 
 class Gate:
     """Stands in for the scheduler where the engine asks it for requests."""
@@ -44,6 +46,7 @@ class Gate:
         self.look: Callable[[Request], Coroutine[Any, Any, None] | None] | None = None
         """Sees each request from the scheduler. May return a check to await before any fetch."""
         self._let_out: WeakSet[Request] = WeakSet()
+        self._asking = False  # the scheduler, whose methods may call one another
         # Whether there is no room for all that the scheduler has. The engine asks again at its next
         # event, after some seconds at most.
         self._nothing_else = False
@@ -78,6 +81,8 @@ class Gate:
 
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware; None if there is none now."""
+        if self._is_aside:
+            return self._next()
         if self._deferral.closing:
             return None
         releases, until = self._releases, time.perf_counter() + SLICE_SECONDS
@@ -88,7 +93,7 @@ class Gate:
         self._nothing_else = self._nothing_else and request is not None
         # An answer wakes the engine, and so does the end of the wait for it.
         while request is None and self._held.may_wait and not self._nothing_else:
-            request = self._next()
+            request = self._ask(self._next)
             if request is None:
                 break
             check = self.look(request) if self.look is not None else None
@@ -111,7 +116,9 @@ class Gate:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
         answer. After ``REP_DEFER_IDLE`` seconds of only waiting it counts as idle: its spider may
         have other work."""
-        scheduled = self._has_pending() and not (self._nothing_else and self._held.origins)
+        if self._is_aside:
+            return self._has_pending()
+        scheduled = self._ask(self._has_pending) and not (self._nothing_else and self._held.origins)
         releases = self._releases
         if scheduled or releases.turns or releases.loose or releases.checked:
             self._idle_since = None
@@ -125,6 +132,19 @@ class Gate:
             self._deferral.tell(idle=True)
             return now - self._idle_since < self._idle_after
         return True
+
+    @property
+    def _is_aside(self) -> bool:
+        """Whether it is as if there were no gate: a method of the scheduler calls another one, or all
+        is saved at the crawl's end, and somebody empties the scheduler."""
+        return self._asking or self._deferral.handing_back.done
+
+    def _ask(self, method: Callable[[], _T]) -> _T:
+        self._asking = True
+        try:
+            return method()
+        finally:
+            self._asking = False
 
     def is_full(self) -> bool:
         """Whether it takes no more requests, and none may leave: its next one would be None."""

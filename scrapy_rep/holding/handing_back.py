@@ -49,6 +49,7 @@ class HandingBack:
         self._context = context
         self._held = held
         self.waiting = 0  # about how many the scheduler has for which there was no room
+        self.done = False  # whether, at the crawl's end, nothing is left at the gate
         self.came_last = False  # whether the latest to come again had been put behind all others
         self.on_handed_back: Callable[[Request], object] = lambda _: None
         """Called with each request that the scheduler has taken."""
@@ -119,6 +120,7 @@ class HandingBack:
             if slices.over:
                 await pause()
         await maybe_deferred_to_future(DeferredList(settled))
+        self.done = True
 
     def _end(self, held: Held, held_origin: HeldOrigin | None) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from scrapy import Request, signals
+from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
-from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
@@ -109,6 +110,22 @@ class QuotaSpider(WatchedSpider):
 async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
     for result in await both(sites.add(robots=ROBOTS[robots]()), QuotaSpider):
         assert len(result.responses) == PAGES
+
+
+class KeepingSpider(ListSpider):
+    sent: list[Request] = []
+
+    def recorded(self, request: str | Request) -> Request:
+        self.sent = [*self.sent, super().recorded(request)]
+        return self.sent[-1]
+
+
+@pytest.mark.parametrize("robots", ["slow", "down"])
+async def test_callbacks_get_the_request_that_the_spider_made(sites: Sites, robots: str) -> None:
+    """Not one like it: extensions, too, keep what they know of a request by the request itself."""
+    for result in await both(sites.add(robots=ROBOTS[robots]()), KeepingSpider):
+        got = {id(one.request) for one in result.spider.responses}
+        assert got == {id(one) for one in result.spider.sent}
 
 
 class PumpSpider(WatchedSpider):
@@ -231,6 +248,46 @@ async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: s
     if scheduler is Slotted:
         assert "doesn't let its methods be replaced" in ours.log
     ours.assert_clean()
+
+
+class AsksItself(Scheduler):
+    """Reads its requests in batches, and saves those that are left at the end."""
+
+    batches: deque[list[str]]
+    saved: list[str]
+
+    def next_request(self) -> Request | None:
+        if self.batches and not self.has_pending_requests():
+            for url in self.batches.popleft():
+                self.enqueue_request(Request(url))
+        return super().next_request()
+
+    def close(self, reason: str) -> Any:
+        while self.has_pending_requests() and (request := self.next_request()):
+            self.saved.append(request.url)
+        return super().close(reason)
+
+
+@pytest.mark.scrapy_api
+async def test_a_scheduler_that_calls_its_own_methods(sites: Sites) -> None:
+    """These don't tell of the gate, where a request is held, and which lets nothing leave at the end."""
+    healthy, down = sites.add(robots=RULES), sites.add(robots=503)
+
+    class Batches(AsksItself):
+        batches, saved = deque(), []
+
+    def on_page(spider: ListSpider) -> None:
+        if len(spider.responses) == 1:
+            Batches.batches += [urls(healthy, 5, "/one"), urls(healthy, 5, "/two")]
+        elif len(spider.responses) == 8:
+            raise CloseSpider("enough")
+
+    settings = {**OURS, "SCHEDULER": Batches, "CONCURRENT_REQUESTS": 1}
+    wanted = [down.url("/held"), healthy.url("/first")]
+    result = await crawl(wanted, settings, on_page=on_page)
+    assert result.reason == "enough"
+    assert len(Batches.saved) >= 2
+    assert len({*result.responses, *Batches.saved}) == 11
 
 
 @pytest.mark.parametrize(
