@@ -28,6 +28,7 @@ from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Drop
+from scrapy_rep.origins.state import UNKNOWN_YET
 
 logger = get_logger(__name__)
 
@@ -132,7 +133,7 @@ class HandingBack:
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
         why = Drop.of(self._held.table.get(origin))
-        if held_origin is None:
+        if held_origin is None or (held_origin.answered and why.reason == UNKNOWN_YET):
             why = why._replace(reason="about to leave", attempts=0)
         why = why._replace(reason=f"{why.reason}; the crawl ended")
         return self._context.engine.fail(request, self._held.give_up(held, origin, why))

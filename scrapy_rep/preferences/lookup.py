@@ -35,6 +35,7 @@ from scrapy_rep.preferences.statements import (
     link_licenses,
     page_statements,
     read_robots,
+    signal_headers,
     token_statement,
 )
 from scrapy_rep.protocol import Origin
@@ -102,6 +103,7 @@ def usage_of(
     statements = [
         *robots.statements,
         *header_statements(values("Content-Usage")),
+        *signal_headers(values("Content-Signal")),
         *page_statements(page_rules(response, chain)),
         *([tdm.statement] if tdm is not None else ()),
     ]

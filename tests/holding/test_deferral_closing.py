@@ -26,7 +26,7 @@ from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigins
-from tests.helpers.behaviours import RULES, silence
+from tests.helpers.behaviours import RULES, after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
@@ -123,6 +123,17 @@ async def test_a_stop_during_a_check_loses_no_request(sites: Sites) -> None:
     assert "about to leave; the crawl ended" in str(result.failures[site.url("/page")])
     assert site.pages_asked == []
     assert_no_errors(result)
+
+
+async def test_those_whose_robots_txt_is_known_are_not_told_that_it_is_not(sites: Sites) -> None:
+    """They waited for it together, and only some of them left before the end."""
+    site = sites.add(robots=after(0.2, RULES))
+    settings = {"CLOSESPIDER_PAGECOUNT": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
+    result = await crawl(urls(site, 20), settings)
+    assert len(result.failures) > 10
+    assert {str(one).partition(": ")[2] for one in result.failures.values()} == {
+        "about to leave; the crawl ended"
+    }
 
 
 @pytest.mark.loop
