@@ -10,7 +10,6 @@ import sqlite3
 import time
 from contextlib import closing, suppress
 from fnmatch import fnmatchcase
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,22 +21,17 @@ from scrapy_rep.commands.task import request_for
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.cache import standing_of
-from scrapy_rep.origins.choices import Choices
-from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import held_fields
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.text import clean, counted, duration, iso, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from scrapy_rep.commands.task import Task
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.storages.base import Storage
-
-    AsJson = Callable[[Entry], dict[str, Any]]
-    """What ``--json`` prints of an entry."""
 
 # -- cache -----------------------------------------------------------------------------------
 
@@ -52,14 +46,13 @@ def cache(task: Task) -> None:
     hosts = [one for one in task.arguments if one not in hashes and one not in urls]
     if task.options.drop and (hashes or not task.arguments):
         raise UsageError("--drop needs hosts or URLs; '*' drops everything")
-    as_json = partial(_as_json, task.rep, Choices(task.rep))
     with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
         found = [_body(task, storage, one) for one in hashes]
-        found += [_one(task, storage, str(request_for(one)[1]), as_json) for one in urls]
+        found += [_one(task, storage, str(request_for(one)[1])) for one in urls]
         if hosts or not task.arguments:
-            found.append(_many(task, storage, hosts, as_json))
+            found.append(_many(task, storage, hosts))
         if not all(found):
             task.statuses.add(Status.FOUND)
 
@@ -80,7 +73,7 @@ def _body(task: Task, storage: Storage, sha256: str) -> bool:
     return True
 
 
-def _one(task: Task, storage: Storage, origin: str, as_json: AsJson) -> bool:
+def _one(task: Task, storage: Storage, origin: str) -> bool:
     if task.options.drop:
         return _drop(task, storage, [origin])
     entry, problem = None, "nothing cached"
@@ -93,14 +86,14 @@ def _one(task: Task, storage: Storage, origin: str, as_json: AsJson) -> bool:
         complain(f"{origin}: {problem}")
         return False
     body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
-    data = as_json(entry)
+    data = _as_json(task.rep, entry)
     task.output.put_all({**data, "body": body}, data["state"], origin, body=[])
     for line in (body or "").splitlines():
         task.output.line(line)
     return True
 
 
-def _many(task: Task, storage: Storage, hosts: Sequence[str], as_json: AsJson) -> bool:
+def _many(task: Task, storage: Storage, hosts: Sequence[str]) -> bool:
     names = [host.lower() for host in hosts] or ["*"]
     unreadable: list[object] = []
     listed, to_drop = False, []
@@ -118,7 +111,7 @@ def _many(task: Task, storage: Storage, hosts: Sequence[str], as_json: AsJson) -
             to_drop.append(entry.origin)
         else:
             listed = True
-            _list(task, entry, as_json(entry))
+            _list(task, entry, _as_json(task.rep, entry))
     if unreadable:
         entries = counted(len(unreadable), "unreadable entry", "unreadable entries")
         complain(f"skipped {entries}; the first: {unreadable[0]}")
@@ -150,13 +143,11 @@ def _drop(task: Task, storage: Storage, origins: Sequence[str]) -> bool:
     return bool(dropped)
 
 
-def _as_json(rep: RepSettings, choices: Choices, entry: Entry) -> dict[str, Any]:
-    now, state = time.time(), OriginState(entry, Origin.from_url(entry.origin))
-    state.standing, _ = standing_of(entry, now, rep)
-    choices.mark(state, now)
+def _as_json(rep: RepSettings, entry: Entry) -> dict[str, Any]:
+    standing, _ = standing_of(entry, time.time(), rep)
     return {
         "origin": entry.origin,
-        "state": state.standing.value,
+        "state": standing.value,
         "outcome": entry.outcome.value,
         "status": entry.status,
         "url": entry.url or None,
