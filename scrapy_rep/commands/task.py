@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from scrapy.commands import ScrapyCommand
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings, Settings
+    from scrapy.settings import Settings
 
     from scrapy_rep.origins.answer import Answer
     from scrapy_rep.origins.state import OriginState
@@ -133,6 +133,7 @@ class Task:
         crawl can't start or is stopped before *job* has ended."""
         process = self._command.crawler_process
         assert process is not None
+        self.settings.setdict(_OVERRIDES, "cmdline")
         crawler = process.create_crawler(RobotsSpider)
         errors: list[BaseException | None] = []
         try:
@@ -261,15 +262,7 @@ class RobotsSpider(Spider):
     name = "scrapy-robots"
     error: Exception | None = CommandError("stopped before it was done", Status.UNREACHABLE)
     """What went wrong; None once the job has ended."""
-
-    @classmethod
-    def update_settings(cls, settings: BaseSettings) -> None:
-        super().update_settings(settings)
-        settings.setdict(_OVERRIDES, priority="cmdline")
-
-    def __init__(self, job: Job, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.job = job
+    job: Job
 
     async def start(self) -> AsyncIterator[Any]:
         """Run the job. If the spider is closed, stop it without waiting for answers."""

@@ -81,33 +81,31 @@ def _by_file(task: Task, totals: Counter[str]) -> None:
 
 
 def _by_sites(task: Task, totals: Counter[str]) -> None:
+    """Print verdicts in the order of the URLs, each as soon as all before it are known."""
     asked: list[tuple[Origin, Question]] = []
     for url, request, origin in task.requests():
         path = comparable(as_is := path_in(request))
         steps = [("requested", request.url), ("path", as_is), ("compared", path)]
         asked.append((origin, (url, path, steps)))
-    if asked:
-        task.crawl(lambda lookup: _in_order(task, lookup, asked, totals))
-
-
-async def _in_order(
-    task: Task, lookup: Lookup, asked: list[tuple[Origin, Question]], totals: Counter[str]
-) -> None:
-    """Print verdicts in the order of the URLs, each as soon as all before it are known."""
-    agents = task.agents(lookup.origins.agents)
-    files: dict[Origin, RobotsFile] = {}
     runs = deque((origin, [one for _, one in run]) for origin, run in groupby(asked, itemgetter(0)))
     left = Counter(origin for origin, _ in runs)
-    async for new, robots in lookup.each(list(left)):
-        files[new] = robots
-        if not task.options.explain:
-            task.output.line(f"# {facts_line(robots)}")
-        while runs and (origin := runs[0][0]) in files:
-            _print(task, files[origin], agents, runs.popleft()[1], totals)
-            left[origin] -= 1
-            if not left[origin]:
-                del files[origin]
-        task.output.flush()
+
+    async def job(lookup: Lookup) -> None:
+        agents = task.agents(lookup.origins.agents)
+        files: dict[Origin, RobotsFile] = {}
+        async for new, robots in lookup.each(list(left)):
+            files[new] = robots
+            if not task.options.explain:
+                task.output.line(f"# {facts_line(robots)}")
+            while runs and (origin := runs[0][0]) in files:
+                _print(task, files[origin], agents, runs.popleft()[1], totals)
+                left[origin] -= 1
+                if not left[origin]:
+                    del files[origin]
+            task.output.flush()
+
+    if asked:
+        task.crawl(job)
 
 
 def _print(
@@ -144,7 +142,7 @@ def _print_one(task: Task, one: Explanation, columns: int) -> None:
         steps = [f"{step}: {result}" for step, result in one.steps]
         matched = [f"line {m.rule.line}: {m.rule} ({m.why})" for m in one.matched]
         words = {"steps": steps, "matched": matched}
-        output.put_all(as_json(one, explain=True), one.verdict, one.url, **words)
+        output.put_all({**as_json(one), **how(one)}, one.verdict, one.url, **words)
     elif options.json:
         output.put(as_json(one))
     elif options.csv:
@@ -186,11 +184,11 @@ def facts_line(robots: RobotsFile) -> str:
     return f"{told[0]}: {', '.join(told[1:])}"
 
 
-def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
+def as_json(one: Explanation) -> dict[str, Any]:
     """Return what ``--json`` prints of an explanation (docs/command.md explains the fields)."""
     robots, facts, rule = one.robots, one.robots.facts, one.decision.rule
     _, slowest, visit = one.pace
-    data: dict[str, Any] = {
+    return {
         "url": one.url,
         "agent": one.agent,
         "allowed": one.allowed,
@@ -210,10 +208,9 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         "agent_in_words": in_words(one.chain),
         "verdict": one.verdict,
     }
-    return {**data, **_how(one)} if explain else data
 
 
-def _how(one: Explanation) -> dict[str, Any]:
+def how(one: Explanation) -> dict[str, Any]:
     """Return how the verdict came about: for ``--json --explain``."""
     groups = [
         {
