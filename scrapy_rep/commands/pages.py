@@ -148,8 +148,7 @@ def usage(task: Task) -> None:
         raise CommandError(f"--usage needs http-sf: {EXTRA}")
 
     async def job(lookup: Lookup) -> None:
-        origins = lookup.origins
-        known = UsageLookup(lookup.context, origins.table, origins.cache)
+        known = UsageLookup(lookup.context, lookup.origins)
         for url, request, _ in asked:
             async for chain, page, about in _fetched(task, lookup, url, request):
                 if isinstance(page, CommandError):
