@@ -64,24 +64,24 @@ def path_as_given(url: str) -> str:
 
 
 def decide(task: Task) -> None:
-    totals: Counter[str] = Counter()
     if task.options.csv:
         task.output.csv(_CSV_FIELDS)
-    (_by_sites if task.options.file is None else _by_file)(task, totals)
+    totals = (_by_sites if task.options.file is None else _by_file)(task)
     if told := [f"{count:,} {verdict}" for verdict, count in sorted(totals.items())]:
         task.output.line(f"# {', '.join(told)}")
 
 
-def _by_file(task: Task, totals: Counter[str]) -> None:
+def _by_file(task: Task) -> Counter[str]:
     name = task.options.file
     robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
     paths = ((url, path_as_given(url)) for url in task.urls())
     asked = ((url, path, [("path", path_of(url)), ("compared", path)]) for url, path in paths)
-    _print(task, robots, task.agents(), asked, totals)
+    return _print(task, robots, task.agents(), asked)
 
 
-def _by_sites(task: Task, totals: Counter[str]) -> None:
+def _by_sites(task: Task) -> Counter[str]:
     """Print verdicts in the order of the URLs, each as soon as all before it are known."""
+    totals: Counter[str] = Counter()
     asked: list[tuple[Origin, Question]] = []
     for url, request, origin in task.requests():
         path = comparable(as_is := path_in(request))
@@ -98,7 +98,7 @@ def _by_sites(task: Task, totals: Counter[str]) -> None:
             if not task.options.explain:
                 task.output.line(f"# {facts_line(robots)}")
             while runs and (origin := runs[0][0]) in files:
-                _print(task, files[origin], agents, runs.popleft()[1], totals)
+                totals.update(_print(task, files[origin], agents, runs.popleft()[1]))
                 left[origin] -= 1
                 if not left[origin]:
                     del files[origin]
@@ -106,17 +106,14 @@ def _by_sites(task: Task, totals: Counter[str]) -> None:
 
     if asked:
         task.crawl(job)
+    return totals
 
 
 def _print(
-    task: Task,
-    robots: RobotsFile,
-    agents: list[Chain],
-    asked: Iterable[Question],
-    totals: Counter[str],
-) -> None:
-    """Print what *robots* says about URLs to each agent, and count the verdicts."""
-    options = task.options
+    task: Task, robots: RobotsFile, agents: list[Chain], asked: Iterable[Question]
+) -> Counter[str]:
+    """Print what *robots* says about URLs to each agent. Return how often it says what."""
+    options, totals = task.options, Counter[str]()
     if options.agents_of_file:
         agents = agents_of([robots], task.named)
     columns = max(len(in_words(chain)) for chain in agents)
@@ -133,6 +130,7 @@ def _print(
                 decided.setdefault(one.decision.rule.line, [one.verdict]).append(url)
     if options.show and robots.outcome is Outcome.RULES:
         _show(task, robots, decided)
+    return totals
 
 
 def _print_one(task: Task, one: Explanation, columns: int) -> None:

@@ -150,9 +150,8 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
             yield from _unknown(number, text)
     if not_utf8:
         also = f", here and on {len(not_utf8) - 1} more lines" if not_utf8[1:] else ""
-        yield Finding(
-            not_utf8[0], "not-utf8", f"not UTF-8{also}: bytes are percent-encoded one by one"
-        )
+        why = f"not UTF-8{also}: bytes are percent-encoded one by one"
+        yield Finding(not_utf8[0], "not-utf8", why)
     for one in outline.ungrouped:
         yield Finding(one.rule.line, "rule-before-group", "ignored: no user-agent line above it")
     for group in outline.groups:

@@ -176,10 +176,8 @@ class UsageMiddleware:
         origin, _ = lookup_of(rep).known(request)
         reason, dry_run = f"{purpose}: {statement}", self._dry_run
         rep.decisions.record(request, origin, f"usage_{kind}", reason=reason, dry_run=dry_run)
-        message = (
-            f"{'Would drop' if dry_run else 'Dropping'} {what} %(url)s: use for %(purpose)s is not "
-            "permitted (%(statement)s)"
-        )
+        drop = "Would drop" if dry_run else "Dropping"
+        message = f"{drop} {what} %(url)s: use for %(purpose)s is not permitted (%(statement)s)"
         values = {"url": request.url, "purpose": purpose, "statement": statement}
         self._limiter.log(message, values, self._crawler.spider, (origin, kind))
 
