@@ -74,7 +74,7 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
     if request is None:
         return ()
     found = crawls_behind(request)
-    if found and len({one.usual for one in found}) == 1:
+    if len({one.usual for one in found}) == 1:
         return found[0].chain_sent(request)
     try:
         return chain(request.meta[META_KEY])

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _SHOWN = 100
 
 Question = tuple[str, str, list[tuple[str, str]]]
-"""A URL, what is compared of it, and the steps to that: names and results."""
+"""A URL, what is compared of it, and the steps before that: names and results."""
 
 # A file may name a hundred thousand agents, and is read once for each.
 _MAX_AGENTS = 1000
@@ -74,8 +74,7 @@ def decide(task: Task) -> None:
 def _by_file(task: Task) -> Counter[str]:
     name = task.options.file
     robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
-    paths = ((url, path_as_given(url)) for url in task.urls())
-    asked = ((url, path, [("path", path_of(url)), ("compared", path)]) for url, path in paths)
+    asked = ((url, path_as_given(url), [("path", path_of(url))]) for url in task.urls())
     return _print(task, robots, task.agents(), asked)
 
 
@@ -84,9 +83,9 @@ def _by_sites(task: Task) -> Counter[str]:
     totals: Counter[str] = Counter()
     asked: list[tuple[Origin, Question]] = []
     for url, request, origin in task.requests():
-        path = comparable(as_is := path_in(request))
-        steps = [("requested", request.url), ("path", as_is), ("compared", path)]
-        asked.append((origin, (url, path, steps)))
+        path = path_in(request)
+        steps = [("requested", request.url), ("path", path)]
+        asked.append((origin, (url, comparable(path), steps)))
     runs = deque((origin, [one for _, one in run]) for origin, run in groupby(asked, itemgetter(0)))
     left = Counter(origin for origin, _ in runs)
 
@@ -118,9 +117,10 @@ def _print(
         agents = agents_of([robots], task.named)
     columns = max(len(in_words(chain)) for chain in agents)
     decided: dict[int, list[str]] = {}
+    obey_global = task.rep.obey_global_group
     for url, path, steps in asked:
+        steps = [*steps, ("compared", path)]
         for chain in agents:
-            obey_global = task.rep.obey_global_group
             one = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
             totals[one.verdict] += 1
             if not one.allowed or one.unreachable:
@@ -313,11 +313,10 @@ def _verdicts(
     task: Task, url: str, agents: Iterable[Chain], old: RobotsFile, new: RobotsFile
 ) -> int:
     """Print the agents for whom the verdict on *url* changes. Return how many these are."""
-    path, changed = path_as_given(url), 0
+    path, changed, obey_global = path_as_given(url), 0, task.rep.obey_global_group
     for chain in agents:
         one, other = (
-            robots.explain(url, path, chain, obey_global=task.rep.obey_global_group)
-            for robots in (old, new)
+            file.explain(url, path, chain, obey_global=obey_global) for file in (old, new)
         )
         if one.verdict != other.verdict:
             changed += 1

@@ -178,9 +178,8 @@ class UsageLookup:
 
     def tdmrep(self, request: Request) -> tuple[Reservation | None, str | None]:
         origin, _ = self.known(request)
-        if self._tdm_cache is None or origin is None:
-            return None, None
-        if (state := self._tdm_cache.get(TdmOrigin(*origin))) is None:
+        state = self._tdm_cache.get(TdmOrigin(*origin)) if self._tdm_cache and origin else None
+        if state is None:
             return None, None
         return _read_tdm(state.entry).about(comparable(path_in(request))), state.entry.sha256
 
