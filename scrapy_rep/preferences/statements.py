@@ -304,13 +304,12 @@ class RobotsUsage:
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't apply to it
         """
-        best, found = -1, list[Statement]()
+        longest, found = 0, list[Statement]()
         for rules, statement in self.rules if allowed else ():
-            key = SHORTEST if rules is None else rules.find(path)
-            length = -1 if key < SHORTEST else 0 if rules is None else key >> LENGTH_BIT
-            if length > best:
-                best, found = length, [statement]
-            elif length == best >= 0:
+            length = 0 if rules is None else rules.find(path) >> LENGTH_BIT or -1
+            if length > longest:
+                longest, found = length, []
+            if length == longest:
                 found.append(statement)
         return [*found, *self.signals]
 
