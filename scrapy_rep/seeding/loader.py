@@ -285,4 +285,4 @@ class Loader:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return
         spool.mark(sitemap, DONE)
-        self._log.read(sitemap, reader, selection)
+        self._log.read(reader.kind, selection)
