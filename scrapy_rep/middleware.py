@@ -70,7 +70,7 @@ class RepMiddleware:
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
-        if seeding_mode(crawler, settings):
+        if discovery.mode:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
@@ -145,17 +145,16 @@ class RepMiddleware:
             origin = origin_of(request)
             self._count("rep/cache/hit")
             self._drop(request, origin, drop, self.origins.cache.get(origin))
-        elif self._seeding is not None:
+            return
+        if self._seeding is not None:
             check = self._seeding.look_at(request, checked=request in self._gate)
             if check is not None:
                 await check
-            await self._judge(request)
         elif SITEMAP in request.meta:
             raise IgnoreRequest(
                 "another process requested this sitemap; this crawl reads no sitemaps"
             )
-        else:
-            await self._judge(request)
+        await self._judge(request)
 
     async def _judge(self, request: Request, *, waited: bool = False) -> None:
         """Act on what is known of the request's origin. *waited*: it has waited for an attempt."""

@@ -66,7 +66,7 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
             mode = settings.sitemaps or (LISTED if named else False)
         else:
             mode = sitemaps(value)
-        return mode and not is_interactive(crawler) and mode
+        return False if is_interactive(crawler) else mode
     except ValueError:
         raise SettingsError(
             f"The spider's attribute {SPIDER_SITEMAPS} is {value!r}, but must be {SITEMAPS_HINT}, "
@@ -109,8 +109,10 @@ class Discovery:
     """Announces each sitemap once (unless very many others have come in between)."""
 
     def __init__(self, context: CrawlContext) -> None:
+        """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         self._context = context
         self._seen = BoundedSet()
+        self.mode = seeding_mode(context.crawler, context.settings)
 
     async def announce(self, resolution: Resolution) -> None:
         """Announce the sitemaps that a new robots.txt lists."""
