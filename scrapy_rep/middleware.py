@@ -95,7 +95,7 @@ class RepMiddleware:
         try:
             settings = RepSettings.from_settings(crawler.settings)
             kind = with_seeding(cls) if seeding_mode(crawler, settings) else cls
-            middleware = kind(crawler, settings)
+            middleware: RepMiddleware = kind(crawler, settings)
             middleware.agents.check_spider()
         except SettingsError as error:
             return StopAtStart(crawler, str(error))
@@ -165,7 +165,7 @@ class RepMiddleware:
         except ValueError as error:
             self._count("rep/invalid_url")
             why = f"the URL has no origin: {error}"
-            self._refuse(request, RobotsUnreachable(None, why, cause=error))
+            self._refuse(request, RobotsUnreachable(None, why, cause=error), None)
             return
         if isinstance(found, OriginState):
             if not waited:
@@ -265,7 +265,7 @@ class RepMiddleware:
         self,
         request: Request,
         error: RobotsDisallowed | RobotsUnreachable,
-        state: OriginState | None = None,
+        state: OriginState | None,
     ) -> None:
         """Fail *request* with *error*, unless this is a dry run."""
         self.decisions.dropped(request, error, state, direct=request not in self._gate)
