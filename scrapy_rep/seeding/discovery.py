@@ -28,7 +28,6 @@ from scrapy_rep.text import MAX_LISTED_IDN, Encoder, SitemapURL, counted, resolv
 
 logger = get_logger(__name__)
 
-KindT = TypeVar("KindT", bound=type)
 T = TypeVar("T")
 
 SITEMAP = "_rep_sitemap"
@@ -173,10 +172,9 @@ class SeedingMiddleware:
         return None if theirs is None else theirs(request, exception)
 
 
-def with_seeding(kind: KindT) -> KindT:
+def with_seeding(kind: type) -> Any:
     """Return a subclass of *kind*, a middleware class, that reads sitemaps."""
-    made: KindT = type(kind.__name__, (SeedingMiddleware, kind), {"__module__": kind.__module__})  # type: ignore[assignment]
-    return made
+    return type(kind.__name__, (SeedingMiddleware, kind), {"__module__": kind.__module__})
 
 
 class Entries(Iterator[SitemapEntry]):

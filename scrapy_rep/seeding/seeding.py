@@ -284,8 +284,7 @@ class Feeder:
     def forget(self) -> None:
         """Delete the rows of pages that are done."""
         finished, self.outstanding.finished = self.outstanding.finished, []
-        if finished:
-            self._spool.forget(finished)
+        self._spool.forget(finished)
 
     def gauge(self) -> None:
         self._crawl.stats.set_value("rep/sitemaps/waiting", self._spool.waiting)
