@@ -136,7 +136,7 @@ def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
 def kind_of(reason: str | None) -> str:
     """Return why a robots.txt is unreachable, in a word or two."""
     reason = reason or "other"
-    name = reason.partition(":")[0].partition(",")[0]
+    name = reason.partition(":")[0]
     if name.startswith("HTTP "):
         return name[: len("HTTP 503")]
     if name in _KINDS:

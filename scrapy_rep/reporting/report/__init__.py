@@ -114,10 +114,9 @@ class ReportData:
         for one in record:
             with open(one, "rb") if isinstance(one, (str, PathLike)) else nullcontext(one) as file:
                 for line in lines_of(file):
-                    name = line.text("crawl", 40) if line is not None else ""
                     if line is None:
                         unreadable += 1
-                    elif name in by_name or len(by_name) < _CRAWLS:
+                    elif (name := line.text("crawl", 40)) in by_name or len(by_name) < _CRAWLS:
                         by_name[name].add(line)
                     else:
                         left_out += 1
