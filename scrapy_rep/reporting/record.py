@@ -56,9 +56,7 @@ def fields_of(
     return {**fields, **more, "reason": more.get("reason") or fields["reason"]}
 
 
-OUTCOMES = (
-    *("rules", "empty", "html", "challenge", "missing", "redirected", "unreachable", "none"),
-)
+OUTCOMES = ("rules", "empty", "html", "challenge", "missing", "redirected", "unreachable", "none")
 """The outcomes of requests for an origin's robots.txt, in the order of the report."""
 
 # Bytes of a body that are searched.

@@ -68,9 +68,7 @@ class Reason(Enum):
         return f"rep/sitemaps/rejected/{self.name.lower()}"
 
 
-CHOSEN = {
-    Reason.FILTERED, Reason.OLD, Reason.NO_RULE, Reason.NOT_FOLLOWED, Reason.KNOWN
-}  # fmt: skip
+CHOSEN = {Reason.FILTERED, Reason.OLD, Reason.NO_RULE, Reason.NOT_FOLLOWED, Reason.KNOWN}
 """Reasons that the project has chosen, or by which nothing is lost."""
 
 
