@@ -27,8 +27,7 @@ from scrapy_rep.holding.disk import Held, dumps
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.origins import Drop
-from scrapy_rep.origins.state import UNKNOWN_YET
+from scrapy_rep.origins.origins import UNKNOWN_YET, Drop
 
 logger = get_logger(__name__)
 
