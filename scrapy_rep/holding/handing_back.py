@@ -1,7 +1,7 @@
 """Where requests go that can't stay at the gate: none is lost silently. During the crawl they are
 returned to a scheduler that isn't Scrapy's. At its end (Ctrl-C, say), what is on disk under JOBDIR
 stays there for the next run; the rest is returned to a scheduler that outlives the process, or
-its errbacks are called.
+its errbacks are called. Those that only waited are left to any scheduler, as without us.
 
 They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
 without the signal, which was sent. Their meta says what they were like before, for the process that
@@ -126,7 +126,9 @@ class HandingBack:
     def _end(self, held: Held, held_origin: HeldOrigin | None) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
         request = held.request
-        if self._outlives(request) and self._hand_back(request, held.since, request.priority):
+        only_waited = not held.counts and not (held_origin is not None and held_origin.fails)
+        goes_back = only_waited or self._outlives(request)
+        if goes_back and self._hand_back(request, held.since, request.priority):
             if held.counts:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
