@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 # Of words at the beginning of a line.
 _COLOURS = {"allowed": "32", "disallowed": "31", "unreachable": "33"}
 
-# Errors of a pipe that nobody reads any more; the second on Windows.
-_READER_GONE = (errno.EPIPE, errno.EINVAL)
-
 # Seconds of silence before a line says what is waited for.
 _SILENT = 5.0
 
@@ -131,11 +128,13 @@ class Output:
         """Print *data* for programs; or *cells* as a line for people, and below it the rest of
         *data*, in which *words* take the place of values."""
         self.put(data, *cells)
-        shown = {name: words.get(name, value) for name, value in data.items()}
+        shown, told = {name: words.get(name, value) for name, value in data.items()}, list(cells)
         columns = max(map(len, shown))
         for name, value in shown.items():
             for one in value if isinstance(value, list) else [value]:
-                if one is not None and one is not False and one not in cells:
+                if one in told:
+                    told.remove(one)
+                elif one is not None and one is not False:
                     self.line("", name.ljust(columns), _words(one))
         self.line("")
 
@@ -155,7 +154,8 @@ class Output:
             write(*data)
         except OSError as error:
             _give_up(self._stream)
-            if error.errno in _READER_GONE:  # it has seen enough, like `head`
+            if error.errno == (errno.EINVAL if os.name == "nt" else errno.EPIPE):
+                # Nobody reads any more, like `head` when it has seen enough.
                 raise Ending("", Status.GOOD) from None
             raise Ending(f"standard output: {error.strerror}") from None
 

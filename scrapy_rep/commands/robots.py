@@ -157,7 +157,10 @@ def _check_combination(opts: Namespace) -> None:
         if len(given) > 1 and given != ["json", "explain"]:
             raise UsageError(f"{_option(given[0])} and {_option(given[1])} can't be combined")
     action = _action(opts)
-    for name in _given(opts, [name for _, names in _ACTIONS.values() for name in names]):
+    others = [name for _, names in _ACTIONS.values() for name in names]
+    if action == "report":  # always HTML, and from the record alone
+        others += ["json", "spider"]
+    for name in _given(opts, others):
         if name not in _ACTIONS[action][1]:
             what = "verdicts" if action == "decide" else _option(action)
             raise UsageError(f"{_option(name)} has no effect on {what}")

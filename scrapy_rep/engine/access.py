@@ -34,6 +34,12 @@ _clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
 # What randomizes a slot's delay: a fraction; in older Scrapy a bool, which means 0.5.
 _JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
 
+# What Scrapy keeps of each request that it has seen: nothing breaks if these go away.
+_CACHES: list[Any] = [
+    getattr(httpobj, "_urlparse_cache", {}),
+    getattr(of_requests, "_fingerprint_cache", {}),
+]
+
 # Origins of a slot whose delays are remembered. Those of others count once they are requested again.
 _MAX_ORIGINS = 100
 
@@ -105,8 +111,8 @@ class EngineAccess:
     def drop_caches(request: Request) -> None:
         """Free what Scrapy keeps of a request that it has seen, nearly a kilobyte: the parsed URL and
         the fingerprint. It makes them anew when it needs them."""
-        httpobj._urlparse_cache.pop(request, None)
-        of_requests._fingerprint_cache.pop(request, None)
+        for cache in _CACHES:
+            cache.pop(request, None)
 
     @property
     def paused(self) -> bool:
@@ -129,11 +135,6 @@ class EngineAccess:
         """Whether the scheduler is neither Scrapy's own nor a subclass of it."""
         # Not isinstance(): to Scrapy's base class everything that looks like a scheduler is one.
         return Scheduler not in type(self.scheduler).__mro__
-
-    @property
-    def scheduled(self) -> int:
-        """How many requests the scheduler has; 0 if it can't tell."""
-        return len(self.scheduler) if hasattr(self.scheduler, "__len__") else 0
 
     def start_waits_while(self, is_full: Callable[[], bool]) -> None:
         """Make ``needs_backout()`` true also while *is_full* is, for a ``start()`` that reads on only

@@ -12,7 +12,6 @@ import os
 import pickle
 import sqlite3
 from collections import Counter
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +35,6 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     origin TEXT NOT NULL,
-    number INTEGER NOT NULL,
     since REAL NOT NULL,
     state INTEGER NOT NULL,
     request BLOB NOT NULL,
@@ -44,10 +42,9 @@ CREATE TABLE IF NOT EXISTS held (
     fingerprint INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
-CREATE INDEX IF NOT EXISTS held_by_origin ON held (origin, state, number);
 """
 # The column of the request.
-_REQUEST = 5
+_REQUEST = 4
 
 # SQLite keeps anything in any column.
 _SOUND = """
@@ -167,7 +164,7 @@ class DiskHold:
         since = max(0.0, self.ran + held.since)
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         fingerprint = self._fingerprint(held.request)
-        self.journal.put("held", (row, origin, row, since, state, data, priority, fingerprint))
+        self.journal.put("held", (row, origin, since, state, data, priority, fingerprint))
         return Held(*held[:3], row=row, counts=True)
 
     def has(self, row: int) -> bool:
@@ -177,7 +174,7 @@ class DiskHold:
     def read(self, held: Held) -> Held | None:
         """Return *held* with its request; None if it is unreadable. May raise ``sqlite3.Error``."""
         try:
-            return held._replace(request=self._load(held))
+            return held._replace(request=self.load(held))
         except Exception as error:  # the spider's callback may be gone, say
             if isinstance(error, sqlite3.Error):
                 self._failed_reads += 1
@@ -186,12 +183,8 @@ class DiskHold:
             self.skip(1, error)
             return None
 
-    def peek(self, held: Held) -> Request | None:
-        with suppress(Exception):  # read() will say so
-            return self._load(held)
-        return None
-
-    def _load(self, held: Held) -> Request:
+    def load(self, held: Held) -> Request:
+        """Return the request of *held*. Raises if it is unreadable."""
         unwritten = self.journal.unwritten("held", held.row)
         query = "SELECT request FROM held WHERE id = ?"
         found = [unwritten[_REQUEST:]] if unwritten else self.journal.read(query, held.row)

@@ -18,6 +18,7 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.utils.defer import deferred_from_coro
 
+from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.deferral import Deferral
@@ -30,7 +31,7 @@ from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 logger = get_logger(__name__)
 
-_T = TypeVar("_T")
+Answer = TypeVar("Answer")
 
 
 class Gate:
@@ -46,7 +47,6 @@ class Gate:
         self.look: Callable[[Request], Coroutine[Any, Any, None] | None] | None = None
         """Sees each request from the scheduler. May return a check to await before any fetch."""
         self._let_out: WeakSet[Request] = WeakSet()
-        self._asking = False  # the scheduler, whose methods may call one another
         # Whether there is no room for all that the scheduler has. The engine asks again at its next
         # event, after some seconds at most.
         self._nothing_else = False
@@ -55,6 +55,8 @@ class Gate:
         self._idle_after = context.settings.defer_idle
         self._next: Callable[[], Request | None]
         self._has_pending: Callable[[], bool]
+        self._aside = False
+        """Whether the scheduler's own methods count: it calls them itself, or the crawl has ended."""
         context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
     def _spider_opened(self) -> None:
@@ -67,6 +69,7 @@ class Gate:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
             engine.start_waits_while(self.is_full)
+            engine.before_closing(Stage.GATE, self._stand_aside)
         except AttributeError:  # __slots__: its requests wait in the middleware, as others do
             message = (
                 "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
@@ -81,7 +84,7 @@ class Gate:
 
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware; None if there is none now."""
-        if self._is_aside:
+        if self._aside:
             return self._next()
         if self._deferral.closing:
             return None
@@ -116,7 +119,7 @@ class Gate:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
         answer. After ``REP_DEFER_IDLE`` seconds of only waiting it counts as idle: its spider may
         have other work."""
-        if self._is_aside:
+        if self._aside:
             return self._has_pending()
         scheduled = self._ask(self._has_pending) and not (self._nothing_else and self._held.origins)
         releases = self._releases
@@ -133,18 +136,17 @@ class Gate:
             return now - self._idle_since < self._idle_after
         return True
 
-    @property
-    def _is_aside(self) -> bool:
-        """Whether it is as if there were no gate: a method of the scheduler calls another one, or all
-        is saved at the crawl's end, and somebody empties the scheduler."""
-        return self._asking or self._deferral.handing_back.done
-
-    def _ask(self, method: Callable[[], _T]) -> _T:
-        self._asking = True
+    def _ask(self, method: Callable[[], Answer]) -> Answer:
+        """Call a method of the scheduler, which may call others of its own."""
+        self._aside = True
         try:
             return method()
         finally:
-            self._asking = False
+            self._aside = False
+
+    async def _stand_aside(self) -> None:
+        """Leave the scheduler to itself: it may look at what it has left when it closes."""
+        self._aside = True
 
     def is_full(self) -> bool:
         """Whether it takes no more requests, and none may leave: its next one would be None."""

@@ -21,9 +21,6 @@ from scrapy_rep.text import iso
 
 _MS = "milliseconds"
 
-OTHERS = ("allowed_count", "answer", "changed", "sitemap", "crawl_started", "crawl_ended")
-"""Verdicts of lines that are about something other than a decision."""
-
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
 """How the reason begins for which a request passes though its robots.txt is unreachable."""
 
@@ -59,9 +56,7 @@ def fields_of(
     return {**fields, **more, "reason": more.get("reason") or fields["reason"]}
 
 
-OUTCOMES = (
-    *("rules", "empty", "html", "challenge", "missing", "redirected", "unreachable", "none"),
-)
+OUTCOMES = ("rules", "empty", "html", "challenge", "missing", "redirected", "unreachable", "none")
 """The outcomes of requests for an origin's robots.txt, in the order of the report."""
 
 # Bytes of a body that are searched.
@@ -98,7 +93,7 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     about = {
         "outcome": outcome,
         "stored": answer is None,
-        "asked": iso(flight.asked_at, _MS) if flight.fetches else None,
+        "asked": iso(flight.asked_at, _MS),
         "fetches": flight.fetches,
         "hops": answer.hops if answer is not None else entry.hops,
         "bytes": len(cut(body)) if body is not None else None,
@@ -139,7 +134,7 @@ def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
 def kind_of(reason: str | None) -> str:
     """Return why a robots.txt is unreachable, in a word or two."""
     reason = reason or "other"
-    name = reason.partition(":")[0].partition(",")[0]
+    name = reason.partition(":")[0]
     if name.startswith("HTTP "):
         return name[: len("HTTP 503")]
     if name in _KINDS:

@@ -100,6 +100,7 @@ def test_a_path_alone_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
     assert shown.endswith("; compared as it stands, but a crawl encodes it")
     steps = by_file(folder, "/日本語/x", "--explain").out
     assert re.search(r"path: /日本語/x\n.+compared: /%E6%97%A5", steps)
+    assert re.search(r"\n  path +/x\n", by_file(folder, "/x", "--explain").out), "as the URL"
 
 
 def compare(folder: Path, *arguments: str, new: str, stdin: bytes = b"") -> Done:
@@ -150,14 +151,19 @@ def test_cells_of_csv_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
 
 
+@pytest.mark.parametrize("system", ["nt", "posix"])
 def test_on_windows_a_pipe_without_a_reader_is_an_invalid_argument(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
     class Pipe(io.StringIO):
         def flush(self) -> None:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     monkeypatch.setattr(sys, "stdout", Pipe())
+    monkeypatch.setattr(os, "name", system)
     with pytest.raises(Ending) as raised:
         Output().flush()
-    assert (str(raised.value), raised.value.status) == ("", Status.GOOD)
+    monkeypatch.undo()
+    elsewhere = "standard output: Invalid argument", Status.USAGE
+    expected = ("", Status.GOOD) if system == "nt" else elsewhere
+    assert (str(raised.value), raised.value.status) == expected

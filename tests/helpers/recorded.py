@@ -13,8 +13,10 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep import signals
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.protocol import Origin
-from scrapy_rep.reporting.record import OTHERS
 from scrapy_rep.settings import RepSettings
+
+# Verdicts of lines that are about something other than a decision.
+OTHERS = ("allowed_count", "answer", "changed", "sitemap", "crawl_started", "crawl_ended")
 
 
 class Resolved:

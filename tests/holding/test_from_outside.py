@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from scrapy import Request, signals
-from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
-from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
+from scrapy.exceptions import DontCloseSpider, IgnoreRequest
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
@@ -188,12 +187,12 @@ class FrugalSpider(ListSpider):
     """Scrapy's documentation has this ``start()``, in "Delaying start request iteration"."""
 
     async def start(self) -> AsyncIterator[Any]:
-        scheduler, self.most = EngineAccess(self.crawler), 0
+        scheduler, self.most = EngineAccess(self.crawler).scheduler, 0
         for request in self.requests:
             if self.crawler.engine.needs_backout():
                 await self.crawler.signals.wait_for(signals.scheduler_empty)
             yield self.recorded(request)
-            self.most = max(self.most, scheduler.scheduled)
+            self.most = max(self.most, len(scheduler))
 
 
 @pytest.mark.loop
@@ -248,46 +247,6 @@ async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: s
     if scheduler is Slotted:
         assert "doesn't let its methods be replaced" in ours.log
     ours.assert_clean()
-
-
-class AsksItself(Scheduler):
-    """Reads its requests in batches, and saves those that are left at the end."""
-
-    batches: deque[list[str]]
-    saved: list[str]
-
-    def next_request(self) -> Request | None:
-        if self.batches and not self.has_pending_requests():
-            for url in self.batches.popleft():
-                self.enqueue_request(Request(url))
-        return super().next_request()
-
-    def close(self, reason: str) -> Any:
-        while self.has_pending_requests() and (request := self.next_request()):
-            self.saved.append(request.url)
-        return super().close(reason)
-
-
-@pytest.mark.scrapy_api
-async def test_a_scheduler_that_calls_its_own_methods(sites: Sites) -> None:
-    """These don't tell of the gate, where a request is held, and which lets nothing leave at the end."""
-    healthy, down = sites.add(robots=RULES), sites.add(robots=503)
-
-    class Batches(AsksItself):
-        batches, saved = deque(), []
-
-    def on_page(spider: ListSpider) -> None:
-        if len(spider.responses) == 1:
-            Batches.batches += [urls(healthy, 5, "/one"), urls(healthy, 5, "/two")]
-        elif len(spider.responses) == 8:
-            raise CloseSpider("enough")
-
-    settings = {**OURS, "SCHEDULER": Batches, "CONCURRENT_REQUESTS": 1}
-    wanted = [down.url("/held"), healthy.url("/first")]
-    result = await crawl(wanted, settings, on_page=on_page)
-    assert result.reason == "enough"
-    assert len(Batches.saved) >= 2
-    assert len({*result.responses, *Batches.saved}) == 11
 
 
 @pytest.mark.parametrize(

@@ -259,18 +259,18 @@ GONE = pickle.dumps(Request(f"{A}/2").to_dict() | {"callback": "parse_that_is_go
 @pytest.mark.parametrize(
     "query",
     [
-        "UPDATE held SET id = 9000000000000000000 WHERE number = 2",
-        "UPDATE held SET since = 1e300 WHERE number = 2",
-        "UPDATE held SET since = x'00' WHERE number = 2",
-        "UPDATE held SET origin = x'00' WHERE number = 2",
-        "UPDATE held SET state = 'held' WHERE number = 2",
-        "UPDATE held SET request = 5 WHERE number = 2",
-        "UPDATE held SET request = x'6e6f' WHERE number = 2",
-        f"UPDATE held SET request = x'{GONE}' WHERE number = 2",  # noqa: S608 (ours)
-        "UPDATE held SET priority = 'high' WHERE number = 2",
-        "UPDATE held SET priority = 1e300 WHERE number = 2",
-        "UPDATE held SET fingerprint = x'00' WHERE number = 2",
-        "UPDATE held SET request = CAST(x'fffe' AS TEXT) WHERE number = 2",
+        "UPDATE held SET id = 9000000000000000000 WHERE id = 2",
+        "UPDATE held SET since = 1e300 WHERE id = 2",
+        "UPDATE held SET since = x'00' WHERE id = 2",
+        "UPDATE held SET origin = x'00' WHERE id = 2",
+        "UPDATE held SET state = 'held' WHERE id = 2",
+        "UPDATE held SET request = 5 WHERE id = 2",
+        "UPDATE held SET request = x'6e6f' WHERE id = 2",
+        f"UPDATE held SET request = x'{GONE}' WHERE id = 2",  # noqa: S608 (ours)
+        "UPDATE held SET priority = 'high' WHERE id = 2",
+        "UPDATE held SET priority = 1e300 WHERE id = 2",
+        "UPDATE held SET fingerprint = x'00' WHERE id = 2",
+        "UPDATE held SET request = CAST(x'fffe' AS TEXT) WHERE id = 2",
         "UPDATE clock SET ran = 'long'",
         "UPDATE clock SET ran = 9e99",
         "UPDATE sqlite_sequence SET seq = 'many'",
@@ -290,7 +290,7 @@ def test_values_that_can_not_be(path: Path, query: str) -> None:
         assert 0 <= hold.ran < 100
         found = numbers(read_all(hold, [*recovered[A], hold.hold(A, held(4))]))
         hold.close()
-    assert found == ([1, 3, 4] if "number = 2" in query else [1, 2, 3, 4])
+    assert found == ([1, 3, 4] if "id = 2" in query else [1, 2, 3, 4])
     said = [one.getMessage() for one in records if one.levelname == "WARNING"]
     unread = [line for line in said if "1 held request could not be read" in line]
     assert unread == said and len(said) == 4 - len(found)

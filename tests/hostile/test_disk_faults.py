@@ -33,7 +33,7 @@ class OnlyInMemory(Scheduler):
 
 
 COUNT = 40
-INSERT = "INSERT INTO held (origin, number, since, state, request) VALUES (?, ?, ?, 0, ?)"
+INSERT = "INSERT INTO held (origin, since, state, request) VALUES (?, ?, 0, ?)"
 
 
 @pytest.fixture(autouse=True)
@@ -137,11 +137,11 @@ async def test_recovered_and_ended_in_slices(
     """The event loop runs in between. A name that is no origin doesn't stop those after it."""
     count, turns = 30, []
     script(tmp_path / HELD, SCHEMA)
-    change(tmp_path / HELD, INSERT, "http://[", 0, 0.0, b"{}")
+    change(tmp_path / HELD, INSERT, "http://[", 0.0, b"{}")
     for number in range(1, count + 1):
         origin = f"http://127.0.0.1:{number}"
         packed = pickle.dumps(Request(origin).to_dict())
-        change(tmp_path / HELD, INSERT, origin, number, 0.0, packed)
+        change(tmp_path / HELD, INSERT, origin, 0.0, packed)
 
     async def pause() -> None:
         turns.append(1)

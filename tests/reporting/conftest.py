@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from scrapy_rep.reporting.record import OTHERS
 from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.recorded import OTHERS
 
 FIELDS = [
     "time", "url", "agent", "origin", "verdict", "rule", "line", "group", "sha256", "fetched",

@@ -58,11 +58,11 @@ class OriginRow:
     """The one that goes on."""
 
     @property
-    def order(self) -> tuple[bool, int, str]:
-        """Sorts origins with something going on, and those refused most, first."""
+    def order(self) -> tuple[int, str]:
+        """Sorts those refused most first, and those whose answer is unusual."""
         refused = sum(self.requests[name] for name in _INTERESTING)
         interest = 2 * refused + (self.outcome not in ("rules", "missing", "none"))
-        return self.period is None, -interest, self.origin
+        return -interest, self.origin
 
 
 class SitemapSum(NamedTuple):

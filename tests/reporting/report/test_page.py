@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from lxml import etree, html
 
+from scrapy_rep.origins.origins import UNKNOWN_YET
 from scrapy_rep.reporting.report import ReportData, reading, render
 from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import crawl
@@ -204,6 +205,15 @@ SAYS: list[tuple[list[bytes], str, str]] = [
 def test_what_the_page_says_of_a_crawl() -> None:
     for record, selector, words in SAYS:
         assert texts(parse(render(data_of(*record))), selector)[0].startswith(words)
+
+
+def test_requests_that_only_waited_are_drawn() -> None:
+    """Without an outage there is no bar, but there is how many waited."""
+    waits = [line("held", n, "http://a.example", reason=UNKNOWN_YET) for n in range(3)]
+    text = render(data_of(*waits, answer("rules", 4, "http://a.example"))).decode()
+    assert "Every robots.txt could be fetched." in text and "3 at the end" in text
+    text = render(data_of(answer("rules", 4, "http://a.example"))).decode()
+    assert "Every robots.txt could be fetched." in text and "at the end" not in text
 
 
 def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
