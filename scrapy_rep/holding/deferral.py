@@ -124,8 +124,7 @@ class Deferral(ResolutionListener):
         if held_origin is None:
             return []
         some = held_origin.waiting[:_SOME] + held_origin.heap[:_SOME]
-        found = map(self.held.peek, some)
-        return list({request.url: None for request in found if request is not None})
+        return list({found.url: None for found in map(self.held.peek, some) if found is not None})
 
     def listing(self) -> list[dict[str, Any]]:
         """Return what is held of each origin, see :func:`held_fields`."""
@@ -270,8 +269,7 @@ class Deferral(ResolutionListener):
                 self.releases.let_out(held.request, drop._replace(for_room=True))
 
     def is_due(self, held_origin: HeldOrigin, request: Request) -> bool:
-        """Whether robots.txt has to be fetched again before requests such as *request* leave. Then
-        it is."""
+        """Whether robots.txt has to be fetched again before *request* leaves. Then it is."""
         if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         held_origin.recall()
