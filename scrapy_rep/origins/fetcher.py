@@ -208,20 +208,20 @@ class Fetcher:
                 return found
             given = url, hops, found.status, found.headers
             target = redirect_target(url, found)
-            note = ""
             if target is None:
                 note = "a redirect without a usable Location"
             elif target in seen:
                 note = "redirects in a loop"
             elif hops == MAX_HOPS:
                 note = f"more than {MAX_HOPS} redirects"
-            if target is None or note:
-                return Answer(Outcome.MISSING, *given, note=note)
-            seen.add(target)
-            if await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
+            elif await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
                 error = self._refused(target, "the address is private; see REP_PRIVATE_HOSTS")
                 return Answer(Outcome.UNREACHABLE, *given, error=error)
-            url, hops = target, hops + 1
+            else:
+                seen.add(target)
+                url, hops = target, hops + 1
+                continue
+            return Answer(Outcome.MISSING, *given, note=note)
 
     async def _ask(
         self, url: str, hops: int, like: Request | None, until: float

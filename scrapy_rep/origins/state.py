@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 
-from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -25,7 +24,6 @@ _LEAVING = 50
 
 # URL prefixes per origin on the hot path: HTTP://EXAMPLE.com:80/ is one.
 _PREFIXES = 4
-UNKNOWN_YET = "no answer yet"  # why requests wait for an origin that hasn't failed
 
 # An origin's overhead, beside texts, the packed body and the parsed part.
 _BYTES = 900
@@ -83,11 +81,6 @@ class OriginState:
         return size if self.robots is None else size + self.robots.size
 
     @property
-    def failure(self) -> Exception | None:
-        """An exception like the one that the last attempt raised, if it did."""
-        return failure_in(self.entry.error)
-
-    @property
     def unreachable(self) -> bool:
         """Whether nothing says what is allowed."""
         outcome = self.entry.outcome
@@ -132,12 +125,6 @@ class OriginTable:
                     self._packed.drop(name)
                     state = self._keep(OriginState(entry, origin))
         return state
-
-    def why(self, origin: Origin) -> tuple[str, int]:
-        """Return why there is no robots.txt of *origin*, and the number of attempts."""
-        known = self.get(origin)
-        error, attempts = (known.entry.error, known.entry.attempts) if known else (None, 0)
-        return error or UNKNOWN_YET, attempts
 
     def put(self, origin: Origin, entry: Entry) -> OriginState:
         state = self.get(origin)
