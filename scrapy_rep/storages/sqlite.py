@@ -18,7 +18,7 @@ from scrapy.utils.project import data_path
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import (
     MAX_BATCH,
-    MAX_HEADER,
+    MAX_ENTRY_HEADER,
     MAX_PACKED,
     BatchStorage,
     Entry,
@@ -71,7 +71,7 @@ PRAGMA user_version = {_VERSION};
 """
 
 # Others who share the file may have written anything: what is too long is cut, and counts as broken.
-_HEADER = f"substr(header, 1, {MAX_HEADER + 1})"
+_HEADER = f"substr(header, 1, {MAX_ENTRY_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
 _SELECT = f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
 _SAVE = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
