@@ -90,6 +90,7 @@ class Stage(IntEnum):
     COMMAND = 1  # `scrapy robots` ends its look-ups: nothing new is fetched
     SEEDING = 2  # no more pages from sitemaps, which could still be held
     HOLDING = 3  # requests that wait or are held are saved, or their errbacks called
+    GATE = 4  # the scheduler is left to itself
 
 
 class Closing:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.utils.defer import deferred_from_coro
 
+from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.deferral import Deferral
@@ -29,6 +30,8 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 logger = get_logger(__name__)
+
+Answer = TypeVar("Answer")
 
 
 class Gate:
@@ -52,6 +55,8 @@ class Gate:
         self._idle_after = context.settings.defer_idle
         self._next: Callable[[], Request | None]
         self._has_pending: Callable[[], bool]
+        self._aside = False
+        """Whether the scheduler's own methods count: it calls them itself, or the crawl has ended."""
         context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
     def _spider_opened(self) -> None:
@@ -64,6 +69,7 @@ class Gate:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
             engine.start_waits_while(self.is_full)
+            engine.before_closing(Stage.GATE, self._stand_aside)
         except AttributeError:  # __slots__: its requests wait in the middleware, as others do
             message = (
                 "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
@@ -78,6 +84,8 @@ class Gate:
 
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware; None if there is none now."""
+        if self._aside:
+            return self._next()
         if self._deferral.closing:
             return None
         releases, until = self._releases, time.perf_counter() + SLICE_SECONDS
@@ -88,7 +96,7 @@ class Gate:
         self._nothing_else = self._nothing_else and request is not None
         # An answer wakes the engine, and so does the end of the wait for it.
         while request is None and self._held.may_wait and not self._nothing_else:
-            request = self._next()
+            request = self._ask(self._next)
             if request is None:
                 break
             check = self.look(request) if self.look is not None else None
@@ -111,7 +119,9 @@ class Gate:
         """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
         answer. After ``REP_DEFER_IDLE`` seconds of only waiting it counts as idle: its spider may
         have other work."""
-        scheduled = self._has_pending() and not (self._nothing_else and self._held.origins)
+        if self._aside:
+            return self._has_pending()
+        scheduled = self._ask(self._has_pending) and not (self._nothing_else and self._held.origins)
         releases = self._releases
         if scheduled or releases.turns or releases.loose or releases.checked:
             self._idle_since = None
@@ -125,6 +135,18 @@ class Gate:
             self._deferral.tell(idle=True)
             return now - self._idle_since < self._idle_after
         return True
+
+    def _ask(self, method: Callable[[], Answer]) -> Answer:
+        """Call a method of the scheduler, which may call others of its own."""
+        self._aside = True
+        try:
+            return method()
+        finally:
+            self._aside = False
+
+    async def _stand_aside(self) -> None:
+        """Leave the scheduler to itself: it may look at what it has left when it closes."""
+        self._aside = True
 
     def is_full(self) -> bool:
         """Whether it takes no more requests, and none may leave: its next one would be None."""

@@ -27,15 +27,13 @@ from scrapy_rep.holding.disk import Held, dumps
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.origins import Drop
+from scrapy_rep.origins.origins import UNKNOWN_YET, Drop
 
 logger = get_logger(__name__)
 
 HANDED_BACK = "_rep_held"
 """Meta key of a request while the scheduler has it again."""
 
-# Seconds: what is older comes from a clock that was wrong.
-_MAX_WAITED = 365 * 86400.0
 # Errbacks called before the event loop gets a turn.
 _SLICE = 20
 # The priority of a request that is handed back for want of room: after all others.
@@ -66,14 +64,17 @@ class HandingBack:
     def _hand_back(self, request: Request, since: float, priority: int) -> bool:
         """Give *request*, here since *since*, to the scheduler, with *priority* until it comes
         again. Return whether that worked."""
+        waited = self._held.now() - since
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
-            "since": time.time() - (self._held.now() - since),
+            "since": time.time() - waited,
+            "waited": waited,
         }
         request.dont_filter, request.priority = True, priority
         try:
-            if self._context.engine.scheduler.enqueue_request(request):
+            # Some return nothing.
+            if self._context.engine.scheduler.enqueue_request(request) is not False:
                 self.on_handed_back(request)
                 return True
             error: object = "refused"
@@ -91,12 +92,14 @@ class HandingBack:
         self.came_last = request.priority <= _LAST
         self.waiting = max(0, self.waiting - 1)
         try:
-            waited = time.time() - float(mark["since"])
+            since, waited = float(mark["since"]), float(mark["waited"])
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
-        return self._held.now() - (waited if 0 <= waited < _MAX_WAITED else 0.0)
+        # Not while no crawl ran: of its time in the scheduler, what this one knows of.
+        now = self._held.now()
+        return now - waited - min(max(0.0, time.time() - since - waited), now)
 
     # The crawl's end
 
@@ -129,7 +132,7 @@ class HandingBack:
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
         why = Drop.of(self._held.table.get(origin))
-        if held_origin is None:
+        if held_origin is None or (held_origin.answered and why.reason == UNKNOWN_YET):
             why = why._replace(reason="about to leave", attempts=0)
         why = why._replace(reason=f"{why.reason}; the crawl ended")
         return self._context.engine.fail(request, self._held.give_up(held, origin, why))

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import nullcontext, suppress
-from copy import copy
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
@@ -20,7 +19,6 @@ from weakref import WeakKeyDictionary
 
 from scrapy import Request
 from scrapy.utils.asyncio import call_later
-from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
@@ -123,9 +121,6 @@ class HeldOrigins:
         self._most_waiting = _WAITING * concurrency_of(context.crawler)
         self.may_wait = True
         """Whether another request may come to the gate to wait for a first answer."""
-        # With each request object it has seen, Scrapy keeps a kilobyte (the parsed URL, the
-        # fingerprint). But the spool keeps a page until its request object is freed.
-        self._copies = not job_dir(context.crawler.settings)
         self._started = time.monotonic()
         self._number = 0  # of the request that came last
 
@@ -171,9 +166,7 @@ class HeldOrigins:
                 kept = held._replace(counts=True)
                 if self.disk is not None:
                     kept = self.disk.hold(held_origin.key, kept)
-                elif self._copies:
-                    with suppress(Exception):  # of a user's class
-                        kept = kept._replace(request=copy(held.request))
+                self._context.engine.drop_caches(held.request)
                 heappush(held_origin.heap, kept)
         if held_origin.answered and not everything:
             self._context.stats.inc_value("rep/deferred/unreachable", len(found))

@@ -5,6 +5,7 @@ HttpCompressionMiddleware fails a response that is too large; the protocol wants
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -30,10 +31,11 @@ READ_BYTES = MAX_BYTES + 1
 OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
 """Limit of HttpCompressionMiddleware, which decodes sitemaps in one go."""
 
-_GZIP = ("gzip", "x-gzip")
-
+_ZLIB = ("gzip", "x-gzip", "deflate")
 # Newer Scrapy requires the first or the second of each.
 _LIBRARIES = {"br": ("brotli", "brotlicffi"), "zstd": ("compression.zstd", "backports.zstd")}
+# What no text has.
+_BINARY = re.compile(rb"[\0-\x08\x0e-\x1f]")
 # 8 MiB, as in RFC 9659: a frame may ask for gigabytes.
 _ZSTD_WINDOW = 23
 
@@ -114,7 +116,7 @@ def accept_encoding() -> dict[str, str]:
     """Return the header that a request for robots.txt needs: none if :func:`decode` undoes all that
     Scrapy asks for, since download handlers may take our header for the project's. Older Scrapy can
     ask for zstd because of a library that we don't use."""
-    ours = {*_GZIP, "deflate"} | {name for name in _LIBRARIES if _library(name) is not None}
+    ours = {*_ZLIB} | {name for name in _LIBRARIES if _library(name) is not None}
     known = ours.issuperset(one.decode() for one in ACCEPTED_ENCODINGS)
     return {} if known else {"Accept-Encoding": "gzip, deflate"}
 
@@ -134,8 +136,8 @@ def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes
 def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
     """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached;
     ``ResponseDataLossError`` if *data* isn't what *encoding* says, or nothing here decodes it."""
-    if not data:
-        return b"", True
+    if not data or not (encoding in _ZLIB or encoding in _LIBRARIES or _BINARY.search(data)):
+        return data[:READ_BYTES], True  # "utf-8" and "none" are no encodings: browsers ignore them
     new, errors = _decoders(data, encoding)
     output = b""
     try:
@@ -156,7 +158,7 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
 
 def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Exception]]:
     """Return what makes a decoder with the methods of zlib's, and what that raises."""
-    if encoding in _GZIP or encoding == "deflate":
+    if encoding in _ZLIB:
         wbits = 47  # gzip or zlib, as zlib detects
         # In RFC 9110 "deflate" means zlib; some servers send it raw.
         if encoding == "deflate" and (data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31):

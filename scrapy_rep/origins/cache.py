@@ -17,7 +17,7 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import Answer, header_text
-from scrapy_rep.origins.choices import Choices
+from scrapy_rep.origins.choices import Choices, on_ladder
 from scrapy_rep.origins.faults import (
     NOT_ABOUT_SITE,
     ProjectError,
@@ -41,7 +41,7 @@ from scrapy_rep.protocol.freshness import (
     unreachable_seconds,
 )
 from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.settings import RepSettings
+from scrapy_rep.settings import LADDER, RepSettings
 from scrapy_rep.storages.base import MAX_TIME, Entry, squeeze
 from scrapy_rep.storages.client import StorageClient
 
@@ -298,11 +298,12 @@ class RobotsCache:
 
 
 def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
-    """Return how *entry* can be used *now*, and until when, by the protocol alone. No time is
-    farther off than it can be: another user of the storage may have a clock that is years ahead."""
+    """Return how *entry* can be used *now*, and until when, by the rules for unreachable origins
+    that *settings* name. No time is farther off than it can be: another user of the storage may
+    have a clock that is years ahead."""
     fresh, again = entry.fresh_until, entry.next_attempt_at
     most = max(settings.cache_ttl, settings.cache_max_ttl)
-    return standing(
+    found, until = standing(
         now,
         fresh_until=fresh if fresh - now <= most else 0.0,
         has_copy=entry.has_copy,
@@ -311,3 +312,7 @@ def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standi
         next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
         limit=settings.unreachable_limit,
     )
+    failing = entry.unreachable_since is not None
+    if failing and found is not Standing.ASK and settings.unreachable_rules == LADDER:
+        found = on_ladder(entry, now, settings)
+    return found, until

@@ -24,7 +24,9 @@ from twisted.internet.defer import Deferred
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import FILE_NAME
-from tests.helpers.behaviours import RULES, silence
+from scrapy_rep.holding.handing_back import HandingBack
+from scrapy_rep.holding.hold import HeldOrigins
+from tests.helpers.behaviours import RULES, after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
@@ -121,6 +123,17 @@ async def test_a_stop_during_a_check_loses_no_request(sites: Sites) -> None:
     assert "about to leave; the crawl ended" in str(result.failures[site.url("/page")])
     assert site.pages_asked == []
     assert_no_errors(result)
+
+
+async def test_those_whose_robots_txt_is_known_are_not_told_that_it_is_not(sites: Sites) -> None:
+    """They waited for it together, and only some of them left before the end."""
+    site = sites.add(robots=after(0.2, RULES))
+    settings = {"CLOSESPIDER_PAGECOUNT": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
+    result = await crawl(urls(site, 20), settings)
+    assert len(result.failures) > 10
+    assert {str(one).partition(": ")[2] for one in result.failures.values()} == {
+        "about to leave; the crawl ended"
+    }
 
 
 @pytest.mark.loop
@@ -332,10 +345,12 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
 async def test_those_handed_back_wait_on(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, shared: Any, answers: bool
 ) -> None:
-    """REP_DEFER_MAX_WAIT counts from when they were first held."""
-    passed = 0.0
-    clock = SimpleNamespace(time=lambda: time.time() + passed)
+    """REP_DEFER_MAX_WAIT counts from when they were first held, while a crawl runs."""
+    passed = {HeldOrigins: 0.0, HandingBack: 0.0}
+    clock = SimpleNamespace(time=lambda: time.time() + passed[HandingBack])
     monkeypatch.setattr("scrapy_rep.holding.handing_back.time", clock)
+    now = HeldOrigins.now
+    monkeypatch.setattr(HeldOrigins, "now", lambda self: now(self) + passed[HeldOrigins])
     site = sites.add(robots=503 if answers else silence())
     wanted = urls(site, 5)
     settings = {
@@ -346,18 +361,25 @@ async def test_those_handed_back_wait_on(
         "REP_DOWNLOAD_TIMEOUT": 0.5,  # how long the last attempt may take
     }
 
-    def close(spider: Spider, count: int) -> None:
-        if count == 5 and passed < 90:  # the last run ends by itself, at once
-            later(0.1, record.close)
+    def close() -> None:
+        for clock in passed:
+            passed[clock] += 60
+        record.close()
+
+    def deferred(_: Spider, count: int) -> None:
+        if count == 5 and reason == "enough":  # the last run ends by itself, at once
+            later(0.1, close)
 
     for reason in ("enough", "enough", "finished"):
-        record = Record(on_deferred=close)
-        result = await record.crawl(Once, requests=[] if passed else wanted, **settings)
+        record = Record(on_deferred=deferred)
+        requests = [] if passed[HandingBack] else wanted
+        result = await record.crawl(Once, requests=requests, **settings)
         assert result.reason == reason
         assert result.stat("rep/deferred") == 5
         assert set(result.failures) == (set() if reason == "enough" else set(wanted))
         assert_no_errors(result)
-        passed += 60
+        passed[HeldOrigins] = 0.0
+        passed[HandingBack] += 86400  # until the next run
 
 
 @pytest.mark.parametrize("broken", [False, True])

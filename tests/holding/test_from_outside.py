@@ -111,6 +111,22 @@ async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
         assert len(result.responses) == PAGES
 
 
+class KeepingSpider(ListSpider):
+    sent: list[Request] = []
+
+    def recorded(self, request: str | Request) -> Request:
+        self.sent = [*self.sent, super().recorded(request)]
+        return self.sent[-1]
+
+
+@pytest.mark.parametrize("robots", ["slow", "down"])
+async def test_callbacks_get_the_request_that_the_spider_made(sites: Sites, robots: str) -> None:
+    """Not one like it: extensions, too, keep what they know of a request by the request itself."""
+    for result in await both(sites.add(robots=ROBOTS[robots]()), KeepingSpider):
+        got = {id(one.request) for one in result.spider.responses}
+        assert got == {id(one) for one in result.spider.sent}
+
+
 class PumpSpider(WatchedSpider):
     async def start(self) -> AsyncIterator[Any]:
         self.batches = deque([self.requests[:10], self.requests[10:]])

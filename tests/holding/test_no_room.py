@@ -118,7 +118,7 @@ async def test_spiders_that_fetch_work_when_idle_get_it(sites: Sites) -> None:
 async def test_what_another_process_handed_back_at_its_end_hides_nobody(sites: Sites) -> None:
     """It didn't come behind all others."""
     down, site, on_page = one_is_down(sites)
-    mark = {"dont_filter": False, "priority": 5, "since": time.time()}
+    mark = {"dont_filter": False, "priority": 5, "since": time.time(), "waited": 0.0}
     later_ones = [Request(url, priority=5, meta={"_rep_held": mark}) for url in urls(down, 9, "/y")]
     later_ones += [Request(url) for url in urls(site, 10)]
     pages: list[int] = []

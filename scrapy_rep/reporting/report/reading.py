@@ -216,7 +216,6 @@ class CrawlSum:
         turned = map(Line, about.items("turned", _TURNED))
         change.turned = [{name: one.text(name) for name in ("url", "was", "now")} for one in turned]
         self.changes.add(change)
-        self.counts["changed"] += 1
 
     # Requests
 
