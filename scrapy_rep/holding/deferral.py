@@ -123,8 +123,7 @@ class Deferral(ResolutionListener):
         held_origin = self.held.origins.get(origin)
         if held_origin is None:
             return []
-        some = held_origin.waiting[:_SOME] + held_origin.heap[:_SOME]
-        found = map(self.held.peek, some)
+        found = map(self.held.peek, held_origin.waiting[:_SOME] + held_origin.heap[:_SOME])
         return list({request.url: None for request in found if request is not None})
 
     def listing(self) -> list[dict[str, Any]]:
@@ -270,8 +269,7 @@ class Deferral(ResolutionListener):
                 self.releases.let_out(held.request, drop._replace(for_room=True))
 
     def is_due(self, held_origin: HeldOrigin, request: Request) -> bool:
-        """Whether robots.txt has to be fetched again before requests such as *request* leave. Then
-        it is."""
+        """Whether robots.txt has to be fetched again, for *request*, before it leaves. Then it is."""
         if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         held_origin.recall()
