@@ -366,8 +366,8 @@ class Deferral(ResolutionListener):
         # An idle crawl gets here every few seconds, and has a line a minute of its own.
         self._reports.set("report", _TELL_SECONDS + idle * _IDLE_SECONDS)
         # If none is set, all are being asked, or about to leave. The last attempt is made at the end.
-        given_up = 0.0 if self._deadlines.soonest == math.inf else self._deadlines.soonest
-        attempt = 0.0 if self._retries.soonest == math.inf else min(self._retries.soonest, given_up)
+        given_up = self._deadlines.soonest
+        attempt = min(self._retries.soonest, given_up)
         self.log.state(self.held.origins.values(), attempt, given_up, idle=idle)
 
     # The crawl's beginning and end

@@ -87,10 +87,6 @@ class Transfer:
     """The headers about the body's encoding, once they are removed from the response."""
 
 
-class NotCredible(ValueError):
-    """A header is unreasonably long."""
-
-
 def answer_of(
     response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
 ) -> Answer:
@@ -106,7 +102,7 @@ def answer_of(
         if lost or not complete:
             by = "transfer" if lost else f"{', '.join(encodings)} body"
             problem, note = f"the {by} ends too early", "its body ends too early"
-    except (NotCredible, ResponseDataLossError) as error:
+    except ResponseDataLossError as error:
         body, problem, note = b"", str(error), "its body can't be decoded"
     if problem and 200 <= status < 300:
         return Answer(Outcome.UNREACHABLE, url, hops, error=ResponseDataLossError(problem))
@@ -210,12 +206,14 @@ def header_text(headers: Headers | None, name: str) -> str | None:
 
 def content_encodings(values: list[bytes]) -> list[str]:
     """Return the content encodings that headers of these *values* name, lower case, in the order
-    applied, without ``identity``; ``NotCredible`` beyond the limits."""
+    applied, without ``identity``; ``ResponseDataLossError`` beyond the limits."""
     text = b",".join(values).decode("latin-1")
     if any(values) and len(text) >= MAX_HEADER:
-        raise NotCredible(f"the Content-Encoding header is longer than {MAX_HEADER} bytes")
+        raise ResponseDataLossError(
+            f"the Content-Encoding header is longer than {MAX_HEADER} bytes"
+        )
     names = map(str.strip, text.lower().split(","))
     found = [name for name in names if name not in ("", "identity")]
     if len(found) > MAX_ENCODINGS:
-        raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
+        raise ResponseDataLossError(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
     return found

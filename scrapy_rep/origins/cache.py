@@ -121,14 +121,12 @@ class RobotsCache:
             return
         body = entry.body if body is None else body
         how = body, agent, settings.obey_global_group, settings.crawl_delay > 0
-        in_turn = len(body) > LARGE or self._reading.locked or self._read_seconds > SLICE_SECONDS
-        if in_turn:
-            await maybe_deferred_to_future(self._reading.acquire())
+        await maybe_deferred_to_future(self._reading.acquire())
         try:
             if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
                 await pause()  # a storage may have answered for hundreds of origins at once
-            if in_turn and (state.robots or robots).is_read(agent, settings.obey_global_group):
+            if (state.robots or robots).is_read(agent, settings.obey_global_group):
                 return  # for another request, meanwhile
             if len(body) > LARGE:
                 robots = RobotsTxt(entry)  # not shared with other requests until it is ready
@@ -141,8 +139,7 @@ class RobotsCache:
                 state.robots = robots
                 self._table.weigh(state)
         finally:
-            if in_turn:
-                self._reading.release()
+            self._reading.release()
 
     async def ask(self, flight: Flight) -> tuple[OriginState, Answer | None]:
         """Get the robots.txt of the flight's origin fetched, here or by another process. Return

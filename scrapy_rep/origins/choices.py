@@ -89,8 +89,7 @@ def chosen(settings: RepSettings) -> list[str]:
 
 def _override(host: str, path: str | None) -> Answer:
     if path is None:
-        by = "REP_OVERRIDES says to ignore it"
-        return Answer(Outcome.MISSING, "", 0, by=by)
+        return Answer(Outcome.MISSING, "", 0, by="REP_OVERRIDES says to ignore it")
     try:
         with Path(path).open("rb") as file:
             body, by = file.read(READ_BYTES), f"REP_OVERRIDES names {path} instead"

@@ -172,11 +172,8 @@ class Origins:
             state.rules = NO_RULES if known is None else known.rules(chain, self._obey_global)[1]
             self.table.add_prefix(state, usual[1] + "/")
         for listener in self.listeners:
-            try:
+            with self._isolated(listener.part):
                 await listener.resolved(resolution)
-            except Exception:
-                with self._isolated(listener.part):
-                    raise
         return state
 
     def _failed(self, origin: Origin, error: Exception | asyncio.CancelledError) -> None:

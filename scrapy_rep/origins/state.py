@@ -157,9 +157,8 @@ class OriginTable:
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
         """Keep *state* in :attr:`by_prefix` while it is parsed."""
-        if self.by_prefix.get(prefix) is state or state.name not in self._parsed:
-            return
-        if len(state.prefixes) < _PREFIXES:
+        is_new = prefix not in state.prefixes and len(state.prefixes) < _PREFIXES
+        if is_new and state.name in self._parsed:
             state.prefixes += (prefix,)
             self.by_prefix[prefix] = state
 
@@ -170,8 +169,8 @@ class OriginTable:
         """Keep *origin*: requests wait for it."""
         state = self.get(origin)
         if state is not None:
-            if self._parsed.pop(state.name, None) is not None:
-                self._parsed_bytes -= state.size
+            self._parsed.pop(state.name, None)
+            self._parsed_bytes -= state.size  # 0 if it is pinned already
             state.size = 0
             self._pinned[state.name] = state
 
