@@ -11,7 +11,7 @@ from scrapy.utils.misc import load_object
 
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.pages import PageMiddleware
-from scrapy_rep.settings import USAGE_FIELDS, set_defaults, setting_name
+from scrapy_rep.settings import DEFAULTS, USAGE_FIELDS, setting_name
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -33,7 +33,7 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Change *settings* before the crawl. What the project sets itself stays."""
-        set_defaults(settings)
+        settings.setdict(DEFAULTS, "default")
         add = settings.setdefault_in_component_priority_dict
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")

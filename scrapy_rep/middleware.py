@@ -70,7 +70,7 @@ class RepMiddleware:
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
-        if seeding_mode(crawler, settings):
+        if discovery.mode:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
@@ -95,7 +95,7 @@ class RepMiddleware:
         try:
             settings = RepSettings.from_settings(crawler.settings)
             kind = with_seeding(cls) if seeding_mode(crawler, settings) else cls
-            middleware = kind(crawler, settings)
+            middleware: RepMiddleware = kind(crawler, settings)
             middleware.agents.check_spider()
         except SettingsError as error:
             return StopAtStart(crawler, str(error))
@@ -145,17 +145,16 @@ class RepMiddleware:
             origin = origin_of(request)
             self._count("rep/cache/hit")
             self._drop(request, origin, drop, self.origins.cache.get(origin))
-        elif self._seeding is not None:
+            return
+        if self._seeding is not None:
             check = self._seeding.look_at(request, checked=request in self._gate)
             if check is not None:
                 await check
-            await self._judge(request)
         elif SITEMAP in request.meta:
             raise IgnoreRequest(
                 "another process requested this sitemap; this crawl reads no sitemaps"
             )
-        else:
-            await self._judge(request)
+        await self._judge(request)
 
     async def _judge(self, request: Request, *, waited: bool = False) -> None:
         """Act on what is known of the request's origin. *waited*: it has waited for an attempt."""
@@ -166,7 +165,7 @@ class RepMiddleware:
         except ValueError as error:
             self._count("rep/invalid_url")
             why = f"the URL has no origin: {error}"
-            self._refuse(request, RobotsUnreachable(None, why, cause=error))
+            self._refuse(request, RobotsUnreachable(None, why, cause=error), None)
             return
         if isinstance(found, OriginState):
             if not waited:
@@ -266,7 +265,7 @@ class RepMiddleware:
         self,
         request: Request,
         error: RobotsDisallowed | RobotsUnreachable,
-        state: OriginState | None = None,
+        state: OriginState | None,
     ) -> None:
         """Fail *request* with *error*, unless this is a dry run."""
         self.decisions.dropped(request, error, state, direct=request not in self._gate)

@@ -57,17 +57,15 @@ def page_rules(response: Response, agents: str | Sequence[str] | None = None) ->
     :param agents: product tokens; None for those of the crawl
     """
     if agents is None:
-        chain = chain_behind(response.request)
-    else:
-        chain = (agents,) if isinstance(agents, str) else tuple(agents)
+        agents = chain_behind(response.request)
+    chain = (agents,) if isinstance(agents, str) else tuple(agents)
     known = _read.setdefault(response, {})
-    rules = known.get(chain)
-    if rules is None:
+    if chain not in known:
         rules = PageRules.from_headers(response.headers.getlist("X-Robots-Tag"), chain)
         if is_html(response):
             rules |= PageRules.from_html(response.body, encoding_of(response), chain)
         known[chain] = rules
-    return rules
+    return known[chain]
 
 
 def chain_behind(request: Request | None) -> tuple[str, ...]:
@@ -76,7 +74,7 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
     if request is None:
         return ()
     found = crawls_behind(request)
-    if found and len({one.usual for one in found}) == 1:
+    if len({one.usual for one in found}) == 1:
         return found[0].chain_sent(request)
     try:
         return chain(request.meta[META_KEY])
@@ -155,15 +153,14 @@ def is_sitemap(response: Response, spider: object) -> bool:
 
 def _marked_links(response: Response) -> frozenset[str]:
     """Return the URLs to which every link is marked nofollow, ugc or sponsored."""
-    found = _marked.get(response)
-    if found is None:
+    if response not in _marked:
         encoding = getattr(response, "encoding", None) or "utf-8"
         base, nofollow, follow = links_of(response.body, encoding)
         resolve = _LinkResolver(response.url, base, encoding)
         marked = set(map(resolve, islice(nofollow, _MAX_LINKS)))
         others = set(map(resolve, islice(follow if nofollow else (), _MAX_LINKS)))
-        found = _marked[response] = frozenset(marked - others - {""})
-    return found
+        _marked[response] = frozenset(marked - others - {""})
+    return _marked[response]
 
 
 class _LinkResolver:

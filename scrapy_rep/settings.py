@@ -99,7 +99,7 @@ def _class(value: Any) -> str | type:
 
 def _crawl_delay(value: Any) -> float:
     """Return the longest delay in seconds; 0: none."""
-    if isinstance(value, bool) or str(value).lower() in ("true", "false"):
+    if str(value).lower() in ("true", "false"):
         return _CRAWL_DELAY if _flag(value) else False
     return float(_seconds(value))
 
@@ -186,6 +186,11 @@ _COUNT = "a whole number, 1 or more"
 _DATE = "a date or a datetime, or its text as in '2026-01-31'"
 
 
+def setting_name(field_name: str) -> str:
+    """Return the setting's name for a field of :class:`RepSettings`."""
+    return _PREFIX + field_name.upper()
+
+
 @dataclass(frozen=True, slots=True)
 class RepSettings:
     """All settings, checked. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
@@ -196,7 +201,7 @@ class RepSettings:
     unreachable_rules: str = _choice("google", LADDER)
     forbidden: str = _choice("allow", "disallow", "defer")
     challenge: str = _choice("allow", "defer")
-    overrides: dict[str, str | None] | None = _setting(None, _overrides, _OVERRIDES)  # noqa: RUF009
+    overrides: dict[str, str | None] | None = _setting(None, _overrides, _OVERRIDES)
     defer_grace: float = _setting(0.5, _seconds, _SECONDS)
     defer_idle: float = _setting(60.0, _seconds, _SECONDS)
     defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)
@@ -205,7 +210,7 @@ class RepSettings:
     retry_delay: float = _setting(5.0, _positive_seconds, _POSITIVE)
     retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
     download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)
-    cache_storage: str | type = _setting(  # noqa: RUF009 (a class is immutable enough)
+    cache_storage: str | type = _setting(
         "scrapy_rep.storages.MemoryStorage", _class, "a storage class, or the path to one"
     )
     cache_path: str = _setting("robots.sqlite", _path, "the path of a file")
@@ -225,7 +230,7 @@ class RepSettings:
     crawl_delay: float = _setting(False, _crawl_delay, "True, False or a number of seconds")
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)
-    sitemap_since: datetime | None = _setting(None, _optional(moment), _DATE)  # noqa: RUF009
+    sitemap_since: datetime | None = _setting(None, _optional(moment), _DATE)
     sitemap_cross_host: str = _choice("strict", "any", "site")
     sitemap_priority: int = _setting(10, _integer, "a whole number")
     sitemap_page_priority: int = _setting(0, _integer, "a whole number")
@@ -236,10 +241,8 @@ class RepSettings:
     sitemap_max_bytes: int = _setting(52_428_800, _count, _COUNT)
     nofollow: str | bool = _choice(False, "page", "links", "count", True)
     noindex: str | bool = _choice(False, "drop", "count")
-    usage: dict[str, str] | None = _checked_in("preferences.middlewares.actions")  # noqa: RUF009
-    usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in(  # noqa: RUF009
-        "preferences.middlewares.tokens"
-    )
+    usage: dict[str, str] | None = _checked_in("preferences.middlewares.actions")
+    usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in("preferences.middlewares.tokens")
     usage_field: str | None = _setting(None, _optional(_text), "the name of a field of items")
     tdmrep: bool = _setting(False, _flag, _FLAG)
     decisions: str | None = _setting(None, _optional(_path), _URI)
@@ -268,15 +271,13 @@ def one_attempt(settings: RepSettings) -> RepSettings:
     return replace(settings, unreachable=unreachable, defer_grace=_PATIENCE)
 
 
-def set_defaults(settings: BaseSettings) -> None:
-    for item in fields(RepSettings):
-        settings.set(setting_name(item.name), item.default, "default")
+DEFAULTS = {setting_name(item.name): item.default for item in fields(RepSettings)}
+"""By the settings' names."""
 
 
 def changed(settings: BaseSettings) -> list[str]:
     """Return the names of the settings that differ from their defaults."""
-    defaults = {setting_name(item.name): item.default for item in fields(RepSettings)}
-    return [name for name, value in defaults.items() if settings.get(name, value) != value]
+    return [name for name, value in DEFAULTS.items() if settings.get(name, value) != value]
 
 
 def changed_values(settings: BaseSettings) -> dict[str, str]:
@@ -301,20 +302,14 @@ def settings_beside(crawler: Crawler) -> RepSettings:
 
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:
     """Log unknown names that begin with ``REP_``, which are most likely misspelt."""
-    known = [setting_name(item.name) for item in fields(RepSettings)]
+    named = {name for name in map(str, settings) if name.startswith(_PREFIX)}
     unknown = []
-    for name in sorted(name for name in map(str, settings) if name.startswith(_PREFIX)):
-        if name not in known:
-            similar = get_close_matches(name, known, n=1, cutoff=_SIMILAR)
-            unknown.append(name + "".join(f" (did you mean {one}?)" for one in similar))
+    for name in sorted(named - DEFAULTS.keys()):
+        similar = get_close_matches(name, DEFAULTS, n=1, cutoff=_SIMILAR)
+        unknown.append(name + "".join(f" (did you mean {one}?)" for one in similar))
     if unknown:
         logger.warning(
             "Unknown settings, which have no effect: %(names)s",
             {"names": ", ".join(unknown)},
             extra={"spider": spider},
         )
-
-
-def setting_name(field_name: str) -> str:
-    """Return the setting's name for a field of :class:`RepSettings`."""
-    return _PREFIX + field_name.upper()

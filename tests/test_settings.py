@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import date, datetime, timezone
 from itertools import product
 from pathlib import Path
@@ -13,12 +13,10 @@ from typing import Any
 import pytest
 from scrapy.settings import Settings
 
+from scrapy_rep.addon import Addon
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.settings import RepSettings, changed, set_defaults, setting_name, warn_of_unknown
+from scrapy_rep.settings import DEFAULTS, RepSettings, changed, setting_name, warn_of_unknown
 from scrapy_rep.storages import MemoryStorage
-
-# tests/docs/test_reference.py compares them with the manual.
-DEFAULTS = {setting_name(item.name): item.default for item in fields(RepSettings)}
 
 
 def names(kind: type, *others: str) -> list[str]:
@@ -174,7 +172,7 @@ def test_unknown_settings_are_warned_of_at_once(caplog: pytest.LogCaptureFixture
 def test_defaults_are_in_the_settings_below_what_the_project_sets() -> None:
     settings = Settings({"REP_DEFER_GRACE": 3})
     settings.set("REP_RETRY_DELAY", 4, "addon")
-    set_defaults(settings)
+    Addon().update_settings(settings)
     settings.set("REP_CACHE_TTL", 86400, "spider")  # as by default
     theirs = {"REP_DEFER_GRACE": 3, "REP_RETRY_DELAY": 4}
     assert {name: settings[name] for name in DEFAULTS} == {**DEFAULTS, **theirs}

@@ -10,7 +10,6 @@ import sqlite3
 import time
 from contextlib import closing, suppress
 from fnmatch import fnmatchcase
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,22 +21,17 @@ from scrapy_rep.commands.task import request_for
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.cache import standing_of
-from scrapy_rep.origins.choices import Choices
-from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import held_fields
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.text import clean, counted, duration, iso, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from scrapy_rep.commands.task import Task
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.storages.base import Storage
-
-    AsJson = Callable[[Entry], dict[str, Any]]
-    """What ``--json`` prints of an entry."""
 
 # -- cache -----------------------------------------------------------------------------------
 
@@ -52,37 +46,38 @@ def cache(task: Task) -> None:
     hosts = [one for one in task.arguments if one not in hashes and one not in urls]
     if task.options.drop and (hashes or not task.arguments):
         raise UsageError("--drop needs hosts or URLs; '*' drops everything")
-    as_json = partial(_as_json, task.rep, Choices(task.rep))
     with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
-        found = [_body(task, storage, one) for one in hashes]
-        found += [_one(task, storage, str(request_for(one)[1]), as_json) for one in urls]
+        for one in hashes:
+            _body(task, storage, one)
+        for one in urls:
+            _one(task, storage, str(request_for(one)[1]))
         if hosts or not task.arguments:
-            found.append(_many(task, storage, hosts, as_json))
-        if not all(found):
-            task.statuses.add(Status.FOUND)
+            _many(task, storage, hosts)
 
 
-# Each returns whether it found what was asked for, and complains if not.
+def _not_found(task: Task, what: str) -> None:
+    complain(what)
+    task.statuses.add(Status.FOUND)
 
 
-def _body(task: Task, storage: Storage, sha256: str) -> bool:
+def _body(task: Task, storage: Storage, sha256: str) -> None:
     body, problem = None, "not in the cache"
     try:
         body = storage.body(sha256)
     except UnreadableEntry as error:
         problem = str(error)
     if body is None:
-        complain(f"robots.txt with hash {sha256}: {problem}")
-        return False
-    task.output.bytes(body)
-    return True
+        _not_found(task, f"robots.txt with hash {sha256}: {problem}")
+    else:
+        task.output.bytes(body)
 
 
-def _one(task: Task, storage: Storage, origin: str, as_json: AsJson) -> bool:
+def _one(task: Task, storage: Storage, origin: str) -> None:
     if task.options.drop:
-        return _drop(task, storage, [origin])
+        _drop(task, storage, [origin])
+        return
     entry, problem = None, "nothing cached"
     try:
         if (loaded := storage.load(origin)) is not None:
@@ -90,17 +85,16 @@ def _one(task: Task, storage: Storage, origin: str, as_json: AsJson) -> bool:
     except UnreadableEntry as error:
         problem = str(error)
     if entry is None:
-        complain(f"{origin}: {problem}")
-        return False
+        _not_found(task, f"{origin}: {problem}")
+        return
     body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
-    data = as_json(entry)
+    data = _as_json(task.rep, entry)
     task.output.put_all({**data, "body": body}, data["state"], origin, body=[])
     for line in (body or "").splitlines():
         task.output.line(line)
-    return True
 
 
-def _many(task: Task, storage: Storage, hosts: Sequence[str], as_json: AsJson) -> bool:
+def _many(task: Task, storage: Storage, hosts: Sequence[str]) -> None:
     names = [host.lower() for host in hosts] or ["*"]
     unreadable: list[object] = []
     listed, to_drop = False, []
@@ -118,15 +112,15 @@ def _many(task: Task, storage: Storage, hosts: Sequence[str], as_json: AsJson) -
             to_drop.append(entry.origin)
         else:
             listed = True
-            _list(task, entry, as_json(entry))
+            _list(task, entry, _as_json(task.rep, entry))
     if unreadable:
         entries = counted(len(unreadable), "unreadable entry", "unreadable entries")
         complain(f"skipped {entries}; the first: {unreadable[0]}")
     if task.options.drop:
-        return _drop(task, storage, to_drop)
-    if not listed:
-        complain(f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty")
-    return listed
+        _drop(task, storage, to_drop)
+    elif not listed:
+        nothing = f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty"
+        _not_found(task, nothing)
 
 
 def _list(task: Task, entry: Entry, data: dict[str, Any]) -> None:
@@ -141,22 +135,19 @@ def _list(task: Task, entry: Entry, data: dict[str, Any]) -> None:
     task.output.put(data, data["state"].ljust(_WIDEST), entry.origin, answer, times)
 
 
-def _drop(task: Task, storage: Storage, origins: Sequence[str]) -> bool:
+def _drop(task: Task, storage: Storage, origins: Sequence[str]) -> None:
     dropped = [origin for origin in origins if storage.drop(origin)]
     for origin in dropped:
         task.output.put({"origin": origin}, f"dropped {origin}")
     if not dropped:
-        complain("nothing to drop")
-    return bool(dropped)
+        _not_found(task, "nothing to drop")
 
 
-def _as_json(rep: RepSettings, choices: Choices, entry: Entry) -> dict[str, Any]:
-    now, state = time.time(), OriginState(entry, Origin.from_url(entry.origin))
-    state.standing, _ = standing_of(entry, now, rep)
-    choices.mark(state, now)
+def _as_json(rep: RepSettings, entry: Entry) -> dict[str, Any]:
+    standing, _ = standing_of(entry, time.time(), rep)
     return {
         "origin": entry.origin,
-        "state": state.standing.value,
+        "state": standing.value,
         "outcome": entry.outcome.value,
         "status": entry.status,
         "url": entry.url or None,
@@ -192,8 +183,7 @@ def held(task: Task) -> None:
     with task.storage() as storage:
         known = storage.load_many([origin for origin, *_ in found]) if storage and found else {}
     for origin, requests, seconds in found:
-        entry = known.get(origin)
-        entry = None if isinstance(entry, Exception) else entry
+        entry = one if isinstance(one := known.get(origin), Entry) else None
         why = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
         if entry is not None and entry.unreachable_since is not None:
             why = f"robots.txt unreachable since {iso(entry.unreachable_since)} ({entry.error}), "

@@ -45,18 +45,19 @@ _FILE = "file:"
 
 
 async def _fetched(
-    task: Task, lookup: Lookup, url: str, request: Request
-) -> AsyncIterator[tuple[Chain, Fetched, dict[str, Any]]]:
-    """Yield, for each agent, the final page of *request*, or why there is none; and that as JSON."""
-    pages: dict[str, Response] = {}
-    for chain in task.agents(lookup.origins.agents):
-        try:
-            page: Fetched = await follow(lookup, request, partial(_get, lookup, chain, pages))
-        except CommandError as error:
-            page = error
-            task.statuses.add(error.status)
-        yield chain, page, _about(url, chain, page)
-        task.output.flush()
+    task: Task, lookup: Lookup, asked: Sequence[tuple[str, Request, Origin]]
+) -> AsyncIterator[tuple[Request, Chain, Fetched, dict[str, Any]]]:
+    """Yield each request, for each agent; its final page, or why there is none; and that as JSON."""
+    for url, request, _ in asked:
+        pages: dict[str, Response] = {}
+        for chain in task.agents(lookup.origins.agents):
+            try:
+                page: Fetched = await follow(lookup, request, partial(_get, lookup, chain, pages))
+            except CommandError as error:
+                page = error
+                task.statuses.add(error.status)
+            yield request, chain, page, _about(url, chain, page)
+            task.output.flush()
 
 
 async def _get(
@@ -91,9 +92,8 @@ _NAMES = (
 
 def page(task: Task) -> None:
     async def job(lookup: Lookup) -> None:
-        for url, request, _ in asked:
-            async for chain, page, about in _fetched(task, lookup, url, request):
-                _show(task, chain, page, about)
+        async for _, chain, page, about in _fetched(task, lookup, asked):
+            _show(task, chain, page, about)
 
     if task.options.file is None:
         if asked := task.requests():
@@ -148,21 +148,19 @@ def usage(task: Task) -> None:
         raise CommandError(f"--usage needs http-sf: {EXTRA}")
 
     async def job(lookup: Lookup) -> None:
-        origins = lookup.origins
-        known = UsageLookup(lookup.context, origins.table, origins.cache)
-        for url, request, _ in asked:
-            async for chain, page, about in _fetched(task, lookup, url, request):
-                if isinstance(page, CommandError):
-                    found = known.robots(request, chain)  # all that is known without the page
-                else:
-                    final, _ = request_for(page.url)
-                    await known.fetch(final, chain)
-                    found = usage_of(page, final, known, chain)
-                if NO in found.verdicts.values():
-                    task.statuses.add(Status.FOUND)
-                words = {purpose: [_SAID[said]] for purpose, said in found.verdicts.items()}
-                words["statements"] = list(map(str, found.statements))
-                task.output.put_all({**about, **found.as_dict()}, url, **words)
+        known = UsageLookup(lookup.context, lookup.origins)
+        async for request, chain, page, about in _fetched(task, lookup, asked):
+            if isinstance(page, CommandError):
+                found = known.robots(request, chain)  # all that is known without the page
+            else:
+                final, _ = request_for(page.url)
+                await known.fetch(final, chain)
+                found = usage_of(page, final, known, chain)
+            if NO in found.verdicts.values():
+                task.statuses.add(Status.FOUND)
+            words = {purpose: [_SAID[said]] for purpose, said in found.verdicts.items()}
+            words["statements"] = list(map(str, found.statements))
+            task.output.put_all({**about, **found.as_dict()}, about["url"], **words)
 
     if asked := task.requests():
         task.crawl(job)
@@ -292,8 +290,7 @@ class _Site:
             await self._file(origin_of(request))
             await self._lookup.check(request, self._chain)
             one.final_url = request.url
-            limit = settings.sitemap_max_bytes
-            meta = {"download_maxsize": limit, "download_warnsize": 0}
+            meta = {"download_maxsize": settings.sitemap_max_bytes, "download_warnsize": 0}
             response = await self._lookup.download(request, **meta)
             one.status, one.fetched = response.status, True
             return response

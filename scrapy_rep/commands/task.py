@@ -53,10 +53,9 @@ if TYPE_CHECKING:
 
     from scrapy.commands import ScrapyCommand
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings, Settings
+    from scrapy.settings import Settings
 
     from scrapy_rep.origins.answer import Answer
-    from scrapy_rep.origins.state import OriginState
     from scrapy_rep.storages.base import Entry, Storage
 
 STDIN = "-"
@@ -133,6 +132,7 @@ class Task:
         crawl can't start or is stopped before *job* has ended."""
         process = self._command.crawler_process
         assert process is not None
+        self.settings.setdict(_OVERRIDES, "cmdline")
         crawler = process.create_crawler(RobotsSpider)
         errors: list[BaseException | None] = []
         try:
@@ -261,15 +261,7 @@ class RobotsSpider(Spider):
     name = "scrapy-robots"
     error: Exception | None = CommandError("stopped before it was done", Status.UNREACHABLE)
     """What went wrong; None once the job has ended."""
-
-    @classmethod
-    def update_settings(cls, settings: BaseSettings) -> None:
-        super().update_settings(settings)
-        settings.setdict(_OVERRIDES, priority="cmdline")
-
-    def __init__(self, job: Job, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.job = job
+    job: Job
 
     async def start(self) -> AsyncIterator[Any]:
         """Run the job. If the spider is closed, stop it without waiting for answers."""
@@ -401,14 +393,7 @@ class Lookup(ResolutionListener):
         return "not read: its host has a private address (see REP_PRIVATE_HOSTS)" if refused else ""
 
     async def resolved(self, resolution: Resolution) -> None:
-        state = resolution.state
-        self._files[state.origin] = self._file_of(state, resolution.answer)
-
-    def failed(self, origin: Origin, error: Exception) -> None:
-        facts = Facts(str(origin), origin.robots_url, error=text_of(error))
-        self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)
-
-    def _file_of(self, state: OriginState, answer: Answer | None) -> RobotsFile:
+        state, answer = resolution.state, resolution.answer
         entry, stale = state.entry, state.standing is Standing.STALE
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
@@ -425,7 +410,7 @@ class Lookup(ResolutionListener):
             error=entry.error if failed else None,
             setting=state.by or None,
         )
-        return RobotsFile(
+        self._files[state.origin] = RobotsFile(
             Outcome.UNREACHABLE if failed and not stale else entry.outcome,
             entry.body,
             facts,
@@ -434,3 +419,7 @@ class Lookup(ResolutionListener):
             pass_unreachable=self.settings.unreachable == "allow",
             note=answer.note if answer else "",
         )
+
+    def failed(self, origin: Origin, error: Exception) -> None:
+        facts = Facts(str(origin), origin.robots_url, error=text_of(error))
+        self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _SHOWN = 100
 
 Question = tuple[str, str, list[tuple[str, str]]]
-"""A URL, what is compared of it, and the steps to that: names and results."""
+"""A URL, what is compared of it, and the steps before that: names and results."""
 
 # A file may name a hundred thousand agents, and is read once for each.
 _MAX_AGENTS = 1000
@@ -64,68 +64,63 @@ def path_as_given(url: str) -> str:
 
 
 def decide(task: Task) -> None:
-    totals: Counter[str] = Counter()
     if task.options.csv:
         task.output.csv(_CSV_FIELDS)
-    (_by_sites if task.options.file is None else _by_file)(task, totals)
+    totals = (_by_sites if task.options.file is None else _by_file)(task)
     if told := [f"{count:,} {verdict}" for verdict, count in sorted(totals.items())]:
         task.output.line(f"# {', '.join(told)}")
 
 
-def _by_file(task: Task, totals: Counter[str]) -> None:
+def _by_file(task: Task) -> Counter[str]:
     name = task.options.file
     robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
-    paths = ((url, path_as_given(url)) for url in task.urls())
-    asked = ((url, path, [("path", path_of(url)), ("compared", path)]) for url, path in paths)
-    _print(task, robots, task.agents(), asked, totals)
+    asked = ((url, path_as_given(url), [("path", path_of(url))]) for url in task.urls())
+    return _print(task, robots, task.agents(), asked)
 
 
-def _by_sites(task: Task, totals: Counter[str]) -> None:
+def _by_sites(task: Task) -> Counter[str]:
+    """Print verdicts in the order of the URLs, each as soon as all before it are known."""
+    totals: Counter[str] = Counter()
     asked: list[tuple[Origin, Question]] = []
     for url, request, origin in task.requests():
-        path = comparable(as_is := path_in(request))
-        steps = [("requested", request.url), ("path", as_is), ("compared", path)]
-        asked.append((origin, (url, path, steps)))
-    if asked:
-        task.crawl(lambda lookup: _in_order(task, lookup, asked, totals))
-
-
-async def _in_order(
-    task: Task, lookup: Lookup, asked: list[tuple[Origin, Question]], totals: Counter[str]
-) -> None:
-    """Print verdicts in the order of the URLs, each as soon as all before it are known."""
-    agents = task.agents(lookup.origins.agents)
-    files: dict[Origin, RobotsFile] = {}
+        path = path_in(request)
+        steps = [("requested", request.url), ("path", path)]
+        asked.append((origin, (url, comparable(path), steps)))
     runs = deque((origin, [one for _, one in run]) for origin, run in groupby(asked, itemgetter(0)))
     left = Counter(origin for origin, _ in runs)
-    async for new, robots in lookup.each(list(left)):
-        files[new] = robots
-        if not task.options.explain:
-            task.output.line(f"# {facts_line(robots)}")
-        while runs and (origin := runs[0][0]) in files:
-            _print(task, files[origin], agents, runs.popleft()[1], totals)
-            left[origin] -= 1
-            if not left[origin]:
-                del files[origin]
-        task.output.flush()
+
+    async def job(lookup: Lookup) -> None:
+        agents = task.agents(lookup.origins.agents)
+        files: dict[Origin, RobotsFile] = {}
+        async for new, robots in lookup.each(list(left)):
+            files[new] = robots
+            if not task.options.explain:
+                task.output.line(f"# {facts_line(robots)}")
+            while runs and (origin := runs[0][0]) in files:
+                totals.update(_print(task, files[origin], agents, runs.popleft()[1]))
+                left[origin] -= 1
+                if not left[origin]:
+                    del files[origin]
+            task.output.flush()
+
+    if asked:
+        task.crawl(job)
+    return totals
 
 
 def _print(
-    task: Task,
-    robots: RobotsFile,
-    agents: list[Chain],
-    asked: Iterable[Question],
-    totals: Counter[str],
-) -> None:
-    """Print what *robots* says about URLs to each agent, and count the verdicts."""
-    options = task.options
+    task: Task, robots: RobotsFile, agents: list[Chain], asked: Iterable[Question]
+) -> Counter[str]:
+    """Print what *robots* says about URLs to each agent. Return how often it says what."""
+    options, totals = task.options, Counter[str]()
     if options.agents_of_file:
         agents = agents_of([robots], task.named)
     columns = max(len(in_words(chain)) for chain in agents)
     decided: dict[int, list[str]] = {}
+    obey_global = task.rep.obey_global_group
     for url, path, steps in asked:
+        steps = [*steps, ("compared", path)]
         for chain in agents:
-            obey_global = task.rep.obey_global_group
             one = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
             totals[one.verdict] += 1
             if not one.allowed or one.unreachable:
@@ -135,6 +130,7 @@ def _print(
                 decided.setdefault(one.decision.rule.line, [one.verdict]).append(url)
     if options.show and robots.outcome is Outcome.RULES:
         _show(task, robots, decided)
+    return totals
 
 
 def _print_one(task: Task, one: Explanation, columns: int) -> None:
@@ -144,7 +140,7 @@ def _print_one(task: Task, one: Explanation, columns: int) -> None:
         steps = [f"{step}: {result}" for step, result in one.steps]
         matched = [f"line {m.rule.line}: {m.rule} ({m.why})" for m in one.matched]
         words = {"steps": steps, "matched": matched}
-        output.put_all(as_json(one, explain=True), one.verdict, one.url, **words)
+        output.put_all({**as_json(one), **how(one)}, one.verdict, one.url, **words)
     elif options.json:
         output.put(as_json(one))
     elif options.csv:
@@ -186,11 +182,11 @@ def facts_line(robots: RobotsFile) -> str:
     return f"{told[0]}: {', '.join(told[1:])}"
 
 
-def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
+def as_json(one: Explanation) -> dict[str, Any]:
     """Return what ``--json`` prints of an explanation (docs/command.md explains the fields)."""
     robots, facts, rule = one.robots, one.robots.facts, one.decision.rule
     _, slowest, visit = one.pace
-    data: dict[str, Any] = {
+    return {
         "url": one.url,
         "agent": one.agent,
         "allowed": one.allowed,
@@ -210,10 +206,9 @@ def as_json(one: Explanation, *, explain: bool = False) -> dict[str, Any]:
         "agent_in_words": in_words(one.chain),
         "verdict": one.verdict,
     }
-    return {**data, **_how(one)} if explain else data
 
 
-def _how(one: Explanation) -> dict[str, Any]:
+def how(one: Explanation) -> dict[str, Any]:
     """Return how the verdict came about: for ``--json --explain``."""
     groups = [
         {
@@ -318,11 +313,10 @@ def _verdicts(
     task: Task, url: str, agents: Iterable[Chain], old: RobotsFile, new: RobotsFile
 ) -> int:
     """Print the agents for whom the verdict on *url* changes. Return how many these are."""
-    path, changed = path_as_given(url), 0
+    path, changed, obey_global = path_as_given(url), 0, task.rep.obey_global_group
     for chain in agents:
         one, other = (
-            robots.explain(url, path, chain, obey_global=task.rep.obey_global_group)
-            for robots in (old, new)
+            file.explain(url, path, chain, obey_global=obey_global) for file in (old, new)
         )
         if one.verdict != other.verdict:
             changed += 1

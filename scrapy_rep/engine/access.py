@@ -18,6 +18,8 @@ from scrapy.core import downloader as scrapys
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from scrapy.utils import httpobj
+from scrapy.utils import request as of_requests
 from scrapy.utils.asyncio import call_later
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
@@ -31,6 +33,12 @@ _clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
 
 # What randomizes a slot's delay: a fraction; in older Scrapy a bool, which means 0.5.
 _JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
+
+# What Scrapy keeps of each request that it has seen: nothing breaks if these go away.
+_CACHES: list[Any] = [
+    getattr(httpobj, "_urlparse_cache", {}),
+    getattr(of_requests, "_fingerprint_cache", {}),
+]
 
 # Origins of a slot whose delays are remembered. Those of others count once they are requested again.
 _MAX_ORIGINS = 100
@@ -98,6 +106,13 @@ class EngineAccess:
         its response alive until garbage collection. ``Response._set_body`` is what the constructor
         calls."""
         response._set_body(b"")
+
+    @staticmethod
+    def drop_caches(request: Request) -> None:
+        """Free what Scrapy keeps of a request that it has seen, nearly a kilobyte: the parsed URL and
+        the fingerprint. It makes them anew when it needs them."""
+        for cache in _CACHES:
+            cache.pop(request, None)
 
     @property
     def paused(self) -> bool:

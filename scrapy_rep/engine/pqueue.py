@@ -64,4 +64,4 @@ class _Turns(DownloaderInterface):
                     possible_slots.move_to_end(one)
                 return [(0, slot)]
             busy.append((active, slot))
-        return [min(busy, key=itemgetter(0))] if busy else []
+        return [min(busy, key=itemgetter(0))]

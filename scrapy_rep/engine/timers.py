@@ -66,8 +66,8 @@ class Alarm:
 
     @property
     def soonest(self) -> float:
-        """Seconds until the next key is due; infinity if none is."""
-        return min(self._times.values(), default=math.inf) - time.monotonic()
+        """Seconds until the next key is due, 0 at least; 0 if none is."""
+        return max(0.0, min(self._times.values(), default=0.0) - time.monotonic())
 
     def stop(self) -> None:
         self._stopped = True

@@ -123,9 +123,8 @@ class Deferral(ResolutionListener):
         held_origin = self.held.origins.get(origin)
         if held_origin is None:
             return []
-        found: list[Request | None] = [held.request for held in held_origin.waiting[:_SOME]]
-        found += [self.held.peek(held_origin, n) for n in range(min(_SOME, len(held_origin.heap)))]
-        return list({request.url: None for request in found if request is not None})
+        some = held_origin.waiting[:_SOME] + held_origin.heap[:_SOME]
+        return list({found.url: None for found in map(self.held.peek, some) if found is not None})
 
     def listing(self) -> list[dict[str, Any]]:
         """Return what is held of each origin, see :func:`held_fields`."""
@@ -233,7 +232,7 @@ class Deferral(ResolutionListener):
             self._context.stats.inc_value("rep/deferred/unreachable", held_origin.unanswered)
             held_origin.unanswered = 0
         if not self._policy.is_worth_waiting(state):
-            down = f"{state.entry.error}; the host is down", state.entry.attempts
+            down = Drop.of(state)._replace(reason=f"{state.entry.error}; the host is down")
             self.releases.add(held_origin, down if self._policy.unreachable == "defer" else None)
             return
         self._hold_waiting(held_origin, state)
@@ -250,7 +249,7 @@ class Deferral(ResolutionListener):
         if held_origin is not None and not isinstance(error, CancelledError):
             held_origin.answered, held_origin.most = True, math.inf
             self.held.changed(held_origin)
-            self.releases.add(held_origin, (text_of(error), 0))
+            self.releases.add(held_origin, Drop(text_of(error), cause=error))
 
     def _hold_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
         """Hold those that waited for an answer, as far as there is room."""
@@ -269,13 +268,13 @@ class Deferral(ResolutionListener):
                 self.log.full(held_origin.origin)
                 self.releases.let_out(held.request, drop._replace(for_room=True))
 
-    def is_due(self, held_origin: HeldOrigin) -> bool:
-        """Whether robots.txt has to be fetched again before requests leave. Then it is."""
+    def is_due(self, held_origin: HeldOrigin, request: Request) -> bool:
+        """Whether robots.txt has to be fetched again before *request* leaves. Then it is."""
         if self._settings.dry_run or self._cache.get(held_origin.origin) is not None:
             return False
         held_origin.recall()
         held_origin.most = _LATE_COUNT  # they may be very many
-        self._wait_for_answer(held_origin, self.held.peek(held_origin))
+        self._wait_for_answer(held_origin, request)
         return True
 
     def finished(self, held_origin: HeldOrigin) -> None:
@@ -301,7 +300,9 @@ class Deferral(ResolutionListener):
         known = self._table.get(held_origin.origin)
         # After a proxy's failure, through the proxy of another request.
         number = known.entry.proxy_attempts if known else 0
-        self._flights.to(held_origin.origin, self.held.peek(held_origin, number), again=True)
+        some = held_origin.heap or held_origin.waiting
+        request = self.held.peek(some[number % len(some)]) if some else None
+        self._flights.to(held_origin.origin, request, again=True)
 
     def _expect(self, key: str, since: float) -> None:
         """Set the deadline of requests held since *since*, and schedule the log's reports."""
@@ -322,7 +323,7 @@ class Deferral(ResolutionListener):
             self._expect(held_origin.key, oldest)
             return
         if not self._flights.get(origin) and self._seconds_until_last_attempt(held_origin) <= 0:
-            held_origin.last_attempt = self._table.why(origin)[1] + 1
+            held_origin.last_attempt = Drop.of(self._table.get(origin)).attempts + 1
             self._ask_again(held_origin)
         flight = self._flights.get(origin)
         if flight is not None:
@@ -346,13 +347,14 @@ class Deferral(ResolutionListener):
         within = self._seconds_until_last_attempt(held_origin)
         before = now - self._max_wait + max(within, _ROUNDING)
         if oldest is not None and oldest <= before:
-            error, attempts = self._table.why(held_origin.origin)
+            last = Drop.of(self._table.get(held_origin.origin))
             seconds = now - oldest
             reason = f"held for {seconds:.{int(seconds < 1)}f} s"
             if seconds < self._max_wait / 2:  # Retry-After
                 end = f"before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
                 reason = f"no further attempt at robots.txt is due {end}"
-            self.releases.add(held_origin, (f"{error}; {reason}", attempts), before)
+            why = last._replace(reason=f"{last.reason}; {reason}")
+            self.releases.add(held_origin, why, before)
 
     def tell(self, *, idle: bool = False) -> None:
         """Log what is held, every minute, and at once if the crawl has become *idle*."""
@@ -364,8 +366,8 @@ class Deferral(ResolutionListener):
         # An idle crawl gets here every few seconds, and has a line a minute of its own.
         self._reports.set("report", _TELL_SECONDS + idle * _IDLE_SECONDS)
         # If none is set, all are being asked, or about to leave. The last attempt is made at the end.
-        given_up = 0.0 if self._deadlines.soonest == math.inf else self._deadlines.soonest
-        attempt = 0.0 if self._retries.soonest == math.inf else min(self._retries.soonest, given_up)
+        given_up = self._deadlines.soonest
+        attempt = min(self._retries.soonest, given_up)
         self.log.state(self.held.origins.values(), attempt, given_up, idle=idle)
 
     # The crawl's beginning and end
@@ -437,15 +439,14 @@ class HoldLog:
     def end(self, one: HeldOrigin, *, kept: bool) -> None:
         """Log what became of the requests. *kept*: those given up are on disk for the next run."""
         if one.given_up:
-            reason, attempts = one.why
             self._tell(
                 "given up",
                 one,
                 "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
                 "(%(times)s at robots.txt)%(kept)s",
                 requests=counted(one.given_up, "request"),
-                reason=reason,
-                times=counted(attempts, "attempt"),
+                reason=one.why.reason,
+                times=counted(one.why.attempts, "attempt"),
                 kept="; kept for the next run with this JOBDIR" if kept else "",
             )
         if one.released and one.told:
@@ -496,4 +497,4 @@ class HoldLog:
         known = self._table.get(origin)
         if known is not None and known.entry.error is None:
             return "answered, about to leave"
-        return kind_of(self._table.why(origin)[0])
+        return kind_of(Drop.of(known).reason)

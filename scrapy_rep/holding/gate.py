@@ -121,8 +121,7 @@ class Gate:
         have other work."""
         if self._aside:
             return self._has_pending()
-        scheduled = self._ask(self._has_pending)
-        scheduled = scheduled and not (self._nothing_else and self._held.origins)
+        scheduled = self._ask(self._has_pending) and not (self._nothing_else and self._held.origins)
         releases = self._releases
         if scheduled or releases.turns or releases.loose or releases.checked:
             self._idle_since = None

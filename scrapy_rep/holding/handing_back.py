@@ -1,7 +1,7 @@
 """Where requests go that can't stay at the gate: none is lost silently. During the crawl they are
 returned to a scheduler that isn't Scrapy's. At its end (Ctrl-C, say), what is on disk under JOBDIR
 stays there for the next run; the rest is returned to a scheduler that outlives the process, or
-its errbacks are called.
+its errbacks are called. Those that only waited are left to any scheduler, as without us.
 
 They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
 without the signal, which was sent. Their meta says what they were like before, for the process that
@@ -27,6 +27,7 @@ from scrapy_rep.holding.disk import Held, dumps
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.origins import UNKNOWN_YET, Drop
 
 logger = get_logger(__name__)
 
@@ -125,15 +126,18 @@ class HandingBack:
     def _end(self, held: Held, held_origin: HeldOrigin | None) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
         request = held.request
-        if self._outlives(request) and self._hand_back(request, held.since, request.priority):
+        only_waited = not held.counts and not (held_origin is not None and held_origin.fails)
+        goes_back = only_waited or self._outlives(request)
+        if goes_back and self._hand_back(request, held.since, request.priority):
             if held.counts:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
         origin = origin_of(request) if held_origin is None else held_origin.origin
-        why, attempts = self._held.table.why(origin) if held_origin else ("about to leave", 0)
-        why += "; the crawl ended"
-        error = self._held.give_up(held, origin, why, attempts)
-        return self._context.engine.fail(request, error)
+        why = Drop.of(self._held.table.get(origin))
+        if held_origin is None or (held_origin.answered and why.reason == UNKNOWN_YET):
+            why = why._replace(reason="about to leave", attempts=0)
+        why = why._replace(reason=f"{why.reason}; the crawl ended")
+        return self._context.engine.fail(request, self._held.give_up(held, origin, why))
 
     def _outlives(self, request: Request) -> bool:
         """Whether the scheduler would keep *request* when the process ends."""

@@ -46,7 +46,6 @@ _LOOKS = 50
 _RETRY_SECONDS = 1.0
 
 Verdict: TypeAlias = "Drop | Exception"
-Why: TypeAlias = "tuple[str, int]"  # see OriginTable.why()
 
 
 @dataclass(eq=False, slots=True)
@@ -73,14 +72,14 @@ class HeldOrigin:
     released: int = 0
     longest: float = 0.0  # seconds for which one that left was held, in earlier runs too
     given_up: int = 0
-    why: Why = ("", 0)  # some are given up
+    why: Drop = None  # type: ignore[assignment]  # some are given up
     told: str = ""  # what the log says of it: that it is "slow", or "unreachable"
 
     def oldest(self) -> float | None:
         """Return the earliest ``since`` of those that stay."""
         return min((held.since for held in (*self.waiting, *self.heap)), default=None)
 
-    def let_leave(self, why: Why | None, before: float) -> None:
+    def let_leave(self, why: Drop | None, before: float) -> None:
         """Let those that came *before* then leave; if there is a reason *why*, to fail."""
         if self.fails != (why is not None):
             self.recall()
@@ -113,7 +112,6 @@ class HeldOrigins:
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
         self.table = origins.table
-        self._failure = origins.cache.failure
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self.origins: dict[str, HeldOrigin] = {}
         self._total = self._unheld = 0
@@ -168,6 +166,7 @@ class HeldOrigins:
                 kept = held._replace(counts=True)
                 if self.disk is not None:
                     kept = self.disk.hold(held_origin.key, kept)
+                self._context.engine.drop_caches(held.request)
                 heappush(held_origin.heap, kept)
         if held_origin.answered and not everything:
             self._context.stats.inc_value("rep/deferred/unreachable", len(found))
@@ -231,26 +230,21 @@ class HeldOrigins:
                 self.left(held_origin, held)
                 yield held
 
-    def peek(self, held_origin: HeldOrigin, number: int = 0) -> Request | None:
-        """Return the most urgent held request, or another by its *number*, counted round and round
-        from 0; if there is none, one that waits."""
-        some = held_origin.heap or held_origin.waiting
-        if not some:
-            return None
-        held = some[number % len(some)]
+    def peek(self, held: Held) -> Request | None:
+        """Return the request of *held*; None if it can't be read now."""
         if held.request is None and self.disk is not None:
             with suppress(Exception):  # disk.read() will say so
                 return self.disk.load(held)
         return held.request
 
-    def give_up(self, held: Held, origin: Origin, reason: str, attempts: int) -> RobotsUnreachable:
+    def give_up(self, held: Held, origin: Origin, why: Drop) -> RobotsUnreachable:
         """Return the error with which *held*, which has left, is to fail. Count and announce it, if
         it was held."""
-        error = RobotsUnreachable(origin, reason, attempts, self._failure(origin))
+        error = RobotsUnreachable(origin, why.reason, why.attempts, why.cause)
         if held.counts:
             error.held_for = self.now() - held.since
             self._context.stats.inc_value("rep/given_up")
-            told = {"reason": error.reason, "attempts": attempts, "held_for": error.held_for}
+            told = {"reason": error.reason, "attempts": why.attempts, "held_for": error.held_for}
             announce(self._context, request_given_up, held.request, origin, **told)
         return error
 
@@ -284,7 +278,7 @@ class Releases:
         self,
         context: CrawlContext,
         held: HeldOrigins,
-        is_due: Callable[[HeldOrigin], bool],
+        is_due: Callable[[HeldOrigin, Request], bool],
         finished: Callable[[HeldOrigin], None],
     ) -> None:
         """*is_due*: whether an answer is too old to release requests; then it asks for another.
@@ -306,7 +300,7 @@ class Releases:
         """What was decided about requests that have left, or are about to."""
 
     def add(
-        self, held_origin: HeldOrigin, why: Why | None = None, before: float = math.inf
+        self, held_origin: HeldOrigin, why: Drop | None = None, before: float = math.inf
     ) -> None:
         """Let requests of an origin leave: all, or those that came *before* then. *why* they are
         given up; None to release them."""
@@ -364,9 +358,10 @@ class Releases:
         if held is None:
             return None
         if not held_origin.fails:
-            if time.monotonic() >= held_origin.good_until and self._is_due(held_origin):
+            request, is_old = held.request, time.monotonic() >= held_origin.good_until
+            if is_old and self._is_due(held_origin, request):
                 return None
-            is_full = self._context.engine.slots.is_full(held.request, held_origin.leaving)
+            is_full = self._context.engine.slots.is_full(request, held_origin.leaving)
             if is_full and not held_origin.overtaken:
                 return None
             held_origin.overtaken = False
@@ -402,11 +397,10 @@ class Releases:
         announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
 
     def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
-        origin, why = held_origin.origin, held_origin.why
         held_origin.given_up += held.counts
-        error = self._held.give_up(held, origin, *why)
+        error = self._held.give_up(held, held_origin.origin, held_origin.why)
         # The origin may be forgotten before it arrives.
-        self.verdicts[held.request] = error if held.counts else Drop(*why, cause=error.__cause__)
+        self.verdicts[held.request] = error if held.counts else held_origin.why
 
     def verdict(self, request: Request) -> Drop | None:
         """Return what was decided at the gate about *request*, which the middleware has now;

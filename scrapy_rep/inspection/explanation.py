@@ -23,8 +23,8 @@ from scrapy_rep.protocol.syntax import (
     Field,
     agent_token,
     escape,
-    leading_token,
     normalise,
+    obeyed,
     read,
     readable,
     readable_url,
@@ -223,7 +223,7 @@ class Explanation:
     @property
     def considered(self) -> list[tuple[Group, bool]]:
         """The groups that name a token of the chain, or all crawlers, and whether they applied."""
-        tokens = {leading_token(token.lower()) for token in self.chain} - {""} | {GLOBAL}
+        tokens = {token.lower() for token in obeyed(self.chain, True)}
         applied = (self.decision.agent or "").lower()
         return [
             (group, group.names(applied))

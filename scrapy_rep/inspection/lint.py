@@ -18,7 +18,7 @@ from typing import NamedTuple
 from scrapy_rep.inspection.explanation import AgentLine, Outline, RuleLine
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import is_html
-from scrapy_rep.protocol.matching import Rules, allows, comparable, line_of, path_of
+from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, line_of, path_of
 from scrapy_rep.protocol.robotstxt import delay_seconds, rate_seconds
 from scrapy_rep.protocol.syntax import (
     FIELD_NAMES,
@@ -88,10 +88,8 @@ def lint(
         *(finding for check in also for finding in check(kept, outline)),
     ]
     texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]
-    return [
-        one if one.line is None or one.line > len(texts) else one._replace(text=texts[one.line - 1])
-        for one in sorted(found, key=lambda one: one.line or 0)
-    ]
+    found.sort(key=lambda one: one.line or 0)
+    return [one._replace(text=texts[one.line - 1]) if one.line else one for one in found]
 
 
 # The latter is how Windows' "Unicode" files begin.
@@ -152,9 +150,8 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
             yield from _unknown(number, text)
     if not_utf8:
         also = f", here and on {len(not_utf8) - 1} more lines" if not_utf8[1:] else ""
-        yield Finding(
-            not_utf8[0], "not-utf8", f"not UTF-8{also}: bytes are percent-encoded one by one"
-        )
+        why = f"not UTF-8{also}: bytes are percent-encoded one by one"
+        yield Finding(not_utf8[0], "not-utf8", why)
     for one in outline.ungrouped:
         yield Finding(one.rule.line, "rule-before-group", "ignored: no user-agent line above it")
     for group in outline.groups:
@@ -371,13 +368,12 @@ def _example_of(pattern: str) -> str:
 def _assets(outline: Outline, rules: dict[str, Rules]) -> Iterator[Finding]:
     """Yield rules that keep crawlers from style sheets and scripts."""
     for group in outline.groups:
-        token = next((one.token for one in group.agents if one.token in rules), None)
-        for line in group.rules if token else ():
+        own = next((rules[one.token] for one in group.agents if one.token in rules), NO_RULES)
+        for line in group.rules:
             found = None if line.rule.allow else _ASSETS.search(line.pattern)
-            path = _example_of(line.pattern[: found.end()]) if found else ""
-            if token and path and found:
+            if found and (path := _example_of(line.pattern[: found.end()])):
                 files = [path] if found[0][0] == "." else [f"{path}/site.css", f"{path}/site.js"]
-                if not all(map(rules[token].allows, files)):
+                if not all(map(own.allows, files)):
                     why = "a search engine may then see a page differently from people"
                     where = line.rule.line
                     yield Finding(where, "blocked-assets", f"hides style sheets or scripts: {why}")

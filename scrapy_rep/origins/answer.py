@@ -5,6 +5,7 @@ HttpCompressionMiddleware fails a response that is too large; the protocol wants
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -30,10 +31,11 @@ READ_BYTES = MAX_BYTES + 1
 OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
 """Limit of HttpCompressionMiddleware, which decodes sitemaps in one go."""
 
-_GZIP = ("gzip", "x-gzip")
-
+_ZLIB = ("gzip", "x-gzip", "deflate")
 # Newer Scrapy requires the first or the second of each.
 _LIBRARIES = {"br": ("brotli", "brotlicffi"), "zstd": ("compression.zstd", "backports.zstd")}
+# What no text has.
+_BINARY = re.compile(rb"[\0-\x08\x0e-\x1f]")
 # 8 MiB, as in RFC 9659: a frame may ask for gigabytes.
 _ZSTD_WINDOW = 23
 
@@ -85,10 +87,6 @@ class Transfer:
     """The headers about the body's encoding, once they are removed from the response."""
 
 
-class NotCredible(ValueError):
-    """A header is unreasonably long."""
-
-
 def answer_of(
     response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
 ) -> Answer:
@@ -99,12 +97,12 @@ def answer_of(
     body, complete, encodings = response.body[:READ_BYTES], True, list[str]()
     try:
         if sent := transfer.encodings or response.headers.getlist("Content-Encoding"):
-            encodings = content_encodings(Headers({"Content-Encoding": sent}))
+            encodings = content_encodings(sent)
             body, complete = undo(response.body, encodings, cut=lost or transfer.cut)
         if lost or not complete:
             by = "transfer" if lost else f"{', '.join(encodings)} body"
             problem, note = f"the {by} ends too early", "its body ends too early"
-    except (NotCredible, ResponseDataLossError) as error:
+    except ResponseDataLossError as error:
         body, problem, note = b"", str(error), "its body can't be decoded"
     if problem and 200 <= status < 300:
         return Answer(Outcome.UNREACHABLE, url, hops, error=ResponseDataLossError(problem))
@@ -118,7 +116,7 @@ def accept_encoding() -> dict[str, str]:
     """Return the header that a request for robots.txt needs: none if :func:`decode` undoes all that
     Scrapy asks for, since download handlers may take our header for the project's. Older Scrapy can
     ask for zstd because of a library that we don't use."""
-    ours = {*_GZIP, "deflate"} | {name for name in _LIBRARIES if _library(name) is not None}
+    ours = {*_ZLIB} | {name for name in _LIBRARIES if _library(name) is not None}
     known = ours.issuperset(one.decode() for one in ACCEPTED_ENCODINGS)
     return {} if known else {"Accept-Encoding": "gzip, deflate"}
 
@@ -138,8 +136,8 @@ def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes
 def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
     """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached;
     ``ResponseDataLossError`` if *data* isn't what *encoding* says, or nothing here decodes it."""
-    if not data:
-        return b"", True
+    if not data or not (encoding in _ZLIB or encoding in _LIBRARIES or _BINARY.search(data)):
+        return data[:READ_BYTES], True  # "utf-8" and "none" are no encodings: browsers ignore them
     new, errors = _decoders(data, encoding)
     output = b""
     try:
@@ -160,7 +158,7 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
 
 def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Exception]]:
     """Return what makes a decoder with the methods of zlib's, and what that raises."""
-    if encoding in _GZIP or encoding == "deflate":
+    if encoding in _ZLIB:
         wbits = 47  # gzip or zlib, as zlib detects
         # In RFC 9110 "deflate" means zlib; some servers send it raw.
         if encoding == "deflate" and (data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31):
@@ -202,20 +200,20 @@ class _Brotli:
 def header_text(headers: Headers | None, name: str) -> str | None:
     """Return the values of all headers of that name, joined by commas; None without one, or if that
     is longer than :data:`MAX_HEADER`."""
-    values = headers.getlist(name) if headers is not None else []
-    if sum(map(len, values)) + len(values) > MAX_HEADER:
-        return None
-    return b",".join(values).decode("latin-1") or None
+    text = b",".join(headers.getlist(name)) if headers is not None else b""
+    return text.decode("latin-1") if 0 < len(text) < MAX_HEADER else None
 
 
-def content_encodings(headers: Headers) -> list[str]:
-    """Return the content encodings, lower case, in the order applied, without ``identity``;
-    ``NotCredible`` beyond the limits."""
-    text = header_text(headers, "Content-Encoding")
-    if text is None and any(headers.getlist("Content-Encoding")):
-        raise NotCredible(f"the Content-Encoding header is longer than {MAX_HEADER} bytes")
-    names = map(str.strip, (text or "").lower().split(","))
+def content_encodings(values: list[bytes]) -> list[str]:
+    """Return the content encodings that headers of these *values* name, lower case, in the order
+    applied, without ``identity``; ``ResponseDataLossError`` beyond the limits."""
+    text = b",".join(values).decode("latin-1")
+    if any(values) and len(text) >= MAX_HEADER:
+        raise ResponseDataLossError(
+            f"the Content-Encoding header is longer than {MAX_HEADER} bytes"
+        )
+    names = map(str.strip, text.lower().split(","))
     found = [name for name in names if name not in ("", "identity")]
     if len(found) > MAX_ENCODINGS:
-        raise NotCredible(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
+        raise ResponseDataLossError(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
     return found

@@ -17,9 +17,8 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import Answer, header_text
-from scrapy_rep.origins.choices import Choices
+from scrapy_rep.origins.choices import Choices, on_ladder
 from scrapy_rep.origins.faults import (
-    CONFIGURATION_ERRORS,
     NOT_ABOUT_SITE,
     ProjectError,
     ProxyError,
@@ -42,10 +41,9 @@ from scrapy_rep.protocol.freshness import (
     unreachable_seconds,
 )
 from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.settings import RepSettings
+from scrapy_rep.settings import LADDER, RepSettings
 from scrapy_rep.storages.base import MAX_TIME, Entry, squeeze
 from scrapy_rep.storages.client import StorageClient
-from scrapy_rep.text import text_of
 
 # How often to look for another process's answer: at first, at last.
 _POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
@@ -108,13 +106,6 @@ class RobotsCache:
             self._judge(state, now)
         return None if state.standing is Standing.ASK else state
 
-    def failure(self, origin: Origin) -> Exception | None:
-        """Return what the last attempt for *origin* raised, if it did."""
-        if origin in self._broken:
-            return ProjectError(self._broken[origin][1])
-        state = self._table.get(origin)
-        return None if state is None else state.failure
-
     def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
         """Whether :meth:`read` has to prepare the rules for *agent* in a thread."""
         robots = state.robots
@@ -130,14 +121,12 @@ class RobotsCache:
             return
         body = entry.body if body is None else body
         how = body, agent, settings.obey_global_group, settings.crawl_delay > 0
-        in_turn = len(body) > LARGE or self._reading.locked or self._read_seconds > SLICE_SECONDS
-        if in_turn:
-            await maybe_deferred_to_future(self._reading.acquire())
+        await maybe_deferred_to_future(self._reading.acquire())
         try:
             if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
                 await pause()  # a storage may have answered for hundreds of origins at once
-            if in_turn and (state.robots or robots).is_read(agent, settings.obey_global_group):
+            if (state.robots or robots).is_read(agent, settings.obey_global_group):
                 return  # for another request, meanwhile
             if len(body) > LARGE:
                 robots = RobotsTxt(entry)  # not shared with other requests until it is ready
@@ -150,8 +139,7 @@ class RobotsCache:
                 state.robots = robots
                 self._table.weigh(state)
         finally:
-            if in_turn:
-                self._reading.release()
+            self._reading.release()
 
     async def ask(self, flight: Flight) -> tuple[OriginState, Answer | None]:
         """Get the robots.txt of the flight's origin fetched, here or by another process. Return
@@ -175,13 +163,11 @@ class RobotsCache:
         except BaseException as error:
             if storage:
                 storage.give_back(str(origin))
-            if isinstance(error, CONFIGURATION_ERRORS):
+            # Other errors may be due to what one request wants: a proxy, say.
+            if isinstance(error, ProjectError):
                 if len(self._broken) >= _MAX_BROKEN:
                     self._broken.clear()
-                own = isinstance(error, ProjectError)
-                # Others may be due to what one request wants: a proxy, say.
-                until = self._clock() + self._settings.retry_max_delay if own else -math.inf
-                self._broken[origin] = until, str(error) if own else text_of(error)
+                self._broken[origin] = self._clock() + self._settings.retry_max_delay, str(error)
             raise
         if storage:
             storage.publish(state.entry)
@@ -312,11 +298,12 @@ class RobotsCache:
 
 
 def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
-    """Return how *entry* can be used *now*, and until when, by the protocol alone. No time is
-    farther off than it can be: another user of the storage may have a clock that is years ahead."""
+    """Return how *entry* can be used *now*, and until when, by the rules for unreachable origins
+    that *settings* name. No time is farther off than it can be: another user of the storage may
+    have a clock that is years ahead."""
     fresh, again = entry.fresh_until, entry.next_attempt_at
     most = max(settings.cache_ttl, settings.cache_max_ttl)
-    return standing(
+    found, until = standing(
         now,
         fresh_until=fresh if fresh - now <= most else 0.0,
         has_copy=entry.has_copy,
@@ -325,3 +312,7 @@ def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standi
         next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
         limit=settings.unreachable_limit,
     )
+    failing = entry.unreachable_since is not None
+    if failing and found is not Standing.ASK and settings.unreachable_rules == LADDER:
+        found = on_ladder(entry, now, settings)
+    return found, until

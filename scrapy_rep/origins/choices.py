@@ -64,15 +64,17 @@ class Choices:
             state.by = override.by
         elif failing and self.ladder:
             state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
-            limit, page_ago = self._settings.unreachable_limit, now - entry.page_answered_at
-            step = rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
-            state.blackout = step is Standing.UNREACHABLE
-            if state.standing is not Standing.ASK:
-                state.standing = step
+            state.blackout = on_ladder(entry, now, self._settings) is Standing.UNREACHABLE
         elif not failing and entry.outcome is Outcome.MISSING and entry.status in FORBIDDEN:
             state.forbids = self._settings.forbidden == "disallow"
             if state.forbids:
                 state.by = f"HTTP {entry.status}, and REP_FORBIDDEN is 'disallow'"
+
+
+def on_ladder(entry: Entry, now: float, settings: RepSettings) -> Standing:
+    """Return what an entry of an unreachable origin is good for by Google's newer rules."""
+    limit, page_ago = settings.unreachable_limit, now - entry.page_answered_at
+    return rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
 
 
 def chosen(settings: RepSettings) -> list[str]:
@@ -87,8 +89,7 @@ def chosen(settings: RepSettings) -> list[str]:
 
 def _override(host: str, path: str | None) -> Answer:
     if path is None:
-        by = "REP_OVERRIDES says to ignore it"
-        return Answer(Outcome.MISSING, "", 0, by=by)
+        return Answer(Outcome.MISSING, "", 0, by="REP_OVERRIDES says to ignore it")
     try:
         with Path(path).open("rb") as file:
             body, by = file.read(READ_BYTES), f"REP_OVERRIDES names {path} instead"

@@ -38,13 +38,12 @@ class CrawlDelay(ResolutionListener):
     def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
         """Return the seconds between two requests to the origin, at most ``REP_CRAWL_DELAY``; 0 if
         its robots.txt asks for none."""
-        if state.robots is None or not self._most:
-            return 0.0
-        slowest = self._pace(state.robots, chain).slowest
+        slowest = self._pace(state.robots, chain).slowest if self._most else None
         return 0.0 if slowest is None else min(slowest.seconds, self._most)
 
-    def _pace(self, robots: RobotsTxt, chain: tuple[str, ...]) -> Pace:
-        return robots.pace(chain, self._context.settings.obey_global_group)
+    def _pace(self, robots: RobotsTxt | None, chain: tuple[str, ...]) -> Pace:
+        obey_global = self._context.settings.obey_global_group
+        return Pace() if robots is None else robots.pace(chain, obey_global)
 
     async def resolved(self, resolution: Resolution) -> None:
         """Slow down at once: requests may be waiting in the slot."""
@@ -80,10 +79,9 @@ class CrawlDelay(ResolutionListener):
             raised = seconds > context.crawler.settings.getfloat("DOWNLOAD_DELAY")
         else:
             raised = context.engine.slots.slow(key, state.name, seconds)
-        if not raised or state.robots is None or not self._told.add((state.name, seconds)):
+        slowest = self._pace(state.robots, chain).slowest if raised else None
+        if slowest is None or not self._told.add((state.name, seconds)):
             return
-        slowest = self._pace(state.robots, chain).slowest
-        assert slowest is not None  # more than 0 seconds are asked for
         stats = context.stats
         stats.inc_value("rep/crawl_delay/origins")
         stats.max_value("rep/crawl_delay/max", seconds)

@@ -175,8 +175,7 @@ class Fetcher:
         self._context = context
         self._engine = context.engine
         self._accepts = accept_encoding()
-        rep, settings = context.settings, context.crawler.settings
-        self._timeout = rep.download_timeout
+        settings = context.crawler.settings
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         self._replaces_ftp = (
@@ -191,7 +190,7 @@ class Fetcher:
         }
         self._listener = Listener(context.crawler, handlers)
         self._running = 0
-        self.targets = Targets(context.crawler, rep.private_hosts)
+        self.targets = Targets(context.crawler, context.settings.private_hosts)
         """Where an origin may lead us."""
 
     async def fetch(
@@ -208,20 +207,20 @@ class Fetcher:
                 return found
             given = url, hops, found.status, found.headers
             target = redirect_target(url, found)
-            note = ""
             if target is None:
                 note = "a redirect without a usable Location"
             elif target in seen:
                 note = "redirects in a loop"
             elif hops == MAX_HOPS:
                 note = f"more than {MAX_HOPS} redirects"
-            if target is None or note:
-                return Answer(Outcome.MISSING, *given, note=note)
-            seen.add(target)
-            if await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
+            elif await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
                 error = self._refused(target, "the address is private; see REP_PRIVATE_HOSTS")
                 return Answer(Outcome.UNREACHABLE, *given, error=error)
-            url, hops = target, hops + 1
+            else:
+                seen.add(target)
+                url, hops = target, hops + 1
+                continue
+            return Answer(Outcome.MISSING, *given, note=note)
 
     async def _ask(
         self, url: str, hops: int, like: Request | None, until: float
@@ -239,8 +238,7 @@ class Fetcher:
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
             self._running -= 1
-            if self._running == 0:
-                self._listener.listen(False)
+            self._listener.listen(self._running > 0)
         if not STATUSES[0] <= response.status <= STATUSES[1]:
             error = InvalidStatus("the HTTP status is not a number from 100 to 999")
             return Answer(Outcome.UNREACHABLE, url, hops, error=error)
@@ -269,7 +267,7 @@ class Fetcher:
     ) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
         and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
-        timeout = min(self._timeout, round(until - time.monotonic(), 2))
+        timeout = min(self._context.settings.download_timeout, round(until - time.monotonic(), 2))
         if timeout <= 0:  # no time is left after redirects
             raise DownloadTimeoutError(f"no answer from {url} in time")
         if url.startswith("ftp:") and self._replaces_ftp:

@@ -164,12 +164,11 @@ class Flights:
 
     def to(self, origin: Origin, request: Request | None = None, *, again: bool = False) -> Flight:
         """Return the flight to *origin*, or begin one for *request* (*again*: a retry)."""
+        if self._end.result is not None:
+            return self._end
         flight = self._flights.get(origin)
         if flight is None:
             flight = Flight(origin, request)
-            if self._end.result is not None:
-                flight.result = CrawlEnding()
-                return flight
             self._flights[origin] = flight
             (self._again if again else self._first)[flight] = None
             self._take_off()

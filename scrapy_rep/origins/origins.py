@@ -16,6 +16,7 @@ from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.crawl_delay import CrawlDelay
+from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight, Flights, Resolution, ResolutionListener
 from scrapy_rep.origins.state import OriginState, OriginTable
@@ -26,6 +27,8 @@ from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import open_storage
+
+UNKNOWN_YET = "no answer yet"  # why requests wait for an origin that hasn't failed
 
 # An attempt counts as the last one if it was made in the last quarter of REP_DEFER_MAX_WAIT.
 _LATE_SHARE = 4
@@ -52,12 +55,15 @@ class Drop(NamedTuple):
     for_room: bool = False
     """Whether the only reason is that too many are held."""
     cause: BaseException | None = None
-    """What the last fetch raised."""
+    """What the last fetch raised, or an exception like that."""
 
     @classmethod
-    def of(cls, state: OriginState) -> Drop:
-        reason = state.entry.error or "unreachable"
-        return cls(reason, state.entry.attempts, cause=state.failure)
+    def of(cls, state: OriginState | None) -> Drop:
+        """Return why there is no robots.txt of the origin of which *state* is known."""
+        entry = None if state is None else state.entry
+        if entry is None or entry.error is None:
+            return cls(UNKNOWN_YET)
+        return cls(entry.error, entry.attempts, cause=failure_in(entry.error))
 
 
 class Policy:
@@ -166,11 +172,8 @@ class Origins:
             state.rules = NO_RULES if known is None else known.rules(chain, self._obey_global)[1]
             self.table.add_prefix(state, usual[1] + "/")
         for listener in self.listeners:
-            try:
+            with self._isolated(listener.part):
                 await listener.resolved(resolution)
-            except Exception:
-                with self._isolated(listener.part):
-                    raise
         return state
 
     def _failed(self, origin: Origin, error: Exception | asyncio.CancelledError) -> None:

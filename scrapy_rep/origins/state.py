@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 
-from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -25,7 +24,6 @@ _LEAVING = 50
 
 # URL prefixes per origin on the hot path: HTTP://EXAMPLE.com:80/ is one.
 _PREFIXES = 4
-UNKNOWN_YET = "no answer yet"  # why requests wait for an origin that hasn't failed
 
 # An origin's overhead, beside texts, the packed body and the parsed part.
 _BYTES = 900
@@ -83,11 +81,6 @@ class OriginState:
         return size if self.robots is None else size + self.robots.size
 
     @property
-    def failure(self) -> Exception | None:
-        """An exception like the one that the last attempt raised, if it did."""
-        return failure_in(self.entry.error)
-
-    @property
     def unreachable(self) -> bool:
         """Whether nothing says what is allowed."""
         outcome = self.entry.outcome
@@ -133,12 +126,6 @@ class OriginTable:
                     state = self._keep(OriginState(entry, origin))
         return state
 
-    def why(self, origin: Origin) -> tuple[str, int]:
-        """Return why there is no robots.txt of *origin*, and the number of attempts."""
-        known = self.get(origin)
-        error, attempts = (known.entry.error, known.entry.attempts) if known else (None, 0)
-        return error or UNKNOWN_YET, attempts
-
     def put(self, origin: Origin, entry: Entry) -> OriginState:
         state = self.get(origin)
         if state is None:
@@ -170,9 +157,8 @@ class OriginTable:
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
         """Keep *state* in :attr:`by_prefix` while it is parsed."""
-        if self.by_prefix.get(prefix) is state or state.name not in self._parsed:
-            return
-        if len(state.prefixes) < _PREFIXES:
+        is_new = prefix not in state.prefixes and len(state.prefixes) < _PREFIXES
+        if is_new and state.name in self._parsed:
             state.prefixes += (prefix,)
             self.by_prefix[prefix] = state
 
@@ -183,8 +169,8 @@ class OriginTable:
         """Keep *origin*: requests wait for it."""
         state = self.get(origin)
         if state is not None:
-            if self._parsed.pop(state.name, None) is not None:
-                self._parsed_bytes -= state.size
+            self._parsed.pop(state.name, None)
+            self._parsed_bytes -= state.size  # 0 if it is pinned already
             state.size = 0
             self._pinned[state.name] = state
 

@@ -16,10 +16,11 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import origin_of, path_in
-from scrapy_rep.origins.cache import LARGE, RobotsCache
+from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Flight, Flights
-from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.pages import chain_behind, crawls_behind, encoding_of, is_html, page_rules
 from scrapy_rep.preferences.statements import (
     PATH,
@@ -35,6 +36,7 @@ from scrapy_rep.preferences.statements import (
     link_licenses,
     page_statements,
     read_robots,
+    signal_headers,
     token_statement,
 )
 from scrapy_rep.protocol import Origin
@@ -102,6 +104,7 @@ def usage_of(
     statements = [
         *robots.statements,
         *header_statements(values("Content-Usage")),
+        *signal_headers(values("Content-Signal")),
         *page_statements(page_rules(response, chain)),
         *([tdm.statement] if tdm is not None else ()),
     ]
@@ -132,10 +135,10 @@ class TdmOrigin(Origin):
 class UsageLookup:
     """What the origins of one crawl say about use. Use :func:`lookup_of`."""
 
-    def __init__(self, context: CrawlContext, table: OriginTable, cache: RobotsCache) -> None:
+    def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._settings = settings = context.settings
-        self._table = table
-        self._cache = cache
+        self._table = origins.table
+        self._cache = cache = origins.cache
         self._tokens = settings.usage_tokens or {}
         self._clock = context.clock
         # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
@@ -177,9 +180,8 @@ class UsageLookup:
 
     def tdmrep(self, request: Request) -> tuple[Reservation | None, str | None]:
         origin, _ = self.known(request)
-        if self._tdm_cache is None or origin is None:
-            return None, None
-        if (state := self._tdm_cache.get(TdmOrigin(*origin))) is None:
+        state = self._tdm_cache.get(TdmOrigin(*origin)) if self._tdm_cache and origin else None
+        if state is None:
             return None, None
         return _read_tdm(state.entry).about(comparable(path_in(request))), state.entry.sha256
 
@@ -228,6 +230,6 @@ class UsageLookup:
 
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
     if UsageLookup not in rep.parts:
-        rep.parts[UsageLookup] = UsageLookup(rep.context, rep.origins.table, rep.origins.cache)
+        rep.parts[UsageLookup] = UsageLookup(rep.context, rep.origins)
     found: UsageLookup = rep.parts[UsageLookup]
     return found

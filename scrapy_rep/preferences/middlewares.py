@@ -122,7 +122,7 @@ class UsageMiddleware:
             await lookup.read(request, chain)
             refused = self._refusal(lookup.robots(request, chain), DROP_REQUESTS)
             if refused is not None:
-                self._count("rep/usage/requests")
+                rep.context.stats.inc_value("rep/usage/requests")
                 self._tell(rep, request, "request to", *refused)
         origin, _ = lookup.known(request)
         if refused is not None and origin is not None and not self._dry_run:
@@ -141,19 +141,16 @@ class UsageMiddleware:
         return response
 
     def _record(self, rep: RepMiddleware, request: Request, usage: Usage) -> None:
-        self._count("rep/usage/pages")
+        count = rep.context.stats.inc_value
+        count("rep/usage/pages")
         for purpose, verdict in usage.verdicts.items():
             if verdict is not None:
-                self._count(f"rep/usage/{verdict}/{purpose}")
+                count(f"rep/usage/{verdict}/{purpose}")
         found = [(purpose, usage.decisive(purpose)) for purpose in self._actions]
         reason = "; ".join(f"{purpose}: {one}" for purpose, one in found if one is not None)
         more: dict[str, Any] = {"reason": reason or None, "usage": usage.as_dict()}
         origin, _ = lookup_of(rep).known(request)
         rep.decisions.record(request, origin, "usage", dry_run=False, **more)
-
-    def _count(self, stat: str) -> None:
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value(stat)
 
     def _refusal(self, usage: Usage, *actions: str) -> tuple[str, Statement] | None:
         """Return a purpose with one of *actions* that *usage* disallows, and the statement."""
@@ -165,11 +162,11 @@ class UsageMiddleware:
 
     def unwanted(self, request: Request, usage: Usage) -> bool:
         """Whether items of a page are to be dropped. Records it."""
-        refused = self._refusal(usage, DROP_ITEMS, DROP_REQUESTS)
-        if refused is None or self._rep is None:
+        rep, refused = self._rep, self._refusal(usage, DROP_ITEMS, DROP_REQUESTS)
+        if refused is None or rep is None:
             return False
-        self._count("rep/usage/items")
-        self._tell(self._rep, request, "item from", *refused)
+        rep.context.stats.inc_value("rep/usage/items")
+        self._tell(rep, request, "item from", *refused)
         return not self._dry_run
 
     def _tell(
@@ -179,10 +176,8 @@ class UsageMiddleware:
         origin, _ = lookup_of(rep).known(request)
         reason, dry_run = f"{purpose}: {statement}", self._dry_run
         rep.decisions.record(request, origin, f"usage_{kind}", reason=reason, dry_run=dry_run)
-        message = (
-            f"{'Would drop' if dry_run else 'Dropping'} {what} %(url)s: use for %(purpose)s is not "
-            "permitted (%(statement)s)"
-        )
+        drop = "Would drop" if dry_run else "Dropping"
+        message = f"{drop} {what} %(url)s: use for %(purpose)s is not permitted (%(statement)s)"
         values = {"url": request.url, "purpose": purpose, "statement": statement}
         self._limiter.log(message, values, self._crawler.spider, (origin, kind))
 

@@ -5,7 +5,8 @@
   structured fields: RFC 9651. In robots.txt it is a rule: a ``user-agent`` line after it begins a new
   group. So is ``Content-Signal`` here. Neither changes which pages may be fetched.
 - ``Content-Signal``: Cloudflare's Content Signals Policy, September 2025, contentsignals.org;
-  draft-romm-aipref-contentsignals-00, October 2025, expired.
+  draft-romm-aipref-contentsignals-00, October 2025, expired. Cloudflare has sent it as a header since
+  February 2026 (Markdown for Agents); sites that move it out of robots.txt do so, too.
 - ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022; ``noml``: noml.info,
   October 2023. There is no specification of these.
 - Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended`` (Google, September
@@ -194,7 +195,8 @@ SIGNALS = {"search": SEARCH, "ai-input": INPUT, "ai-train": TRAINING}
 """The signals, and our purposes."""
 VALUES = {"yes": YES, "no": NO}
 OTHER = frozenset({"use"})
-"""Written by Cloudflare too. Restricts nothing: ``use=reference``."""
+"""Written by Cloudflare too, since July 2026, as a test: ``immediate`` (store nothing), ``reference``
+(index, excerpt, link) or ``full``. None of our purposes: on record, without a verdict."""
 
 _MAX_SIGNALS = 100  # of one line; there are three
 
@@ -218,6 +220,14 @@ def signals(value: str) -> dict[str, str]:
         if name in SIGNALS and said in VALUES and says.get(SIGNALS[name]) != NO:
             says[SIGNALS[name]] = VALUES[said]
     return says
+
+
+def signal_headers(values: Sequence[bytes]) -> list[Statement]:
+    """Return what ``Content-Signal`` header lines say together."""
+    text = b", ".join(values).decode("latin-1")
+    return (
+        [Statement("header Content-Signal", None, text[:MAX_TEXT], signals(text))] if text else []
+    )
 
 
 # noai and noml speak for the images too.
@@ -294,13 +304,12 @@ class RobotsUsage:
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't apply to it
         """
-        best, found = -1, list[Statement]()
+        longest, found = 0, list[Statement]()
         for rules, statement in self.rules if allowed else ():
-            key = SHORTEST if rules is None else rules.find(path)
-            length = -1 if key < SHORTEST else 0 if rules is None else key >> LENGTH_BIT
-            if length > best:
-                best, found = length, [statement]
-            elif length == best >= 0:
+            length = 0 if rules is None else rules.find(path) >> LENGTH_BIT or -1
+            if length > longest:
+                longest, found = length, []
+            if length == longest:
                 found.append(statement)
         return [*found, *self.signals]
 

@@ -45,6 +45,7 @@ _ATTRIBUTES = r"""(?=(?P<all>(?:[\s/](?:[^<>"']+|"[^"<]*"|'[^'<]*'|["'])*)?))(?P
 _SECTION = r"(!--|!\[CDATA\[)"
 _ENDS = {"!--": "-->", "![CDATA[": "]]>"}
 _PROLOG = re.compile(rf"<(?:{_SECTION}|(!ENTITY\b)|([^\s<>/!?]+){_ATTRIBUTES})", re.IGNORECASE)
+_TAG = re.compile(rf"<(?:{_SECTION}|(/?)([^\s<>/!?]+){_ATTRIBUTES})")
 # An end tag; or a start tag, with what follows if that is only text and the element's end.
 _PART = re.compile(rf"<(?:/([^\s<>/]+)\s*>|([^\s<>/!?]+){_ATTRIBUTES}(?:([^<]*)</\2\s*>)?)")
 _ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
@@ -70,6 +71,7 @@ _ROOTS: dict[str, tuple[Kind, str, dict[str, str]]] = {
     "rss": (Kind.RSS, "item", {"link": "loc", "pubDate": "lastmod"}),
     "feed": (Kind.ATOM, "entry", {"updated": "lastmod"}),
 }
+_ITEMS = ("url", "sitemap")
 _EXTENSIONS = frozenset(
     ("atom", "code", "geo", "image", "media", "mobile", "news", "pagemap", "video", "xhtml")
 )
@@ -105,6 +107,7 @@ class XmlFeed:
         self._closed = False  # whether the root element was
         self._entries: list[SitemapEntry] = []
         self._items = ""  # see _ROOTS
+        self._other = ""  # the first element in place of an entry
         self._renamed: dict[str, str] = {}
         self._item = ""  # the name of the open entry's element, with prefix
         self._from = 0  # where the unread part of that one begins
@@ -132,6 +135,9 @@ class XmlFeed:
         self._forget()
         if last and not self._closed and not self.over:
             self._damaged("the file ends too early")
+        if last and self._other:
+            ignored = f"<{self._other[:100]}> is no entry of a {self.root}, and was ignored"
+            self.problem = self.problem or ignored
         entries, self._entries = self._entries, []
         return entries
 
@@ -180,25 +186,45 @@ class XmlFeed:
         if self.root in _ROOTS:
             self.over, self._closed = False, attributes.endswith("/")
             self.kind, self._items, self._renamed = _ROOTS[self.root]
-            names = rf"(?:[^\s<>/:]+:)?(?:{self._items}|{self.root})"
-            self._marks = re.compile(rf"<(?:{_SECTION}|(/?)({names}){_ATTRIBUTES})")
+            self._marks = self._marks_of_entries() if self._renamed else _TAG
+
+    def _marks_of_entries(self) -> re.Pattern[str]:
+        """Return what finds tags of entries and of the root element."""
+        others = () if self._renamed else _ITEMS
+        names = rf"(?:[^\s<>/:]+:)?(?:{'|'.join((self._items, *others, self.root or ''))})"
+        return re.compile(rf"<(?:{_SECTION}|(/?)({names}){_ATTRIBUTES})")
 
     def _tag(self, mark: re.Match[str]) -> None:
-        """Handle a tag of an entry or of the root element."""
+        """Handle a tag of an entry or of the root element, or the first one within that."""
         _, end, name, attributes = mark.groups()
         local = name.rpartition(":")[2]
         if self._item and (name == self._item or (end and local == self.root)):
             self._finish(mark.start())
         if end:
             self._closed = self._closed or local == self.root
-        elif local == self._items and not self._item and not attributes.endswith("/"):
+        elif not self._item and self._is_entry(name, local) and not attributes.endswith("/"):
             self._item, self._from = name, mark.end()
+
+    def _is_entry(self, name: str, local: str) -> bool:
+        """Whether an element is an entry."""
+        if self._marks is _TAG and local != self.root:  # the first element
+            if name == "loc":  # those around it are missing
+                self._items = name
+            self._marks = self._marks_of_entries()
+        if local == self._items:
+            if self._other not in _ITEMS:
+                self._other = ""
+        elif local != self.root:
+            self._other = self._other or local
+        return local == self._items
 
     def _finish(self, upto: int) -> None:
         """Read the entry that ends there."""
         text = "".join([*self._parts, self._text[self._from : upto]])
         entry: SitemapEntry = {}
         deep = self._read(entry, text)
+        if not (entry or self._renamed or "<" in text) and text.strip():
+            self._child(entry, "loc", "", text, core=True)  # <loc> is missing
         if deep and not entry.get("loc"):
             entry["loc"] = deep
         if self.kind is Kind.RSS and not entry.get("loc") and "guid" in entry:
@@ -247,6 +273,9 @@ class XmlFeed:
             return
         if name == "guid" and self.kind is Kind.RSS and _FALSE.search(attributes):
             return
+        if name == "loc" and ("loc" in entry or "broken" in entry) and not self._renamed:
+            self._entries.append(entry.copy())  # tags are missing between two entries
+            entry.clear()
         new = not entry.get(name) and len(entry) < _MAX_NAMES
         if not new or name in _RESERVED or len(name) > _MAX_NAME:
             return

@@ -221,6 +221,7 @@ def _read(text: str, *, header: bool) -> Iterator[tuple[str, str, Value]]:
     text = with_blanks(text).lower()
     agent, at, begins = GLOBAL, 0, True  # whether an agent may stand here
     while word := _WORD.match(text, at):
+        begins = begins or ";" in word[0]
         if header and begins and (named := _AGENT.match(text, at)) and named[1] not in _NAMES:
             # In a meta, "robots" means all agents.
             agent = GLOBAL if named[1] in (GLOBAL, "robots") else leading_token(named[1])

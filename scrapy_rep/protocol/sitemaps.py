@@ -28,6 +28,8 @@ MAX_ENTRIES = 50_000
 # Characters of a line of text. No server accepts a URL as long.
 _MAX_LINE = 8192
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# How XML begins, or at least what a sitemap is in.
+_XML = re.compile(rb"<(?:\?xml\s|(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed)[\s>])")
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 # Bytes that suffice to tell the format.
 _ENOUGH = 4096
@@ -106,7 +108,7 @@ class SitemapReader:
             if len(start) >= _ENOUGH:
                 break
             yield []
-        start = start.lstrip()
+        start = _without_rubbish(start.lstrip())
         if (feed := self._feed_for(start)) is None:
             return
         parts: Iterable[bytes | None] = chain([start], content, [None])
@@ -161,6 +163,15 @@ class SitemapReader:
             problem = "it is text, but most of its first lines are not URLs"
         self.problem = self.problem or problem
         return None
+
+
+def _without_rubbish(start: bytes) -> bytes:
+    """Return *start* without what stands before the XML: a warning of PHP's, byte order marks."""
+    text = start.removeprefix(codecs.BOM_UTF8).lstrip()
+    if text.startswith((b"<?", b"<!")) or _HTML.match(text):
+        return start
+    found = _XML.search(start, 0, _ENOUGH)
+    return start[found.start() :] if found else start
 
 
 def _without_comments(text: bytes) -> bytes:

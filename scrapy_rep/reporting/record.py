@@ -56,9 +56,7 @@ def fields_of(
     return {**fields, **more, "reason": more.get("reason") or fields["reason"]}
 
 
-OUTCOMES = (
-    *("rules", "empty", "html", "challenge", "missing", "redirected", "unreachable", "none"),
-)
+OUTCOMES = ("rules", "empty", "html", "challenge", "missing", "redirected", "unreachable", "none")
 """The outcomes of requests for an origin's robots.txt, in the order of the report."""
 
 # Bytes of a body that are searched.
@@ -136,7 +134,7 @@ def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
 def kind_of(reason: str | None) -> str:
     """Return why a robots.txt is unreachable, in a word or two."""
     reason = reason or "other"
-    name = reason.partition(":")[0].partition(",")[0]
+    name = reason.partition(":")[0]
     if name.startswith("HTTP "):
         return name[: len("HTTP 503")]
     if name in _KINDS:

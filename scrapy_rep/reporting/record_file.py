@@ -73,9 +73,10 @@ class Feed:
         file: IO[bytes] = self._storage.open(self._crawler.spider)
         return file
 
-    async def store(self, file: IO[bytes]) -> None:
-        """Hand the finished *file* to its storage. Raises whatever that raises."""
+    async def store(self, file: IO[bytes], message: str) -> None:
+        """Hand the finished *file* to its storage, and log *message*. Raises whatever that raises."""
         await ensure_awaitable(self._storage.store(file))
+        logger.info(message, {"uri": self}, extra={"spider": self._crawler.spider})
 
     def log_error(self, message: str, error: Exception | None = None) -> None:
         values = {"uri": self, "error": text_of(error) if error is not None else ""}
@@ -123,7 +124,6 @@ class RecordFile:
 
     def __init__(self, context: CrawlContext, uri: str) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
-        self._context = context
         self._feed = Feed(context.crawler, "REP_DECISIONS", uri, overwrite=False)
         self._crawl = uuid4().hex[:12]  # tells its lines from those of others in the same file
         self._file: IO[bytes] | None = None
@@ -153,12 +153,9 @@ class RecordFile:
         if self._file is None:
             return
         try:
-            await self._feed.store(self._file)
+            await self._feed.store(self._file, "Decisions are in %(uri)s")
         except Exception as error:  # noqa: BLE001
             self._feed.log_error("can't write to %(uri)s: %(error)s", error)
-        else:
-            values = {"uri": self._feed}
-            logger.info("Decisions are in %(uri)s", values, extra=self._context.extra)
 
     def _write(self) -> None:
         """Write the lines. If that fails, keep them for the next time."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import scrapy
 from scrapy import Request
@@ -30,7 +30,7 @@ from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
-from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -46,6 +46,8 @@ from scrapy_rep.signals import request_deferred, request_given_up, request_relea
 from scrapy_rep.text import clean, counted, text_of
 
 logger = get_logger(__name__)
+
+Refusal: TypeAlias = RobotsDisallowed | RobotsUnreachable
 
 # Scrapy has it since 2.18.
 _PARSED = getattr(scrapy_signals, "robots_parsed", None)
@@ -217,12 +219,7 @@ class Recorder(ResolutionListener):
             self.tell(verdict, request.url, origin, state, decision, **more)
 
     def dropped(
-        self,
-        request: Request,
-        error: RobotsDisallowed | RobotsUnreachable,
-        state: OriginState | None = None,
-        *,
-        direct: bool = False,
+        self, request: Request, error: Refusal, state: OriginState | None, *, direct: bool
     ) -> None:
         """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
         and Scrapy doesn't log that its item goes on without it."""
@@ -240,9 +237,7 @@ class Recorder(ResolutionListener):
         else:
             self.record(request, error.origin, "disallowed", state, error.decision)
 
-    def _log_drop(
-        self, request: Request, error: RobotsDisallowed | RobotsUnreachable, *, direct: bool
-    ) -> None:
+    def _log_drop(self, request: Request, error: Refusal, *, direct: bool) -> None:
         unreachable = isinstance(error, RobotsUnreachable)
         values = {"url": request.url, "error": error, "request": request}
         extra = self._context.extra
@@ -267,30 +262,25 @@ class Recorder(ResolutionListener):
         if state is not None and state.unreachable:
             self._stats.inc_value("rep/deferred/unreachable")
         message = "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
-        values = {"origin": origin, "why": self._origins.table.why(origin)[0]}
+        values = {"origin": origin, "why": Drop.of(state).reason}
         self._holds.log(message, values, self._context.spider, origin)
         self._held(request, origin)
 
     def _held(self, request: Request, origin: Origin) -> None:
-        self.record(request, origin, "held", reason=self._origins.table.why(origin)[0])
+        reason = Drop.of(self._origins.table.get(origin)).reason
+        self.record(request, origin, "held", reason=reason)
 
     def _released(self, request: Request, origin: Origin, held_for: float) -> None:
         self.record(request, origin, "released", held_for=round(held_for, 3))
 
     def _given_up(
-        self,
-        request: Request,
-        origin: Origin,
-        reason: str,
-        attempts: int,
-        held_for: float | None = None,
+        self, request: Request, origin: Origin, reason: str, attempts: int, held_for: float
     ) -> None:
         error = RobotsUnreachable(origin, reason, attempts)
         with self._isolated(Counts.part):
             self._refuse_start(request, error)
             self._count_reason(error)
-        held_for = held_for and round(held_for, 3)
-        self.record(request, origin, "given_up", reason=reason, held_for=held_for)
+        self.record(request, origin, "given_up", reason=reason, held_for=round(held_for, 3))
 
     def _count_reason(self, error: RobotsUnreachable) -> None:
         """Count a failed robots.txt in Scrapy's stats as the page's own failure."""

@@ -172,22 +172,17 @@ def _rules(counts: Counts) -> list[str]:
 
 def log_beginning(context: CrawlContext, agents: Agents) -> None:
     settings = context.settings
-    unreachable = {
+    what = {
         "defer": f"held for up to {duration(settings.defer_max_wait)}",
         "drop": "dropped",
         "allow": "let through",
     }
     storage = settings.cache_storage
-    path = storage if isinstance(storage, str) else storage.__qualname__
-    name = path.rpartition(".")[2]
+    name = storage.rpartition(".")[2] if isinstance(storage, str) else storage.__name__
     logger.info(
         "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
         "Cache: %(storage)s",
-        {
-            "agent": name_of(agents),
-            "unreachable": unreachable[settings.unreachable],
-            "storage": name,
-        },
+        {"agent": name_of(agents), "unreachable": what[settings.unreachable], "storage": name},
         extra=context.extra,
     )
     if name == MemoryStorage.__name__ and context.crawler.settings.getbool("HTTPCACHE_ENABLED"):

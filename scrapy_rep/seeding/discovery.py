@@ -28,7 +28,6 @@ from scrapy_rep.text import MAX_LISTED_IDN, Encoder, SitemapURL, counted, resolv
 
 logger = get_logger(__name__)
 
-KindT = TypeVar("KindT", bound=type)
 T = TypeVar("T")
 
 SITEMAP = "_rep_sitemap"
@@ -66,7 +65,7 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
             mode = settings.sitemaps or (LISTED if named else False)
         else:
             mode = sitemaps(value)
-        return mode and not is_interactive(crawler) and mode
+        return False if is_interactive(crawler) else mode
     except ValueError:
         raise SettingsError(
             f"The spider's attribute {SPIDER_SITEMAPS} is {value!r}, but must be {SITEMAPS_HINT}, "
@@ -109,8 +108,10 @@ class Discovery:
     """Announces each sitemap once (unless very many others have come in between)."""
 
     def __init__(self, context: CrawlContext) -> None:
+        """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         self._context = context
         self._seen = BoundedSet()
+        self.mode = seeding_mode(context.crawler, context.settings)
 
     async def announce(self, resolution: Resolution) -> None:
         """Announce the sitemaps that a new robots.txt lists."""
@@ -171,10 +172,9 @@ class SeedingMiddleware:
         return None if theirs is None else theirs(request, exception)
 
 
-def with_seeding(kind: KindT) -> KindT:
+def with_seeding(kind: type) -> Any:
     """Return a subclass of *kind*, a middleware class, that reads sitemaps."""
-    made: KindT = type(kind.__name__, (SeedingMiddleware, kind), {"__module__": kind.__module__})  # type: ignore[assignment]
-    return made
+    return type(kind.__name__, (SeedingMiddleware, kind), {"__module__": kind.__module__})
 
 
 class Entries(Iterator[SitemapEntry]):

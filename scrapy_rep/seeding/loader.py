@@ -78,19 +78,16 @@ class Loader:
         connect(self._bytes_received, scrapy_signals.bytes_received)
         connect(self._response_downloaded, scrapy_signals.response_downloaded)
 
-    @property
-    def _shared(self) -> bool:
-        """Whether other processes share the scheduler: each may get the requests of another."""
-        return self._engine.scheduler_is_foreign
-
     # Requests
 
     def request_some(self) -> bool:
         """Request the next sitemaps. Return whether to go on at once."""
         if self._spool.waiting >= _PAGES_ENOUGH:
             return False
-        # Another process may read it, so this one doesn't wait for it: only time ends the step.
-        most, asked = _AT_ONCE if self._shared else _OF_HOST, self._spool.asked
+        # If processes share the scheduler, another may read it, so this one doesn't wait for it: only
+        # time ends the step.
+        shared, asked = self._engine.scheduler_is_foreign, self._spool.asked
+        most = _AT_ONCE if shared else _OF_HOST
         requested = Counter(asked.values())
         slices = Slices()
         for host in self._spool.hosts(self._host):
@@ -100,9 +97,9 @@ class Loader:
             while requested[host] < most and (sitemap := self._spool.next_sitemap(host)):
                 requested[host] += 1
                 self._request(sitemap)
-            if self._shared and slices.over:
+            if shared and slices.over:
                 break
-        return self._shared and bool(requested)
+        return shared and bool(requested)
 
     def _request(self, sitemap: SitemapRow) -> None:
         about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
@@ -111,7 +108,7 @@ class Loader:
                 sitemap.url,
                 priority=self._crawl.settings.sitemap_priority,
                 # The spool has each sitemap once. Processes that share a scheduler share its dupe filter.
-                dont_filter=not self._shared,
+                dont_filter=not self._engine.scheduler_is_foreign,
                 headers=self._headers(sitemap.url),
                 # A sitemap may be on any host: allowed_domains is about pages.
                 meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
@@ -120,7 +117,7 @@ class Loader:
         except Exception:  # the feeder retries
             self._spool.mark(sitemap, WAITING)
             raise
-        if not self._shared:  # else it may go to another process
+        if not self._engine.scheduler_is_foreign:  # else it may go to another process
             self._spool.asked[sitemap.url] = sitemap.host
 
     def _headers(self, url: str) -> dict[str, str]:
@@ -285,4 +282,4 @@ class Loader:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return
         spool.mark(sitemap, DONE)
-        self._log.read(sitemap, reader, selection)
+        self._log.read(reader.kind, selection)

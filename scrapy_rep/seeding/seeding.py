@@ -41,7 +41,6 @@ from scrapy_rep.seeding.discovery import (
     listed_by,
     own_sitemaps,
     resolve_all,
-    seeding_mode,
 )
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier, registrable_domain
@@ -285,8 +284,7 @@ class Feeder:
     def forget(self) -> None:
         """Delete the rows of pages that are done."""
         finished, self.outstanding.finished = self.outstanding.finished, []
-        if finished:
-            self._spool.forget(finished)
+        self._spool.forget(finished)
 
     def gauge(self) -> None:
         self._crawl.stats.set_value("rep/sitemaps/waiting", self._spool.waiting)
@@ -311,7 +309,6 @@ class SitemapSeeding(ResolutionListener):
         self._cache = origins.cache
         self._deferral = deferral
         self._discovery = discovery
-        self._mode = seeding_mode(crawler, settings)
         self.visited_prefixes: set[str] = set()
         """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no harm: the
         spool has its sitemaps."""
@@ -331,7 +328,7 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
-        connect(self._request_dropped, scrapy_signals.request_dropped)
+        connect(self._feeder.outstanding.left, scrapy_signals.request_dropped)
         connect(self._feeder.outstanding.left, request_deferred)
         connect(self._feeder.outstanding.keep, request_given_up)
         self._deferral.handing_back.on_handed_back = self._feeder.outstanding.left
@@ -357,7 +354,7 @@ class SitemapSeeding(ResolutionListener):
         """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
-        if self._mode == "start" and not request.meta.get("is_start_request"):
+        if self._discovery.mode == "start" and not request.meta.get("is_start_request"):
             return
         try:
             origin = origin_of(request)
@@ -367,18 +364,16 @@ class SitemapSeeding(ResolutionListener):
         if len(self.visited_prefixes) >= _PREFIXES:
             self.visited_prefixes.clear()
         self.visited_prefixes.update((f"{origin}/", prefix or f"{origin}/"))
-        state = self._cache.get(origin) if is_new and self._mode != LISTED else None
+        state = self._cache.get(origin) if is_new and self._discovery.mode != LISTED else None
         if state is not None and not state.unreachable:
             self._seed(origin, listed_by(state))
 
     async def resolved(self, resolution: Resolution) -> None:
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
-        origin, robots = resolution.state.origin, resolution.robots
-        there = robots is not None or resolution.outcome is Outcome.MISSING
-        if there and self._mode != LISTED and f"{origin}/" in self.visited_prefixes:
-            self._seed(
-                origin, resolve_all(resolution.robots_url, robots.sitemaps if robots else ())
-            )
+        state = resolution.state
+        there = resolution.robots is not None or resolution.outcome is Outcome.MISSING
+        if there and self._discovery.mode != LISTED and f"{state.origin}/" in self.visited_prefixes:
+            self._seed(state.origin, listed_by(state))
 
     def _seed(self, origin: Origin, listing: Coroutine[Any, Any, dict[str, str]]) -> None:
         self._adding += 1
@@ -395,10 +390,6 @@ class SitemapSeeding(ResolutionListener):
             pass  # the file has failed for too long, which is logged
         finally:
             self._adding -= 1
-
-    def _request_dropped(self, request: Request, **_: Any) -> None:
-        if ROW_KEY in request.meta:
-            self._feeder.outstanding.left(request)
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)

@@ -68,9 +68,7 @@ class Reason(Enum):
         return f"rep/sitemaps/rejected/{self.name.lower()}"
 
 
-CHOSEN = {
-    Reason.FILTERED, Reason.OLD, Reason.NO_RULE, Reason.NOT_FOLLOWED, Reason.KNOWN
-}  # fmt: skip
+CHOSEN = {Reason.FILTERED, Reason.OLD, Reason.NO_RULE, Reason.NOT_FOLLOWED, Reason.KNOWN}
 """Reasons that the project has chosen, or by which nothing is lost."""
 
 
@@ -97,8 +95,8 @@ class Selection:
     """Selects entries of one sitemap, and puts them into the spool."""
 
     def __init__(self, context: SeedingContext, sitemap: SitemapRow, reader: SitemapReader) -> None:
-        self._sitemap = sitemap
-        self._reader = reader
+        self.sitemap = sitemap
+        self.reader = reader
         self._spool = context.spool
         self._settings = context.crawl.settings
         self._options = context.options
@@ -121,7 +119,7 @@ class Selection:
 
     def add(self, entries: list[SitemapEntry]) -> None:
         """Filter *entries*; :meth:`write` writes those that are left."""
-        kind = self._reader.kind
+        kind = self.reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
         kept, failed = self._options.filtered(sound, kind.value if kind else "")
@@ -148,7 +146,7 @@ class Selection:
     def write(self) -> bool:
         """Write some of what was added to the spool, for one slice of time. Return whether there is
         more. After a ``sqlite3.Error``, call it again."""
-        is_index = self._reader.kind is Kind.INDEX
+        is_index = self.reader.kind is Kind.INDEX
         look = self._sitemap_of if is_index else self._page_of
         slices = Slices()
         while self._pending and len(self._accepted) < _AT_A_TIME:
@@ -174,13 +172,13 @@ class Selection:
         url = found.url.partition("#")[0]
         if not self._options.follows(url):
             return Reason.NOT_FOLLOWED
-        too_deep = len(self._sitemap.line) >= self._settings.sitemap_max_depth
+        too_deep = len(self.sitemap.line) >= self._settings.sitemap_max_depth
         return Reason.DEPTH if too_deep else (url, str(found.origin))
 
     def _add_sitemaps(self, accepted: list[tuple[str, str]]) -> None:
         most = self._settings.sitemap_max_files
         add = self._spool.add_sitemaps
-        new, beyond = add(self._sitemap.origin, dict(accepted), self._sitemap.line, most=most)
+        new, beyond = add(self.sitemap.origin, dict(accepted), self.sitemap.line, most=most)
         self.rejected[Reason.LIMIT] += len(beyond)
         self.rejected[Reason.KNOWN] += len(accepted) - len(new) - len(beyond)
         self.accepted += len(new)
@@ -201,10 +199,10 @@ class Selection:
         if self._urls >= self._settings.sitemap_max_origin_urls:
             return Reason.LIMIT
         self._urls += 1
-        return (found[0], self._sitemap.id, url, entry), found[1]
+        return (found[0], self.sitemap.id, url, entry), found[1]
 
     def _add_pages(self, accepted: list[tuple[Row, bool]]) -> None:
-        self._spool.add_pages(self._sitemap.origin, [row for row, _ in accepted])
+        self._spool.add_pages(self.sitemap.origin, [row for row, _ in accepted])
         self.accepted += len(accepted)
         self.unproven += sum(unproven for _, unproven in accepted)
 
@@ -217,7 +215,7 @@ class Selection:
             near = True
         state = None if near else self._cache.get(origin)
         known = state is not None and not state.unreachable
-        by = "" if near else self._sitemap.origin
+        by = "" if near else self.sitemap.origin
         site = self._spool.site(str(origin), by, known=known)
         found = Reason.HOSTS if site is None else (site, not near)
         if len(self._by_prefix) < _PREFIXES:
@@ -241,35 +239,28 @@ class SitemapLog:
         """URLs of sitemaps with entries that were taken after a wait, or that are already reported."""
         self._refused: dict[str, tuple[str, Reason]] = {}
 
-    def read(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
-        assert reader.kind is not None
+    def read(self, kind: Kind, selection: Selection) -> None:
+        sitemap, reader, accepted = selection.sitemap, selection.reader, selection.accepted
         rejected = +selection.rejected  # without zeros
-        nothing, kind = bool(rejected and not selection.accepted), reader.kind.value
-        if selection.unproven == selection.accepted:
+        if selection.unproven == accepted:
             self._undecided.add(sitemap.url)
         count = self._context.stats.inc_value
         count("rep/sitemaps/fetched")
         count("rep/sitemaps/urls", reader.count)
         if selection.undated:
             count("rep/sitemaps/undated", selection.undated)
-        if nothing:
+        if rejected and not accepted:
             count("rep/sitemaps/nothing_taken")
         for reason, entries in rejected.items():
             count(reason.stat, entries)
-        self._record(
-            sitemap,
-            reason=reader.problem or None,
-            kind=kind,
-            entries=reader.count,
-            taken=selection.accepted,
-            rejected={reason.value: entries for reason, entries in rejected.items()},
-        )
-        self._log(sitemap, reader, selection)
+        why = {reason.value: entries for reason, entries in rejected.items()}
+        about = {"kind": kind.value, "entries": reader.count, "taken": accepted, "rejected": why}
+        self._record(sitemap, reader.problem, **about)
+        self._log(kind, selection, rejected)
 
-    def _log(self, sitemap: SitemapRow, reader: SitemapReader, selection: Selection) -> None:
-        assert reader.kind is not None
-        kind, accepted, rejected = reader.kind.value, selection.accepted, +selection.rejected
-        message = f"Sitemap %(url)s ({kind}): %(entries)s, {accepted:,} accepted"
+    def _log(self, kind: Kind, selection: Selection, rejected: Counter[Reason]) -> None:
+        sitemap, reader, accepted = selection.sitemap, selection.reader, selection.accepted
+        message = f"Sitemap %(url)s ({kind.value}): %(entries)s, {accepted:,} accepted"
         if selection.unproven:
             message += f" ({selection.unproven:,} waiting for another host's robots.txt)"
         if why := [f"{count:,} {one.value}" for one, count in rejected.items()]:

@@ -39,7 +39,7 @@ _PRESET = (
 _MAX_BYTES = 2 * MAX_BYTES
 
 # Bytes of what another program may have written to a shared cache: more is not even read.
-MAX_HEADER = 262_144
+MAX_ENTRY_HEADER = 262_144
 MAX_PACKED = MAX_BYTES + 8_192
 MAX_BATCH = 32 * 1024 * 1024
 """Bytes of the bodies of one batch. Those beyond count as missing, and are fetched again."""
@@ -192,7 +192,7 @@ class Entry:
         :raises UnreadableEntry: if that fails
         """
         try:
-            if len(header) > MAX_HEADER or len(packed or b"") > MAX_PACKED:
+            if len(header) > MAX_ENTRY_HEADER or len(packed or b"") > MAX_PACKED:
                 raise UnreadableEntry("broken: it is too large")
             values = json.loads(header)
             schema = values["schema"]

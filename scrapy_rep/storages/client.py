@@ -119,14 +119,12 @@ class _Calls:
 
     def _lease(self, origins: list[str]) -> set[str]:
         """Return which *origins* to fetch: all, if the storage fails."""
-
-        def lease() -> set[str]:
-            leased = self.storage.lease_many(origins, self._owner, self._lease_seconds)
-            return set(origins).intersection(leased)
-
         if not origins or not self.works(_LOAD):
             return set(origins)
-        return self.attempt(_LEASE, set(origins), lease)
+        lease = self.storage.lease_many
+        return self.attempt(
+            _LEASE, set(origins), lambda: set(lease(origins, self._owner, self._lease_seconds))
+        )
 
     def _release(self, origins: Iterable[str]) -> None:
         if some := list(origins):

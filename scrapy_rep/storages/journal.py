@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -50,13 +51,11 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 def tables_of(db: sqlite3.Connection) -> dict[str, list[Any]]:
     """Return the columns of each table in a file; also of views and triggers: we have none."""
-    named = db.execute("SELECT name FROM sqlite_master WHERE type != 'index'").fetchall()
+    named = db.execute(
+        "SELECT name FROM sqlite_master WHERE type != 'index' AND name NOT GLOB 'sqlite_*'"
+    ).fetchall()
     columns = "SELECT * FROM pragma_table_info(?)"
-    return {
-        name: db.execute(columns, (name,)).fetchall()
-        for (name,) in named
-        if not name.startswith("sqlite_")
-    }
+    return {name: db.execute(columns, (name,)).fetchall() for (name,) in named}
 
 
 def tables_of_schema(schema: str) -> dict[str, list[Any]]:
@@ -185,14 +184,10 @@ class Journal:
     def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
         """Open or create the file, setting a damaged one aside. Return what *recover* finds in it;
         None if it can't be used now. Blocks."""
-
-        def set_up(db: sqlite3.Connection) -> T:
-            self._set_up(db)
-            return recover(db)
-
-        seconds = _THREAD_LOCK_SECONDS
         try:
-            self._db, found = open_or_set_aside(self.path, seconds, set_up, self._spider)
+            self._db, found = open_or_set_aside(
+                self.path, _THREAD_LOCK_SECONDS, partial(self._set_up, recover), self._spider
+            )
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
             return None
@@ -200,7 +195,7 @@ class Journal:
         self._tell_works()
         return found
 
-    def _set_up(self, db: sqlite3.Connection) -> None:
+    def _set_up(self, recover: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
         # Nothing that the event loop does waits for the disk. _checkpoint() does, in a thread.
         db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
         db.execute("PRAGMA synchronous = OFF")
@@ -214,6 +209,7 @@ class Journal:
             if keys == ["id"]:
                 [self._last_ids[table]] = db.execute(_LAST_ID.format(table=table)).fetchone()
         db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
+        return recover(db)
 
     # Rows
 
@@ -273,14 +269,13 @@ class Journal:
         if self._db is None or not self._writes or self.failing_since is not None:
             return
         try:
-            self._write_to(self._db, self._pending)
+            self._write_some(self._db, len(self._pending))
         except sqlite3.Error as error:
             self._failed(error)
-        else:
-            self._unmerged += len(self._pending)
-            self._pending.clear()
 
-    def _write_to(self, db: sqlite3.Connection, changes: _Changes) -> None:
+    def _write_some(self, db: sqlite3.Connection, most: int) -> None:
+        """Write up to *most* changes in one transaction, the oldest first."""
+        changes = dict(islice(self._pending.items(), most))
         if not changes:
             return
         with transaction(db):
@@ -288,6 +283,9 @@ class Journal:
             for (table, deletes), some in kinds:
                 rows = (row or key[1:] for key, row in some)
                 db.executemany((self._delete if deletes else self._put)[table], rows)
+        self._unmerged += len(changes)
+        for key in changes:
+            del self._pending[key]
 
     async def flush(self) -> None:
         """Try again to write what couldn't be written, and checkpoint the file now and then. To be
@@ -314,11 +312,7 @@ class Journal:
             db.execute(*self._failed_read).fetchall()
             self._failed_read = None
         while self._pending and self._db is not None:
-            changes = dict(islice(self._pending.items(), _AT_ONCE))
-            self._write_to(db, changes)
-            self._unmerged += len(changes)
-            for key in changes:
-                del self._pending[key]
+            self._write_some(db, _AT_ONCE)
             await pause()
         self.failing_since = None
 

@@ -18,7 +18,7 @@ from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import (
     MAX_BATCH,
-    MAX_HEADER,
+    MAX_ENTRY_HEADER,
     MAX_PACKED,
     BatchStorage,
     Entry,
@@ -145,7 +145,7 @@ class RedisStorage(BatchStorage):
 
     def _entries(self, keys: Sequence[Key]) -> dict[Key, Entry | UnreadableEntry]:
         """Return what there is under *keys*, with the bodies that are still there."""
-        headers = self._values(keys, MAX_HEADER)
+        headers = self._values(keys, MAX_ENTRY_HEADER)
         found = {key: entry_or_error(header) for key, header in headers.items()}
         bodies = {
             key: self._key("body", entry.sha256)

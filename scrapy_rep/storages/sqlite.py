@@ -7,6 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from os.path import samestat
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from scrapy.utils.project import data_path
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import (
     MAX_BATCH,
-    MAX_HEADER,
+    MAX_ENTRY_HEADER,
     MAX_PACKED,
     BatchStorage,
     Entry,
@@ -46,7 +47,7 @@ _LOCK_SECONDS = 5.0
 
 # Bodies have a table of their own: many origins share one, and an old one is kept for a while so
 # that decisions based on it can be checked.
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS entries (
     origin TEXT PRIMARY KEY,
     header TEXT NOT NULL,
@@ -65,10 +66,12 @@ CREATE TABLE IF NOT EXISTS leases (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS entries_by_age ON entries (updated_at);
 CREATE INDEX IF NOT EXISTS bodies_by_age ON bodies (used_at);
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
 """
 
 # Others who share the file may have written anything: what is too long is cut, and counts as broken.
-_HEADER = f"substr(header, 1, {MAX_HEADER + 1})"
+_HEADER = f"substr(header, 1, {MAX_ENTRY_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
 _SELECT = f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
 _SAVE = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
@@ -199,19 +202,17 @@ class SqliteStorage(BatchStorage):
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # One process at a time: no file may be renamed while another process opens it, and only one
         # may set it aside.
-        lock = sqlite3.connect(f"{self._path}.lock", timeout=_LOCK_SECONDS, isolation_level=None)
-        try:
+        name = f"{self._path}.lock"
+        with closing(sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)) as lock:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as error:
                 # Whatever it is (a foreign file of that name, say), the cache itself isn't broken.
-                raise sqlite3.OperationalError(f"{self._path}.lock: {error}") from None
+                raise sqlite3.OperationalError(f"{name}: {error}") from None
             if damage is not None and self._is_still_there():
                 set_aside(self._path, damage)
             # Calls come from different threads, but one at a time.
             return open_or_set_aside(self._path, _LOCK_SECONDS, self._set_up)[0]
-        finally:
-            lock.close()
 
     def _is_still_there(self) -> bool:
         try:
@@ -229,7 +230,4 @@ class SqliteStorage(BatchStorage):
             raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
         if not has_tables(db, tables_of_schema(_SCHEMA)):
             db.execute("PRAGMA journal_mode = WAL")
-            db.executescript(
-                f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; "
-                f"PRAGMA application_id = {_APPLICATION}; COMMIT;"
-            )
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")

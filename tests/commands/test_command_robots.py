@@ -385,10 +385,9 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
         "HTTP 403, and REP_FORBIDDEN is 'disallow': nothing may be fetched\n# 1 disallowed\n"
     )
     wrong = {"REP_OVERRIDES": '{"a.example": "none.txt"}'}
-    for asked in (named.url("/"), "--cache"):
-        done = await robots_crawls(tmp_path, asked, settings=wrong)
-        assert done.status == 2
-        assert "REP_OVERRIDES: can't read 'none.txt', for a.example" in done.err
+    done = await robots_crawls(tmp_path, named.url("/"), settings=wrong)
+    assert done.status == 2
+    assert "REP_OVERRIDES: can't read 'none.txt', for a.example" in done.err
 
 
 def output_of(line: list[str], folder: Path) -> tuple[str, str]:

@@ -21,6 +21,8 @@ from scrapy.http import Response, XmlResponse
 from scrapy.settings import Settings
 from scrapy.signalmanager import SignalManager
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.httpobj import _urlparse_cache, urlparse_cached
+from scrapy.utils.request import _fingerprint_cache, fingerprint
 
 import scrapy_rep
 from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, _clock
@@ -372,6 +374,15 @@ def test_bodies_can_be_dropped() -> None:
         response = kind("http://a.test/", body=b"<urlset/>" * 1000)
         EngineAccess.drop_body(response)
         assert response.body == b""
+
+
+def test_what_scrapy_keeps_of_a_request_can_be_dropped() -> None:
+    request = Request("http://a.test/")
+    urlparse_cached(request)
+    fingerprint(request)
+    assert request in _urlparse_cache and request in _fingerprint_cache
+    EngineAccess.drop_caches(request)
+    assert request not in _urlparse_cache and request not in _fingerprint_cache
 
 
 @pytest.mark.loop

@@ -26,7 +26,7 @@ from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigins
-from tests.helpers.behaviours import RULES, silence
+from tests.helpers.behaviours import RULES, after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import (
     DEFER,
@@ -105,7 +105,7 @@ async def test_without_jobdir_they_are_given_up(
     assert Pipeline.events[-1] == "closed"
 
 
-async def test_a_stop_during_a_check_loses_no_request(sites: Sites) -> None:
+async def test_a_stop_during_a_check_loses_no_request(sites: Sites, shared: Any) -> None:
     """Such as that of a sitemap's host, which takes as long as its name server."""
     site, record, over = sites.add(), Record(), Deferred[None]()
 
@@ -119,10 +119,21 @@ async def test_a_stop_during_a_check_loses_no_request(sites: Sites) -> None:
 
     record.handlers[signals.engine_started] = started
     record.handlers[signals.spider_closed] = lambda: over.callback(None)
-    result = await record.crawl([site.url("/page")])
-    assert "about to leave; the crawl ended" in str(result.failures[site.url("/page")])
-    assert site.pages_asked == []
+    result = await record.crawl([site.url("/page")], SCHEDULER=shared)
+    assert (len(shared.queue), site.pages_asked) == (1, [])
     assert_no_errors(result)
+
+
+@pytest.mark.parametrize("grace", [0.5, 0.05], ids=["wait", "held"])
+async def test_those_that_only_waited_end_as_without_us(sites: Sites, grace: float) -> None:
+    """In the scheduler. Those that were held fail, and it is not said that there is no answer."""
+    site = sites.add(robots=after(0.2, RULES))
+    settings = {"CLOSESPIDER_PAGECOUNT": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
+    result = await crawl(urls(site, 20), {**settings, "REP_DEFER_GRACE": grace})
+    assert (len(result.failures) > 10) is (grace < 0.2)
+    assert {str(one).partition(": ")[2] for one in result.failures.values()} <= {
+        "about to leave; the crawl ended"
+    }
 
 
 @pytest.mark.loop

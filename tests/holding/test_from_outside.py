@@ -96,23 +96,6 @@ async def test_signals_idleness_and_stats(
     ours.assert_clean()
 
 
-class TimingSpider(WatchedSpider):
-    """Remembers the objects that were scheduled, to know later how long each took."""
-
-    def see(self, request: Request, signal: object) -> None:
-        super().see(request, signal)
-        scheduled = self.__dict__.setdefault("scheduled", set())
-        if signal is signals.request_scheduled:
-            scheduled.add(request)
-        elif signal is signals.request_reached_downloader and "robots.txt" not in request.url:
-            scheduled.remove(request)
-
-
-async def test_the_downloader_gets_the_object_that_was_scheduled(sites: Sites) -> None:
-    for result in await both(sites.add(robots=ROBOTS["down"]()), TimingSpider):
-        assert result.spider.scheduled == set()
-
-
 class QuotaSpider(WatchedSpider):
     """Lets so many requests pass, as documented for ``request_scheduled``."""
 
@@ -126,6 +109,22 @@ class QuotaSpider(WatchedSpider):
 async def test_a_quota_counts_each_once(sites: Sites, robots: str) -> None:
     for result in await both(sites.add(robots=ROBOTS[robots]()), QuotaSpider):
         assert len(result.responses) == PAGES
+
+
+class KeepingSpider(ListSpider):
+    sent: list[Request] = []
+
+    def recorded(self, request: str | Request) -> Request:
+        self.sent = [*self.sent, super().recorded(request)]
+        return self.sent[-1]
+
+
+@pytest.mark.parametrize("robots", ["slow", "down"])
+async def test_callbacks_get_the_request_that_the_spider_made(sites: Sites, robots: str) -> None:
+    """Not one like it: extensions, too, keep what they know of a request by the request itself."""
+    for result in await both(sites.add(robots=ROBOTS[robots]()), KeepingSpider):
+        got = {id(one.request) for one in result.spider.responses}
+        assert got == {id(one) for one in result.spider.sent}
 
 
 class PumpSpider(WatchedSpider):

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 
 from scrapy_rep.commands.output import Status, gravest
-from scrapy_rep.commands.verdicts import as_json, facts_line
+from scrapy_rep.commands.verdicts import as_json, facts_line, how
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of
@@ -119,7 +119,7 @@ def test_without_an_answer_the_settings_decide() -> None:
         one = robots.explain("http://a.b/x", "/x", ("a",))
         assert (one.allowed, one.unreachable, one.reason) == (allowed, True, reason)
         assert one.matched == one.considered == []
-        data = as_json(one, explain=True)
+        data = {**as_json(one), **how(one)}
         assert (data["line"], data["rule"], data["group"], data["sha256"]) == (None,) * 4
 
 

@@ -137,7 +137,7 @@ BODIES: dict[str, tuple[Pairs, bytes]] = {
     "no Zstandard": sent_as("zstd", RULES_BYTES),
     "a chain": sent_as("br, gzip", GZIP),
     "too long a chain": sent_as(", ".join(["gzip"] * 9), GZIP),
-    "nobody's encoding": sent_as("compress", RULES_BYTES),
+    "nobody's encoding": sent_as("compress", b"\x1f\x9d\x90" + RULES_BYTES),
     "a cut body": ([("Content-Length", "999")], RULES_BYTES),
     "no last chunk": ([("Transfer-Encoding", "chunked")], b"2\r\nUs\r\n"),
 }

@@ -112,6 +112,13 @@ PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
         {"train-ai": "n", "search": "y"},
         ["header Content-Usage: train-ai=n, search=y;x"],
     ),
+    "/signal": (
+        page(
+            "<p>", ("Content-Signal", "ai-train=yes, search=yes"), ("content-signal", "ai-train=no")
+        ),
+        {"train-ai": "n", "search": "y"},
+        ["header Content-Signal: ai-train=yes, search=yes, ai-train=no"],
+    ),
     "/tag": (
         page("<p>", ("X-Robots-Tag", "testbot: noimageai"), ("X-Robots-Tag", "all")),
         {"train-ai-images": "n"},

@@ -148,6 +148,52 @@ def test_what_is_not_a_sitemap_gives_a_problem() -> None:
         assert problem in (reader.problem or "")
 
 
+A = "<sitemap><loc>http://a.test/1</loc></sitemap>"
+NO_ENTRIES = [
+    (f"<urlset>{A}</urlset>", "<sitemap> is no entry of a urlset"),
+    (f"<urlset><Url>{A}</Url><Url/></urlset>", "<Url> is no entry of a urlset"),
+    ("<sitemapindex><x><y/></x></sitemapindex>", "<x> is no entry of a sitemapindex"),
+    (f"<sitemapindex>{A}<url/></sitemapindex>", "<url> is no entry of a sitemapindex"),
+    (f"<s:sitemapindex><s:url/>{A}</s:sitemapindex>", "<url> is no entry of a sitemapindex"),
+    ("<urlset></urlset>", ""),
+    ("<urlset><script/><url><loc>http://a.test/1</loc></url></urlset>", ""),
+]
+
+
+def test_elements_that_are_no_entries_of_their_root_give_a_problem() -> None:
+    for body, problem in NO_ENTRIES:
+        reader, _ = read(body)
+        assert problem in (reader.problem or "")
+        assert bool(problem) == bool(reader.problem)
+
+
+TAGS_MISSING = (
+    "<loc>{}</loc>",
+    "<url>{}</url>",
+    "<url> <![CDATA[{}]]> </url>",
+    "<url>{}<!-- x --></url>",
+)
+
+
+def test_urls_count_though_tags_around_them_are_missing() -> None:
+    for entry in TAGS_MISSING:
+        assert locs(f"<urlset>{''.join(map(entry.format, URLS[:1] * 2))}</urlset>") == URLS[:1] * 2
+    two = f"<loc>{URLS[0]}</loc><loc>{URLS[2]}</loc><lastmod>2026</lastmod>"
+    _, entries = read(f"<urlset><url>{two}</url><url> </url><url/></urlset>")
+    assert entries == [{"loc": URLS[0]}, {"loc": URLS[2], "lastmod": "2026"}]
+
+
+def test_what_stands_before_the_xml_costs_nothing() -> None:
+    for before in ("<br />\n<b>Warning</b>: no <b>x</b>\n", "Notice: x in y.php\n", "\ufeff\ufeff"):
+        for kind in (Kind.URLSET, Kind.INDEX, Kind.RSS, Kind.ATOM):
+            assert locs(before + FORMATS[kind]) == URLS, before
+        assert locs(before + FORMATS[Kind.URLSET].partition("?>")[2]) == URLS
+    # What is in comments and in pages isn't that.
+    assert locs("<!-- <rss> -->" + FORMATS[Kind.URLSET]) == URLS
+    reader, entries = read("<html><pre>" + FORMATS[Kind.URLSET])
+    assert (entries, reader.kind) == ([], None)
+
+
 def test_truncated_gzip_gives_the_entries_before_the_cut() -> None:
     urls = [f"http://a.test/{random.Random(n).random()}" for n in range(2000)]
     packed = [gzip.compress(body.encode()) for body in (urlset(urls), "\n".join(urls))]

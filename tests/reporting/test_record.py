@@ -189,12 +189,11 @@ def test_why_it_is_unreachable_in_a_word_or_two() -> None:
     """As text, which other processes store, too."""
     failed = "DownloadFailedError: [<twisted.python.failure.Failure {}>]"
     for reason, kind in {
-        "HTTP 503, and REP_FORBIDDEN is 'defer'": "HTTP 503",
+        "HTTP 403, REP_FORBIDDEN is 'defer'": "HTTP 403",
         "CannotResolveHostError: a.example": "unknown host",
         failed.format("OpenSSL.SSL.Error: [('SSL routines', '', 'wrong version number')]"): "TLS",
         failed.format("twisted.internet.error.ConnectionDone: Closed."): "connection lost",
         "Odd: a story": "Odd",
-        "a page of HTML without a rule, and REP_CHALLENGE is 'defer'": "a page of HTML without a rule",
         None: "other",
     }.items():
         assert kind_of(reason) == kind

@@ -42,6 +42,7 @@ ROBOTS_TXT: list[tuple[str, str | bytes, str, str, bool]] = [
     ("saltybeagle Spider 38", "user-agent: test*\ndisallow: /", "bot", "/x", True),
     ("crawler-commons 91", f"{ALL}disallow: /x\n\n{ALL}disallow: /y", "bot", "/x", False),
     ("crawler-commons 423", "user-agent: a\ndisallow: /x\nuser-agent: *\ndisallow: /", "a", "/y", True),
+    ("temoto robotstxt 46", "user-agent: a\nclean-param: s\nuser-agent: b\ndisallow: /", "a", "/", False),
     ("crawler-commons 430", "user-agent: a\nsitemap: /s\nuser-agent: b\ndisallow: /", "a", "/", False),
     ("temoto robotstxt 6", f"user-agent: a\ndisallow:\n\n{ALL}disallow: /", "a", "/x", True),
     ("EDDI 787", f"{ALL}disallow: /\n\nuser-agent: a\ndisallow:", "a", "/x", True),
@@ -68,6 +69,8 @@ ROBOTS_TXT: list[tuple[str, str | bytes, str, str, bool]] = [
     ("robots-txt-parser 1", f"{ALL}disallow: /*?*&*=", "bot", "/a?b=1&c=2", False),
     ("Robots.txt-Parser-Class 63", f"{ALL}disallow: *no/$", "bot", "/no/", False),
     ("bopoda robots-txt-parser 44", f"{ALL}disallow: no/$", "bot", "/no/", True),
+    ("temoto robotstxt 21", f"{ALL}disallow: /*$h", "bot", "/a$h", False),
+    ("opensearchserver 1864", f"{ALL}disallow: /\nallow: /s$", "bot", "/s?x", False),
     # Compared as written: nothing is decoded
     ("protego 28", f"{ALL}disallow: /*q=*new*", "bot", "/a?q=%3Anew%3Ab%2Bc", False),
     ("google robotstxt 57", f"{ALL}disallow: /a-%2A", "bot", "/a-*", True),
@@ -75,6 +78,7 @@ ROBOTS_TXT: list[tuple[str, str | bytes, str, str, bool]] = [
     ("crawler-commons 408", f"{ALL}disallow: /*%2F*", "bot", "/a%2Fb", False),
     ("crawler-commons 420", f"{ALL}disallow: /a?b=c://d", "bot", "/a?b=c%3A%2F%2Fd", True),
     ("cpython 111788", f"{ALL}disallow: /x?", "bot", "/x", True),
+    ("abot 56", f"{ALL}disallow: /?q", "bot", "/", True),
     ("cpython 88375", f"{ALL}disallow: /x?", "bot", "/x?", False),
 ]  # fmt: skip
 

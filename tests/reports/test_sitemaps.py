@@ -30,7 +30,12 @@ SITEMAPS: list[tuple[str, str | bytes, list[str]]] = [
     ("ultimate-sitemap-parser 87", f"<urlset>{URL_A}</urlset>", [A]),
     ("sitemap.js 445", f"<urlset><url><loc><![CDATA[{A}]]></loc></url></urlset>", [A]),
     ("benbalter sitemap-parser 24", f"<sitemapindex><sitemap><loc>\n {A} \n</loc></sitemap></sitemapindex>", [A]),
+    ("crawler-commons 29", f"<sitemapindex><sitemap>\n{A}\n</sitemap></sitemapindex>", [A]),
+    ("crawler-commons 213", f"<sitemapindex><sitemap><loc>{A}</loc><loc>{B}</loc></sitemap></sitemapindex>", [A, B]),
+    ("crawler-commons 153", f"<urlset><loc>{A}</loc><loc>{B}</loc></urlset>", [A, B]),
+    ("Norconex crawler 758", f"<urlset><url><image><loc>{B}</loc></image><loc>{A}</loc></url></urlset>", [A]),
     ("crawler-commons 144", f"\n \n<?xml version='1.0'?>{urlset(NAMESPACE)}", [A]),
+    ("google-sitemap-generator 88", f"<br />\n<b>Notice</b>: x<br />\n<?xml version='1.0'?>{urlset(NAMESPACE)}", [A]),
     ("crawler-commons 148", rss("caf&eacute; & more"), [A]),
     ("all-in-one-seo-pack 2010", rss("it&rsquo;s"), [A]),
     ("tech.finn.no 16", rss("this & that"), [A]),
@@ -38,6 +43,7 @@ SITEMAPS: list[tuple[str, str | bytes, list[str]]] = [
     # A bare ampersand is one
     ("badoo techblog 146", f"<urlset><url><loc>{A}?b&c</loc></url></urlset>", [f"{A}?b&c"]),
     ("k9mail.app 214", f"<feed><entry><link href='{A}&b'/></entry></feed>", [f"{A}&b"]),
+    ("wpull 484", gzip.compress(urlset(NAMESPACE).encode()) + b"\n<!-- x -->", [A]),
     ("milesj utility 25", gzip.compress(urlset(NAMESPACE).encode()), [A]),
 ]  # fmt: skip
 

@@ -67,7 +67,8 @@ def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
 def test_each_spelling_of_an_origin_is_remembered() -> None:
     """For the fast path of the middleware."""
     seeding = SitemapSeeding.__new__(SitemapSeeding)
-    seeding.visited_prefixes, seeding._mode = set(), "all"
+    seeding.visited_prefixes = set()
+    seeding._discovery = SimpleNamespace(mode="all")  # type: ignore[assignment]
     seeding._cache = SimpleNamespace(get=lambda _: None)  # type: ignore[assignment]
     for url in (f"{A}:80/1", f"{A}:80", f"{A}/2"):
         assert seeding.look_at(Request(url), checked=True) is None

@@ -64,7 +64,6 @@ class Report:
     def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
         self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
-        self._context = context
         self._table = table
         self._crawl = CrawlSum()
 
@@ -77,12 +76,9 @@ class Report:
             page = await self._page()
             file = self._feed.open()
             file.write(page)
-            await self._feed.store(file)
+            await self._feed.store(file, "The robots.txt report is in %(uri)s")
         except Exception as error:  # noqa: BLE001 (storages raise anything)
             self._feed.log_error("can't write the report to %(uri)s: %(error)s", error)
-        else:
-            values = {"uri": self._feed}
-            logger.info("The robots.txt report is in %(uri)s", values, extra=self._context.extra)
 
     async def _page(self) -> bytes:
         states = (self._table.get(Origin.from_url(one.origin)) for one in self._crawl.quoted())
@@ -118,10 +114,9 @@ class ReportData:
         for one in record:
             with open(one, "rb") if isinstance(one, (str, PathLike)) else nullcontext(one) as file:
                 for line in lines_of(file):
-                    name = line.text("crawl", 40) if line is not None else ""
                     if line is None:
                         unreadable += 1
-                    elif name in by_name or len(by_name) < _CRAWLS:
+                    elif (name := line.text("crawl", 40)) in by_name or len(by_name) < _CRAWLS:
                         by_name[name].add(line)
                     else:
                         left_out += 1

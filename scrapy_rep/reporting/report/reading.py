@@ -11,7 +11,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import IO, Any, ClassVar
 
-from scrapy_rep.origins.state import UNKNOWN_YET
+from scrapy_rep.origins.origins import UNKNOWN_YET
 from scrapy_rep.reporting.record import IMPOLITE, OUTCOMES, Rows, RuleOrigin, RuleRows, kind_of
 from scrapy_rep.reporting.report.data import (
     Axis,
@@ -216,7 +216,6 @@ class CrawlSum:
         turned = map(Line, about.items("turned", _TURNED))
         change.turned = [{name: one.text(name) for name in ("url", "was", "now")} for one in turned]
         self.changes.add(change)
-        self.counts["changed"] += 1
 
     # Requests
 
