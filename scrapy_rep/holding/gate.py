@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakSet
 
 from scrapy import Request
@@ -30,8 +30,6 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 logger = get_logger(__name__)
-
-Answer = TypeVar("Answer")
 
 
 class Gate:
@@ -84,10 +82,8 @@ class Gate:
 
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware; None if there is none now."""
-        if self._aside:
-            return self._next()
-        if self._deferral.closing:
-            return None
+        if self._aside or self._deferral.closing:
+            return self._next() if self._aside else None
         releases, until = self._releases, time.perf_counter() + SLICE_SECONDS
         own = bool(releases.turns or releases.loose)
         # In turns: thousands that leave must not keep an urgent one in the scheduler.
@@ -96,14 +92,14 @@ class Gate:
         self._nothing_else = self._nothing_else and request is not None
         # An answer wakes the engine, and so does the end of the wait for it.
         while request is None and self._held.may_wait and not self._nothing_else:
-            request = self._ask(self._next)
+            self._aside = True
+            try:
+                request = self._next()
+            finally:
+                self._aside = False
             if request is None:
                 break
-            check = self.look(request) if self.look is not None else None
-            if check is not None:
-                releases.checked.add(request)
-                deferred_from_coro(self._stays_or_leaves(request, check))
-            if check is not None or self._is_kept(request):
+            if (self.look is not None and self._is_checked(request)) or self._is_kept(request):
                 request = releases.loose.popleft() if releases.loose else None
             if request is None and time.perf_counter() >= until and not self._nothing_else:
                 self._context.engine.wake()
@@ -121,7 +117,11 @@ class Gate:
         have other work."""
         if self._aside:
             return self._has_pending()
-        scheduled = self._ask(self._has_pending) and not (self._nothing_else and self._held.origins)
+        self._aside = True
+        try:
+            scheduled = self._has_pending() and not (self._nothing_else and self._held.origins)
+        finally:
+            self._aside = False
         releases = self._releases
         if scheduled or releases.turns or releases.loose or releases.checked:
             self._idle_since = None
@@ -136,14 +136,6 @@ class Gate:
             return now - self._idle_since < self._idle_after
         return True
 
-    def _ask(self, method: Callable[[], Answer]) -> Answer:
-        """Call a method of the scheduler, which may call others of its own."""
-        self._aside = True
-        try:
-            return method()
-        finally:
-            self._aside = False
-
     async def _stand_aside(self) -> None:
         """Leave the scheduler to itself: it may look at what it has left when it closes."""
         self._aside = True
@@ -156,6 +148,14 @@ class Gate:
         return not (held.may_wait or releases.loose)
 
     # Where a request goes
+
+    def _is_checked(self, request: Request) -> bool:
+        """Whether *request* stays for a check, which begins now."""
+        check = self.look(request) if self.look is not None else None
+        if check is not None:
+            self._releases.checked.add(request)
+            deferred_from_coro(self._stays_or_leaves(request, check))
+        return check is not None
 
     async def _stays_or_leaves(self, request: Request, check: Coroutine[Any, Any, None]) -> None:
         checked, kept, verdict = self._releases.checked, False, None

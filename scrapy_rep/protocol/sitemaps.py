@@ -171,7 +171,8 @@ def _without_rubbish(start: bytes) -> bytes:
     if text.startswith((b"<?", b"<!")) or _HTML.match(text):
         return start
     found = _XML.search(start, 0, _ENOUGH)
-    return start[found.start() :] if found else start
+    is_text = found is not None and b"\0" not in start[: found.start()]
+    return start[found.start() :] if found and is_text else start
 
 
 def _without_comments(text: bytes) -> bytes:

@@ -193,12 +193,12 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
     for token in (agent,) if isinstance(agent, str) else agent:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
-        if token not in ("", GLOBAL) and not is_name(token):
+        if token not in ("", GLOBAL) and not _NAME.fullmatch(token):
             shown = token[:200]
             meant = product_token(shown)
             hint = f"; product_token() finds {meant!r} in it" if meant else ""
             raise ValueError(f"{shown!r} is not a product token (letters, '-' and '_' only){hint}")
-        if name := leading_token(token):
+        if name := _TOKEN.match(token)[0]:  # type: ignore[index]  # it matches anything
             names.append(name)
     return (*names, GLOBAL) if obey_global else tuple(names)
 

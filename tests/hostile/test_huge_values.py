@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.storages import SqliteStorage, UnreadableEntry
-from scrapy_rep.storages.base import MAX_BATCH, MAX_HEADER, MAX_PACKED
+from scrapy_rep.storages.base import MAX_BATCH, MAX_ENTRY_HEADER, MAX_PACKED
 from tests.helpers.files import aside, change, script
 from tests.helpers.redisserver import needs_server
 from tests.helpers.storing import A, B, rules
@@ -82,7 +82,7 @@ def test_what_is_as_long_as_it_may_be(shared: tuple[Any, Any]) -> None:
     write(storage, entry.sha256, b"x" * MAX_PACKED)
     assert len(storage.load_many([C])[C].packed) == MAX_PACKED
     storage.save_many([rules(A)])
-    write(storage, A, b" " * (MAX_HEADER - 2) + b"{}")
+    write(storage, A, b" " * (MAX_ENTRY_HEADER - 2) + b"{}")
     assert "schema" in str(storage.load_many([A])[A])  # read, and found to be without one
 
 
