@@ -75,8 +75,8 @@ class RepMiddleware:
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
             self._gate.look = self._seeding.check
-        # Each new robots.txt is announced in this order: to the hold last, since requests that it
-        # releases need all the others' results.
+        # Listeners get each answer in this order. The deferral is last: the requests that it releases
+        # rely on what the others have set.
         delays = [origins.crawl_delay] if settings.crawl_delay else []
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
@@ -103,8 +103,8 @@ class RepMiddleware:
 
     def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return None to let *request* pass at once, or a coroutine that lets it pass, or raises
-        ``RobotsDisallowed`` (robots.txt forbids it) or ``RobotsUnreachable`` (it can't be fetched, and
-        waiting won't help). With ``REP_DRY_RUN`` all pass."""
+        ``RobotsDisallowed`` (robots.txt forbids it) or ``RobotsUnreachable`` (robots.txt can't be
+        fetched, and waiting won't help). With ``REP_DRY_RUN`` all pass."""
         # Fast path: every check here costs every request.
         url = request.url
         slash = url.find("/", SCHEME)
@@ -130,7 +130,7 @@ class RepMiddleware:
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
     def overrules(self, request: Request, decision: Decision) -> bool:
-        """Whether *request* passes though *decision* forbids it. For subclasses."""
+        """Whether *request* passes although *decision* forbids it. For subclasses to override."""
         return False
 
     def held(self) -> list[dict[str, Any]]:
@@ -179,7 +179,7 @@ class RepMiddleware:
         """Wait for the robots.txt of *origin*, for which a fetch is due."""
         known = self.origins.table.get(origin)
         if known is not None and not known.unreachable and request in self._gate:
-            # The answer that let it pass the gate counts, though it has become due since.
+            # It passed the gate by an answer that has expired since: that answer still counts.
             self._count("rep/cache/hit")
             await self._act(request, known, path, waited=waited)
             return
@@ -187,7 +187,7 @@ class RepMiddleware:
             self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
         flight = self.origins.flights.to(origin, request, again=waited)
         seconds = flight.left_of(self.origins.policy.grace) if self.decisions.dry_run else None
-        with self.context.engine.extra_slot():  # it may wait long
+        with self.context.engine.extra_slot():  # meanwhile, pages need theirs
             answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):
             await self._act(request, answer, path, waited=waited)
@@ -201,7 +201,7 @@ class RepMiddleware:
             return
         chain = self.agents.chain_of(request)
         if self.origins.cache.takes_long(state, chain):
-            # First: the origin can become unreachable meanwhile.
+            # Before the policy is asked: the origin can become unreachable meanwhile.
             await self.origins.cache.read(state, chain)
         policy = self.origins.policy
         advice = policy.in_the_middleware(state, self.clock())
@@ -250,7 +250,7 @@ class RepMiddleware:
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001
-            # A wrong configuration, or a bug, which Flights logs. The request is innocent.
+            # A wrong configuration, or a bug, which Flights logs: not the request's fault.
             return Drop(text_of(error), cause=error)
 
     def _drop(
@@ -282,7 +282,7 @@ async def may_fetch(crawler: Crawler, url: str) -> bool:
     those of a page in a browser.
 
     Waits for an unknown robots.txt. False also if it can't be fetched, unless ``REP_UNREACHABLE`` is
-    "allow". True without ``ROBOTSTXT_OBEY``, or if the URL is neither http, https nor ftp. Nothing is
+    "allow". True without ``ROBOTSTXT_OBEY``, in a dry run, or if the URL is neither http, https nor ftp. Nothing is
     counted or recorded.
     """
     rep = crawler.get_downloader_middleware(RepMiddleware)

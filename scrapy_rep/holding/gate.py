@@ -45,8 +45,8 @@ class Gate:
         self.look: Callable[[Request], Coroutine[Any, Any, None] | None] | None = None
         """Sees each request from the scheduler. May return a check to await before any fetch."""
         self._let_out: WeakSet[Request] = WeakSet()
-        # Whether there is no room for all that the scheduler has. The engine asks again at its next
-        # event, after some seconds at most.
+        # Whether the scheduler has only requests for which there is no room. The engine asks again at
+        # its next event, after some seconds at most.
         self._nothing_else = False
         self._schedulers_turn = False
         self._idle_since: float | None = None
@@ -63,11 +63,11 @@ class Gate:
         self._next, self._has_pending = scheduler.next_request, scheduler.has_pending_requests
         if engine.scheduler_is_foreign:
             self._idle_after = 0.0
+        engine.before_closing(Stage.GATE, self._stand_aside)
+        engine.start_waits_while(self.is_full)
         try:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
-            engine.start_waits_while(self.is_full)
-            engine.before_closing(Stage.GATE, self._stand_aside)
         except AttributeError:  # __slots__: its requests wait in the middleware, as others do
             message = (
                 "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
@@ -86,11 +86,11 @@ class Gate:
             return self._next() if self._aside else None
         releases, until = self._releases, time.perf_counter() + SLICE_SECONDS
         own = bool(releases.turns or releases.loose)
-        # In turns: thousands that leave must not keep an urgent one in the scheduler.
+        # Take turns with the scheduler: thousands that leave must not delay an urgent request there.
         self._schedulers_turn = own and not (self._schedulers_turn or self._nothing_else)
         request = releases.next() if own and not self._schedulers_turn else None
         self._nothing_else = self._nothing_else and request is not None
-        # An answer wakes the engine, and so does the end of the wait for it.
+        # Nothing has to poll: an answer wakes the engine, and so does one that is late.
         while request is None and self._held.may_wait and not self._nothing_else:
             self._aside = True
             try:
@@ -141,7 +141,7 @@ class Gate:
         self._aside = True
 
     def is_full(self) -> bool:
-        """Whether it takes no more requests, and none may leave: its next one would be None."""
+        """Whether it takes none, and none may leave. One that may is moved into ``loose``."""
         held, releases = self._held, self._releases
         if not (held.may_wait or releases.loose) and (request := releases.next()) is not None:
             releases.loose.append(request)
