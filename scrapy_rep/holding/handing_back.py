@@ -87,14 +87,14 @@ class HandingBack:
 
     def restore(self, request: Request) -> float | None:
         """Make *request* what it was before. Return since when it has been held, in seconds since
-        the crawl began; None if the mark isn't ours."""
+        the crawl began; None if the mark doesn't say."""
         mark = request.meta.pop(HANDED_BACK)
         self.came_last = request.priority <= _LAST
         self.waiting = max(0, self.waiting - 1)
         try:
-            since, waited = float(mark["since"]), float(mark["waited"])
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
+            since, waited = float(mark["since"]), float(mark["waited"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
         # Not while no crawl ran: of its time in the scheduler, what this one knows of.
