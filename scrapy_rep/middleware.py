@@ -24,6 +24,7 @@ from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Advice, Drop, Origins
 from scrapy_rep.origins.state import OriginState
@@ -251,7 +252,8 @@ class RepMiddleware:
             raise
         except Exception as error:  # noqa: BLE001
             # A wrong configuration, or a bug, which Flights logs: not the request's fault.
-            return Drop(text_of(error), cause=error)
+            why = text_of(error)
+            return Drop(why, cause=failure_in(why))
 
     def _drop(
         self, request: Request, origin: Origin, drop: Drop, state: OriginState | None = None

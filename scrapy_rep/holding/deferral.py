@@ -39,6 +39,7 @@ from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState, OriginTable
@@ -51,8 +52,7 @@ logger = get_logger(__name__)
 
 # Seconds from the start of a fetch after which its answer is late, or very late. Of the requests
 # that wait for a late one, only a few count towards the limit; for a very late one, none.
-_LATE_SECONDS, _SLOW_SECONDS = 0.5, 2.5
-_LATE_COUNT = 4
+_LATE_SECONDS, _SLOW_SECONDS, _LATE_COUNT = 0.5, 2.5, 4
 # Seconds after its timeout that a fetch may take to fail, or an answer to be handled.
 _LANDING_SECONDS = 1.0
 # Seconds: sums of times may differ in their last digits.
@@ -249,7 +249,7 @@ class Deferral(ResolutionListener):
         if held_origin is not None and not isinstance(error, CancelledError):
             held_origin.answered, held_origin.most = True, math.inf
             self.held.changed(held_origin)
-            self.releases.add(held_origin, Drop(text_of(error), cause=error))
+            self.releases.add(held_origin, Drop(why := text_of(error), cause=failure_in(why)))
 
     def _hold_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
         """Hold those that waited for an answer, as far as there is room."""

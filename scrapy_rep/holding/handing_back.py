@@ -34,8 +34,8 @@ logger = get_logger(__name__)
 HANDED_BACK = "_rep_held"
 """Meta key of a request while the scheduler has it again."""
 
-# Errbacks called before the event loop gets a turn.
-_SLICE = 20
+# Errbacks called before the event loop gets a turn; seconds that a request can have waited.
+_SLICE, _LONGEST = 20, 1e9
 # The priority of a request that is handed back for want of room: after all others.
 _LAST = -(1 << 20)
 
@@ -87,14 +87,14 @@ class HandingBack:
 
     def restore(self, request: Request) -> float | None:
         """Make *request* what it was before. Return since when it has been held, in seconds since
-        the crawl began; None if the mark isn't ours."""
+        the crawl began; None if the mark doesn't say."""
         mark = request.meta.pop(HANDED_BACK)
         self.came_last = request.priority <= _LAST
         self.waiting = max(0, self.waiting - 1)
         try:
-            since, waited = float(mark["since"]), float(mark["waited"])
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
+            since, waited = float(mark["since"]), min(max(0.0, float(mark["waited"])), _LONGEST)
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
         # Not while no crawl ran: of its time in the scheduler, what this one knows of.

@@ -57,13 +57,14 @@ CONFIGURATION_ERRORS = (ProjectError, NotSupported, NotConfigured, ImportError, 
 
 
 def failure_in(reason: str | None) -> Exception | None:
-    """Return a new exception like the one that an :class:`~scrapy_rep.origins.answer.Answer` had
-    for *reason*; None if there was an answer. The original's frames would keep requests and
-    responses in memory, and another process may have made the attempt."""
+    """Return a new exception like the one that *reason*, an answer's or from :func:`text_of`, is
+    about; None if there was an answer. The original's frames would keep requests and responses in
+    memory, and another process may have made the attempt."""
     name, _, text = (reason or "").partition(": ")
     if not name.isidentifier():
         return None
-    kinds = {**DOWNLOAD_ERRORS, **{kind.__name__: kind for kind in NOT_ABOUT_SITE}}
+    others = {kind.__name__: kind for kind in (*NOT_ABOUT_SITE, *CONFIGURATION_ERRORS)}
+    kinds = DOWNLOAD_ERRORS | others
     return kinds[name](text) if name in kinds else DownloadFailedError(reason)
 
 

@@ -438,6 +438,10 @@ class SitemapSeeding(ResolutionListener):
             except Exception:
                 message = "Can't hand pages from sitemaps to the scheduler"
                 logger.exception(message, extra=self._context.extra)
+        if spool.durable and not (spool.over or self._context.engine.scheduler_is_foreign):
+            # The next run asks for them itself: in Scrapy's queue they would be doubled.
+            checked = self._deferral.releases.checked
+            checked -= {request for request in checked if SITEMAP in request.meta}
         spool.over = True
         if self._feeder.left and not spool.durable:
             logger.info(

@@ -160,6 +160,21 @@ async def test_one_that_saves_what_is_left(sites: Sites) -> None:
     assert not set(saved) & set(result.responses)
 
 
+async def test_a_mark_of_an_older_version(sites: Sites) -> None:
+    """It doesn't say how long the request has waited. The request kept its place behind all others."""
+    wanted = urls(sites.add(robots=in_turn(503, RULES)), 2)
+    mark = {"dont_filter": False, "priority": 7, "since": time.time()}
+    requests = [
+        Request(url, meta={"_rep_held": dict(mark)}, dont_filter=True, priority=-(1 << 20))
+        for url in wanted
+    ]
+    result = await crawl(requests, {**SLOW, "SCHEDULER": Plain})
+    got = {one.url: one.request for one in result.spider.responses}
+    assert set(got) == set(wanted)
+    assert {(one.dont_filter, one.priority) for one in got.values()} == {(False, 7)}
+    assert_clean(result)
+
+
 async def test_only_time_in_which_a_crawl_runs_counts(sites: Sites) -> None:
     """REP_DEFER_MAX_WAIT: what was handed back at the end of a crawl failed the next day at the first 503."""
     wanted = urls(sites.add(robots=in_turn(503, RULES)), 5)

@@ -382,4 +382,5 @@ async def test_errors_have_their_cause(sites: Sites, settings: dict[str, Any]) -
             with row(name):
                 assert isinstance(error, RobotsUnreachable)
                 assert isinstance(error.__cause__, kind or type(None))
+                assert getattr(error.__cause__, "__traceback__", None) is None  # a new exception
                 assert (type(error.__cause__).__name__ if kind else "HTTP 503") in error.reason

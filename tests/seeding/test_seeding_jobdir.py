@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scrapy import signals
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_rep.holding.disk import FILE_NAME as HELD
+from scrapy_rep.origins.targets import Targets
 from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.behaviours import RULES, silence
 from tests.helpers.crawling import crawl
@@ -108,6 +112,28 @@ async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
         obstacle.rmdir()
     await crawl(SeededSpider, settings, requests=[])
     assert sorted(map(other.url, other.pages_asked)) == wanted
+
+
+async def test_a_stop_during_its_check_doubles_no_sitemap(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes as long as the name server of the sitemap's host."""
+    site, record, over = lists(sites.add(), "/map.xml"), Record(), Deferred[None]()
+    site.set("/map.xml", urlset([site.url("/1")]))
+
+    async def refuses(self: Targets, *_: Any) -> bool:
+        later(0.1, record.close)
+        await maybe_deferred_to_future(over)
+        return False
+
+    record.handlers[signals.spider_closed] = lambda: over.callback(None)
+    settings = {"REP_SITEMAPS": True, "JOBDIR": str(tmp_path)}
+    with monkeypatch.context() as patch:
+        patch.setattr(Targets, "refuses", refuses)
+        await record.crawl(SeededSpider, requests=[site.url("/start")], **settings)
+    assert site.count("/map.xml") == 0
+    await crawl(SeededSpider, settings, requests=[])
+    assert (site.count("/map.xml"), site.count("/1")) == (1, 1)
 
 
 async def test_pages_given_up_in_memory_are_for_the_next_run(sites: Sites, tmp_path: Path) -> None:
