@@ -154,7 +154,7 @@ class Output:
             write(*data)
         except OSError as error:
             _give_up(self._stream)
-            if error.errno == (errno.EINVAL if os.name == "nt" else errno.EPIPE):
+            if error.errno in (errno.EPIPE, errno.EINVAL if os.name == "nt" else None):
                 # Nobody reads any more, like `head` when it has seen enough.
                 raise Ending("", Status.GOOD) from None
             raise Ending(f"standard output: {error.strerror}") from None
