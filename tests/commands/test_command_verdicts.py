@@ -151,6 +151,12 @@ def test_cells_of_csv_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
 
 
+def test_fields_below_a_line_are_those_that_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"outcome": "unreachable", "url": "/x", "path": "/x", "verdict": "unreachable"}
+    Output().put_all(data, "verdict", "url")
+    assert capsys.readouterr().out == "unreachable  /x\n  outcome  unreachable\n  path     /x\n\n"
+
+
 @pytest.mark.parametrize(
     "system, number, gone",
     [
