@@ -32,8 +32,8 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _XML = re.compile(
     rb"(?<![\"'`])(?:\xef\xbb\xbf)?<(?:\?xml\s|(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed)[\s>])"
 )
-# What JSON, comments, programs, pages and binary files have before that, and rubbish hasn't.
-_NO_RUBBISH = re.compile(rb"\A\{|\0|<(?:[!?]|(?:html|head|body|title|meta)\b)", re.IGNORECASE)
+# What JSON, comments, pages and binary files have before that, and rubbish hasn't.
+_NO_RUBBISH = re.compile(rb"\A\{|\0|<(?:!|(?:html|head|body|title|meta)\b)", re.IGNORECASE)
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 # Bytes that suffice to tell the format.
 _ENOUGH = 4096
