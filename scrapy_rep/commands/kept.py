@@ -88,8 +88,8 @@ def _one(task: Task, storage: Storage, origin: str) -> None:
         _not_found(task, f"{origin}: {problem}")
         return
     body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
-    data = _as_json(task.rep, entry)
-    task.output.put_all({**data, "body": body}, data["state"], origin, body=[])
+    data = {**_as_json(task.rep, entry), "body": body}
+    task.output.put_all(data, "state", "origin", body=[])
     for line in (body or "").splitlines():
         task.output.line(line)
 

@@ -124,17 +124,15 @@ class Output:
         else:
             self.line(*cells)
 
-    def put_all(self, data: dict[str, Any], *cells: str, **words: list[str]) -> None:
-        """Print *data* for programs; or *cells* as a line for people, and below it the rest of
-        *data*, in which *words* take the place of values."""
-        self.put(data, *cells)
-        shown, told = {name: words.get(name, value) for name, value in data.items()}, list(cells)
+    def put_all(self, data: dict[str, Any], *names: str, **words: list[str]) -> None:
+        """Print *data* for programs; or the fields *names* as a line for people, and below it the
+        rest of *data*, in which *words* take the place of values."""
+        self.put(data, *(data[name] for name in names))
+        shown = {name: words.get(name, data[name]) for name in data if name not in names}
         columns = max(map(len, shown))
         for name, value in shown.items():
             for one in value if isinstance(value, list) else [value]:
-                if one in told:
-                    told.remove(one)
-                elif one is not None and one is not False:
+                if one is not None and one is not False:
                     self.line("", name.ljust(columns), _words(one))
         self.line("")
 
@@ -154,7 +152,7 @@ class Output:
             write(*data)
         except OSError as error:
             _give_up(self._stream)
-            if error.errno == (errno.EINVAL if os.name == "nt" else errno.EPIPE):
+            if error.errno in (errno.EPIPE, errno.EINVAL if os.name == "nt" else None):
                 # Nobody reads any more, like `head` when it has seen enough.
                 raise Ending("", Status.GOOD) from None
             raise Ending(f"standard output: {error.strerror}") from None

@@ -128,7 +128,7 @@ def _show(task: Task, chain: Chain, page: Fetched, about: dict[str, Any]) -> Non
     told = [f"{one.where}: {one}" for one in rules.rules]
     if not (told or about["error"]):
         told = ["none"]
-    task.output.put_all(data, about["url"], rules=told)
+    task.output.put_all(data, "url", rules=told)
     if rules.noindex or rules.nofollow or data["expired"]:
         task.statuses.add(Status.FOUND)
 
@@ -160,7 +160,7 @@ def usage(task: Task) -> None:
                 task.statuses.add(Status.FOUND)
             words = {purpose: [_SAID[said]] for purpose, said in found.verdicts.items()}
             words["statements"] = list(map(str, found.statements))
-            task.output.put_all({**about, **found.as_dict()}, about["url"], **words)
+            task.output.put_all({**about, **found.as_dict()}, "url", **words)
 
     if asked := task.requests():
         task.crawl(job)

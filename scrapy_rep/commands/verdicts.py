@@ -140,7 +140,7 @@ def _print_one(task: Task, one: Explanation, columns: int) -> None:
         steps = [f"{step}: {result}" for step, result in one.steps]
         matched = [f"line {m.rule.line}: {m.rule} ({m.why})" for m in one.matched]
         words = {"steps": steps, "matched": matched}
-        output.put_all({**as_json(one), **how(one)}, one.verdict, one.url, **words)
+        output.put_all({**as_json(one), **how(one)}, "verdict", "url", **words)
     elif options.json:
         output.put(as_json(one))
     elif options.csv:

@@ -188,10 +188,10 @@ class XmlFeed:
             self.kind, self._items, self._renamed = _ROOTS[self.root]
             self._marks = self._marks_of_entries() if self._renamed else _TAG
 
-    def _marks_of_entries(self) -> re.Pattern[str]:
+    def _marks_of_entries(self, bare: str = "") -> re.Pattern[str]:
         """Return what finds tags of entries and of the root element."""
         others = () if self._renamed else _ITEMS
-        names = rf"(?:[^\s<>/:]+:)?(?:{'|'.join((self._items, *others, self.root or ''))})"
+        names = rf"{bare}(?:[^\s<>/:]+:)?(?:{'|'.join((self._items, *others, self.root or ''))})"
         return re.compile(rf"<(?:{_SECTION}|(/?)({names}){_ATTRIBUTES})")
 
     def _tag(self, mark: re.Match[str]) -> None:
@@ -208,15 +208,14 @@ class XmlFeed:
     def _is_entry(self, name: str, local: str) -> bool:
         """Whether an element is an entry."""
         if self._marks is _TAG and local != self.root:  # the first element
-            if name == "loc":  # those around it are missing
-                self._items = name
-            self._marks = self._marks_of_entries()
-        if local == self._items:
+            self._marks = self._marks_of_entries("loc|" if name == "loc" else "")
+        is_entry = local == self._items or name == "loc"  # the tags around that are missing
+        if is_entry:
             if self._other not in _ITEMS:
                 self._other = ""
         elif local != self.root:
             self._other = self._other or local
-        return local == self._items
+        return is_entry
 
     def _finish(self, upto: int) -> None:
         """Read the entry that ends there."""
@@ -273,7 +272,7 @@ class XmlFeed:
             return
         if name == "guid" and self.kind is Kind.RSS and _FALSE.search(attributes):
             return
-        if name == "loc" and ("loc" in entry or "broken" in entry) and not self._renamed:
+        if name == "loc" and (entry.get("loc") or "broken" in entry) and not self._renamed:
             self._entries.append(entry.copy())  # tags are missing between two entries
             entry.clear()
         new = not entry.get(name) and len(entry) < _MAX_NAMES

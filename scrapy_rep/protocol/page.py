@@ -50,8 +50,8 @@ _DATE_PARTS, _DATE_LENGTH = 4, 300
 _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
 # Blanks or semicolons instead of commas are wrong, but clear.
 _WORD = re.compile(r"[\s;:]*(?:(,)|([^\s,;:]+))", re.ASCII)
-# In a date no word is followed by a colon.
-_AGENT = re.compile(r"[\s;]*([a-z*_-][^\s,;:]*)\s*:", re.ASCII)
+# In a date no word is followed by a colon. Neither a URL nor "key=value:" is an agent.
+_AGENT = re.compile(r"[\s;]*([a-z*_-][^\s,;:=]*)\s*:(?!//)", re.ASCII)
 _VALUE = re.compile(r"\s*(:?)\s*([^\s,;]*)", re.ASCII)
 # Where a date ends at the latest.
 _NEXT = re.compile(rf";|(?<=[\s,])(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)

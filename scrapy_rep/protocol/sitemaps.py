@@ -28,8 +28,12 @@ MAX_ENTRIES = 50_000
 # Characters of a line of text. No server accepts a URL as long.
 _MAX_LINE = 8192
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# How XML begins, or at least what a sitemap is in.
-_XML = re.compile(rb"<(?:\?xml\s|(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed)[\s>])")
+# How XML begins, or at least what a sitemap is in; not in a string.
+_XML = re.compile(
+    rb"(?<![\"'`])(?:\xef\xbb\xbf)?<(?:\?xml\s|(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed)[\s>])"
+)
+# What JSON, comments, pages and binary files have before that, and rubbish hasn't.
+_NO_RUBBISH = re.compile(rb"\A\{|\0|<(?:!|(?:html|head|body|title|meta)\b)", re.IGNORECASE)
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 # Bytes that suffice to tell the format.
 _ENOUGH = 4096
@@ -167,12 +171,10 @@ class SitemapReader:
 
 def _without_rubbish(start: bytes) -> bytes:
     """Return *start* without what stands before the XML: a warning of PHP's, byte order marks."""
-    text = start.removeprefix(codecs.BOM_UTF8).lstrip()
-    if text.startswith((b"<?", b"<!")) or _HTML.match(text):
+    if (found := _XML.search(start, 0, _ENOUGH)) is None:
         return start
-    found = _XML.search(start, 0, _ENOUGH)
-    is_text = found is not None and b"\0" not in start[: found.start()]
-    return start[found.start() :] if found and is_text else start
+    before = found.start()
+    return start if _NO_RUBBISH.search(start, 0, before) else start[before:]
 
 
 def _without_comments(text: bytes) -> bytes:

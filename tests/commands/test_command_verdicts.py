@@ -151,19 +151,34 @@ def test_cells_of_csv_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
 
 
-@pytest.mark.parametrize("system", ["nt", "posix"])
-def test_on_windows_a_pipe_without_a_reader_is_an_invalid_argument(
-    monkeypatch: pytest.MonkeyPatch, system: str
+def test_fields_below_a_line_are_those_that_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"outcome": "unreachable", "url": "/x", "path": "/x", "verdict": "unreachable"}
+    Output().put_all(data, "verdict", "url")
+    assert capsys.readouterr().out == "unreachable  /x\n  outcome  unreachable\n  path     /x\n\n"
+
+
+@pytest.mark.parametrize(
+    "system, number, gone",
+    [
+        ("nt", errno.EINVAL, True),
+        ("nt", errno.EPIPE, True),
+        ("nt", errno.ENOSPC, False),
+        ("posix", errno.EPIPE, True),
+        ("posix", errno.EINVAL, False),
+    ],
+)
+def test_on_windows_a_pipe_without_a_reader_may_be_an_invalid_argument(
+    monkeypatch: pytest.MonkeyPatch, system: str, number: int, gone: bool
 ) -> None:
     class Pipe(io.StringIO):
         def flush(self) -> None:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(sys, "stdout", Pipe())
     monkeypatch.setattr(os, "name", system)
     with pytest.raises(Ending) as raised:
         Output().flush()
     monkeypatch.undo()
-    elsewhere = "standard output: Invalid argument", Status.USAGE
-    expected = ("", Status.GOOD) if system == "nt" else elsewhere
+    elsewhere = f"standard output: {os.strerror(number)}", Status.USAGE
+    expected = ("", Status.GOOD) if gone else elsewhere
     assert (str(raised.value), raised.value.status) == expected

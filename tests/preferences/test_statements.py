@@ -13,6 +13,7 @@ from scrapy_rep.preferences.middlewares import actions, tokens
 from scrapy_rep.preferences.statements import (
     MAX_BYTES,
     MAX_LICENSES,
+    MAX_TEXT,
     Reservation,
     TdmFile,
     from_headers,
@@ -22,6 +23,7 @@ from scrapy_rep.preferences.statements import (
     preferences,
     read_preferences,
     read_signals,
+    signal_headers,
     signals,
     split_rule,
     token_statement,
@@ -230,3 +232,9 @@ def test_settings_as_a_command_line_has_them() -> None:
     assert tokens("Google-Extended, CCBot") == tokens('["Google-Extended", "CCBot"]') == both
     assert tokens({"CCBot": ["search", "tdm"]}) == {"CCBot": ("search", "tdm")}
     assert tokens([]) is None
+
+
+def test_a_long_header_of_signals_counts_but_is_not_kept() -> None:
+    [one] = signal_headers([b"ai-train=yes" + b" " * 100_000, b"AI-Train = no"])
+    assert (one.says, len(one.text)) == ({"train-ai": "n"}, MAX_TEXT)
+    assert signal_headers([]) == []

@@ -87,6 +87,8 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
         ([b"max-snippet:-1; noindex"], "foobot", "noindex max_snippet=-1"),
         ([b"noindex;max-snippet:5"], "foobot", "noindex max_snippet=5"),
         ([b"barbot: noindex; foobot: nofollow"], "foobot", "nofollow"),
+        ([b"noarchive; https://a.test/x, noindex"], "foobot", "noindex noarchive"),
+        ([b"noarchive; key=a:b, noindex"], "foobot", "noindex noarchive"),
         ([b"max-snippet:x; noindex"], "foobot", "noindex"),
         ([b"unavailable_after: Wed, 03 Dec 2025 13:09:53 GMT noindex"], "foobot", f"noindex {AFTER}"),
         ([b"unavailable_after: 2025-12-03T13:09:53Z; max-snippet: 5 noindex"], "foobot", f"noindex max_snippet=5 {AFTER}"),

@@ -181,17 +181,44 @@ def test_urls_count_though_tags_around_them_are_missing() -> None:
     two = f"<loc>{URLS[0]}</loc><loc>{URLS[2]}</loc><lastmod>2026</lastmod>"
     _, entries = read(f"<urlset><url>{two}</url><url> </url><url/></urlset>")
     assert entries == [{"loc": URLS[0]}, {"loc": URLS[2], "lastmod": "2026"}]
+    for damaged, found in (("", []), ("&x;", [{"broken": True}])):
+        _, entries = read(f"<urlset><url><loc>{damaged}</loc><loc>{URLS[0]}</loc></url></urlset>")
+        assert entries == [*found, {"loc": URLS[0]}]
+
+
+def test_feeds_have_one_link_for_an_entry_and_elements_of_other_names() -> None:
+    item = f"<item><link>{URLS[0]}</link><link>{URLS[2]}</link></item><item>{URLS[2]}</item>"
+    reader, entries = read(f"<rss><image><url>http://a.test/i</url></image>{item}</rss>")
+    assert (entries, reader.problem) == ([{"loc": URLS[0]}], None)
+
+
+def test_a_url_without_its_entry_brings_no_images() -> None:
+    image = "<image:image><image:loc>http://a.test/i</image:loc></image:image>"
+    second = f"<url><loc>{URLS[2]}</loc><lastmod>2026</lastmod>{image}</url>"
+    reader, entries = read(f"<urlset><loc>{URLS[0]}</loc>{image}{second}</urlset>")
+    assert entries == [{"loc": URLS[0]}, {"loc": URLS[2], "lastmod": "2026"}]
+    assert reader.problem is None
 
 
 def test_what_stands_before_the_xml_costs_nothing() -> None:
-    for before in ("<br />\n<b>Warning</b>: no <b>x</b>\n", "Notice: x in y.php\n", "\ufeff\ufeff"):
+    for before in (
+        *("<br />\n<b>Warning</b>: no <b>x</b>\n", "Notice: x in y.php\n", "\ufeff\ufeff"),
+        *("x", "<style>a{}</style>"),
+    ):
         for kind in (Kind.URLSET, Kind.INDEX, Kind.RSS, Kind.ATOM):
             assert locs(before + FORMATS[kind]) == URLS, before
         assert locs(before + FORMATS[Kind.URLSET].partition("?>")[2]) == URLS
+    # The mark counts, not the declaration.
+    latin = "<?xml version='1.0' encoding='iso-8859-1'?>" + FORMATS[Kind.URLSET].partition("?>")[2]
+    assert locs("\ufeff\ufeff" + latin) == URLS
     # What is in comments and in pages isn't that.
     assert locs("<!-- <rss> -->" + FORMATS[Kind.URLSET]) == URLS
-    reader, entries = read("<html><pre>" + FORMATS[Kind.URLSET])
-    assert (entries, reader.kind) == ([], None)
+    for before in (
+        *("<html><pre>", "x\n<html><pre>", "<title>x</title><pre>", "x <!-- ", "\ufeff\ufeff<!-- "),
+        *('{"a": "x ', '["', "<script>a = '", "GIF89a\1 \0"),
+    ):
+        reader, entries = read(before + FORMATS[Kind.URLSET].partition("?>")[2].lstrip())
+        assert (entries, reader.kind) == ([], None), before
 
 
 def test_truncated_gzip_gives_the_entries_before_the_cut() -> None:
