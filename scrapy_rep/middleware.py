@@ -284,8 +284,8 @@ async def may_fetch(crawler: Crawler, url: str) -> bool:
     those of a page in a browser.
 
     Waits for an unknown robots.txt. False also if it can't be fetched, unless ``REP_UNREACHABLE`` is
-    "allow". True without ``ROBOTSTXT_OBEY``, in a dry run, or if the URL is neither http, https nor ftp. Nothing is
-    counted or recorded.
+    "allow". True without ``ROBOTSTXT_OBEY``, in a dry run, or if the URL is neither http, https nor
+    ftp. Nothing is counted or recorded.
     """
     rep = crawler.get_downloader_middleware(RepMiddleware)
     if rep is None or FOREIGN.match(url) or rep.decisions.dry_run:

@@ -225,9 +225,9 @@ def signals(value: str) -> dict[str, str]:
 def signal_headers(values: Sequence[bytes]) -> list[Statement]:
     """Return what ``Content-Signal`` header lines say together."""
     text = b", ".join(values).decode("latin-1")
-    return (
-        [Statement("header Content-Signal", None, text[:MAX_TEXT], signals(text))] if text else []
-    )
+    if not text:
+        return []
+    return [Statement("header Content-Signal", None, text[:MAX_TEXT], signals(text))]
 
 
 # noai and noml speak for the images too.

@@ -20,6 +20,7 @@ from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Gate, silent_until_open, urls
 from tests.helpers.servers import Site, Sites
+from tests.holding.schedulers import FourMethods, Slotted
 
 pytestmark = pytest.mark.slow
 PAGES = 20
@@ -203,35 +204,6 @@ async def test_a_frugal_start(sites: Sites) -> None:
     for result in await both(site, FrugalSpider, requests=urls(site, 300)):
         assert len(result.responses) == 300
         assert result.spider.most <= 1
-
-
-class Slotted:
-    """A scheduler with the four documented methods, which can't be replaced."""
-
-    __slots__ = ("_queue",)
-
-    def __init__(self) -> None:
-        self._queue: deque[Request] = deque()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Slotted:
-        return cls()
-
-    def open(self, spider: Any) -> None: ...
-    def close(self, reason: str) -> None: ...
-    def has_pending_requests(self) -> bool:
-        return bool(self._queue)
-
-    def enqueue_request(self, request: Request) -> bool:
-        self._queue.append(request)
-        return True
-
-    def next_request(self) -> Request | None:
-        return self._queue.popleft() if self._queue else None
-
-
-class FourMethods(Slotted):
-    """One that lets itself be changed, as that of a cloud platform."""
 
 
 @pytest.mark.loop

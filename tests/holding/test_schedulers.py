@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request, Spider, signals
-from scrapy.core.scheduler import BaseScheduler, Scheduler
+from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider, DontCloseSpider
 
 from scrapy_rep.engine.access import EngineAccess
@@ -18,35 +18,26 @@ from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import Gate, assert_clean, urls
 from tests.helpers.servers import Sites
 from tests.holding.closing import SLOW
+from tests.holding.schedulers import FourMethods
 
 pytestmark = pytest.mark.slow
 
 
-class Plain(BaseScheduler):
-    def __init__(self, crawler: Any) -> None:
-        self.crawler = crawler
-        self.queue: deque[Request] = deque()
+class Plain(FourMethods):
+    crawler: Any
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Plain:
-        return cls(crawler)
-
-    def has_pending_requests(self) -> bool:
-        return bool(self.queue)
-
-    def enqueue_request(self, request: Request) -> bool:
-        self.queue.append(request)
-        return True
-
-    def next_request(self) -> Request | None:
-        return self.queue.popleft() if self.queue else None
+        scheduler = cls()
+        scheduler.crawler = crawler
+        return scheduler
 
 
 class SaysNothing(Plain):
     """As that of scrapy-cluster."""
 
     def enqueue_request(self, request: Request) -> None:  # type: ignore[override]
-        self.queue.append(request)
+        self._queue.append(request)
 
 
 async def test_one_that_does_not_say_that_it_took_a_request_back(sites: Sites) -> None:
@@ -69,7 +60,7 @@ class InFlight(Plain):
         self.in_flight.discard(request)
 
     def has_pending_requests(self) -> bool:
-        return bool(self.queue or self.in_flight)
+        return bool(self._queue or self.in_flight)
 
     def next_request(self) -> Request | None:
         request = super().next_request()
