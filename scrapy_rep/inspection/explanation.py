@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome, is_html
-from scrapy_rep.protocol.matching import ALLOW_BIT, LENGTH_BIT, Rules
+from scrapy_rep.protocol.matching import ALLOW_BIT, LENGTH_BIT, NO_RULE, Rules
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.robotstxt import Pace
 from scrapy_rep.protocol.syntax import (
@@ -56,9 +56,9 @@ class RuleLine(NamedTuple):
         start = self.pattern.partition("*")[0].rstrip("$")
         if not path.startswith(start) and "/index.htm" not in self.pattern:
             return None
-        # For the matcher to judge, alone. Any number but 0 is one of a rule.
+        # For the matcher to judge, alone; which line that is makes no difference.
         key = Rules([self.pattern], [(self.rule.allow << ALLOW_BIT) + 1]).find(path)
-        return key >> LENGTH_BIT if key else None
+        return key >> LENGTH_BIT if key != NO_RULE else None
 
 
 class Group(NamedTuple):

@@ -42,9 +42,8 @@ class Wildcards:
                 needle = max(needle.split("*"), key=len)
             found.setdefault("" if start == "/" else start, []).append((needle, key, pattern))
         rows = [row for some in found.values() for row in some]
-        self._needles = tuple(needle for needle, _, _ in rows)
-        self._keys = array("q", [key for _, key, _ in rows])
-        self._patterns = tuple(pattern for _, _, pattern in rows)
+        self._needles, keys, self._patterns = zip(*rows)
+        self._keys: array[int] = array("q", keys)
         self._starts = tuple(found)[1:]
         self._ends = array("i", accumulate(map(len, found.values())))
         self._anywhere = self._needles[: self._ends[0]]
@@ -133,7 +132,9 @@ ALLOW_BIT = 20
 ALLOW = 1 << ALLOW_BIT
 LENGTH_BIT = ALLOW_BIT + 1
 SHORTEST = 1 << LENGTH_BIT
-"""The smallest key of a rule that isn't empty. 0 is the key of no rule."""
+"""The smallest key of a rule that isn't empty."""
+NO_RULE = ALLOW
+"""The key of no rule at all. As those of empty rules, it allows."""
 
 
 def line_of(number: int) -> int:
@@ -209,7 +210,7 @@ class Rules:
         self.size = _BYTES + len(joined) + _EACH * len(rules)
         """Approximate bytes of memory."""
         # Empty rules, `/` and `*` match every path.
-        self._fallback = rules.pop("", 0)
+        self._fallback = rules.pop("", 0) | ALLOW
         if "/" in rules:
             self._fallback = SHORTEST + rules.pop("/")
         self._exact: dict[str, int] | None = None
@@ -245,10 +246,10 @@ class Rules:
     def allows(self, path: str) -> bool:
         """Return whether *path* may be fetched, see :func:`path_of` and :func:`comparable`."""
         found = self.find(path)
-        return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH
+        return found & ALLOW > 0 or path == ROBOTS_PATH
 
     def find(self, path: str) -> int:
-        """Return the key of the rule that decides about *path*; 0 for none."""
+        """Return the key of the rule that decides about *path*, or :data:`NO_RULE`."""
         found = self._fallback
         prefixes = self._prefixes
         # Whatever sorts between a prefix of the path and the path itself starts with that prefix.
@@ -278,4 +279,4 @@ NO_RULES = Rules([], [])
 
 def allows(found: int) -> bool:
     """Return whether the rule with key *found* allows, see :meth:`Rules.find`."""
-    return found < SHORTEST or found & ALLOW > 0
+    return found & ALLOW > 0

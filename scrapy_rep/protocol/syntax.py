@@ -93,30 +93,34 @@ def normalise(body: bytes) -> str:
 
 
 def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
-    """Yield number, field and value (latin-1, stripped, not escaped) of each of the normalised
-    *rows* that holds a known field. *first* is the number of the first row."""
-    for number, line in enumerate(rows, first):
-        if not line:
-            continue
-        name, colon, value = line.partition(":")
-        field = _FIELDS.get(name)
-        if field is None or not colon:
-            line = line.strip(SPACE)
-            # Most other lines are blank, comments or HTML.
-            if len(line) < _SHORTEST or line[0] not in _INITIALS or not _PREFIXES.match(line):
-                continue
-            line = line.partition("#")[0].rstrip(SPACE)
-            name, colon, value = line.partition(":")
-            if not colon:  # forgiven if there are exactly two words
-                words = _BLANK.split(line)
-                name, value = words if len(words) == 2 else ("", "")
-            known = _PREFIXES.match(name)
-            if known is None:
-                continue
-            field = _NAMES[known.group().lower()]
-        elif "#" in value:
-            value = value.partition("#")[0]
-        yield number, field, value.strip(SPACE)
+    """Yield number, field and value of each of the normalised *rows* that holds a known field.
+    *first* is the number of the first row."""
+    for number, row in enumerate(rows, first):
+        if row and (found := field_of(row)):
+            yield number, *found
+
+
+def field_of(row: str) -> tuple[int, str] | None:
+    """Return field and value (latin-1, stripped, not escaped) of a normalised line; None without a
+    known field."""
+    name, colon, value = row.partition(":")
+    field = _FIELDS.get(name)
+    if field is None or not colon:
+        row = row.strip(SPACE)
+        # Most other lines are blank, comments or HTML.
+        if len(row) < _SHORTEST or row[0] not in _INITIALS or not _PREFIXES.match(row):
+            return None
+        name, colon, value = row.partition("#")[0].rstrip(SPACE).partition(":")
+        if not colon:  # forgiven if there are exactly two words
+            words = _BLANK.split(name)
+            name, value = words if len(words) == 2 else ("", "")
+        known = _PREFIXES.match(name)
+        if known is None:
+            return None
+        field = _NAMES[known.group().lower()]
+    elif "#" in value:
+        value = value.partition("#")[0]
+    return field, value.strip(SPACE)
 
 
 def escape(value: str) -> str:
