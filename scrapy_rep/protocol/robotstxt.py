@@ -371,8 +371,5 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
-    values = []
-    for _, _, value in read(_LINES_OF_SITEMAPS.findall("\n" + text)):
-        if value:
-            values.append(readable_url(value))
-    return tuple(values)
+    lines = read(_LINES_OF_SITEMAPS.findall("\n" + text))
+    return tuple(readable_url(value) for _, _, value in lines if value)
