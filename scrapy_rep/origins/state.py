@@ -70,7 +70,7 @@ class OriginState:
 
     def __post_init__(self) -> None:
         self.name = self.entry.origin
-        self.origin = self.origin or Origin.from_text(self.name)
+        self.origin = self.origin or Origin.from_url(self.name)
         self.robots = RobotsTxt(self.entry) if self.entry.has_copy else None
 
     @property

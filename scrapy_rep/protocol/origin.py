@@ -67,15 +67,6 @@ class Origin(NamedTuple):
             raise ValueError(f"invalid host or port: {_shortened(url)}") from None
         return cls(scheme, host, number)
 
-    @classmethod
-    def from_text(cls, text: str) -> Origin:
-        """Return the origin whose ``str()`` is *text*."""
-        scheme, _, authority = text.partition("://")
-        host, colon, port = authority.rpartition(":")
-        if colon and port.isdigit():  # otherwise that colon is part of an IPv6 address
-            return cls(scheme, host, int(port))
-        return cls(scheme, authority, DEFAULT_PORTS[scheme])
-
     @property
     def robots_url(self) -> str:
         """The URL of the origin's robots.txt."""
