@@ -70,7 +70,7 @@ def lint(
     body: bytes,
     *,
     robots_url: str | None = None,
-    also: Sequence[Callable[[bytes, Outline], Iterable[Finding]]] = (),
+    also: Sequence[Callable[[bytes], Iterable[Finding]]] = (),
 ) -> list[Finding]:
     """Return what there is to say about *body*, in the order of the lines.
 
@@ -85,7 +85,7 @@ def lint(
         *_lines(kept, outline),
         *_groups(outline),
         *_effects(kept, outline, robots_url),
-        *(finding for check in also for finding in check(kept, outline)),
+        *(finding for check in also for finding in check(kept)),
     ]
     texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]
     found.sort(key=lambda one: one.line or 0)
