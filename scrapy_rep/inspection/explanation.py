@@ -69,7 +69,7 @@ class Group(NamedTuple):
 
     def names(self, token: str) -> bool:
         """Return whether one of the group's lines names *token* (in lower case, or ``*``)."""
-        return any(agent.token == token for agent in self.agents)
+        return token != "" and any(agent.token == token for agent in self.agents)
 
 
 @dataclass(slots=True)

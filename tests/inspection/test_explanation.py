@@ -46,7 +46,10 @@ def test_the_reason_names_the_group_or_says_why_none_applies() -> None:
     assert one.decision.agent is None
     assert one.reason == "no group for a, and REP_OBEY_GLOBAL_GROUP is off"
     assert one.how()["matched"] == []
-    assert [group["applied"] for group in one.how()["groups"]] == [False]
+    # No line names a crawler without a name.
+    for agents in (ALL, f"{ALL}User-agent: 1\n"):
+        one = explain(agents + "Disallow: /", "/", "a", obey_global=False)
+        assert [group["applied"] for group in one.how()["groups"]] == [False]
 
 
 # Rules, path; of each that matches, its line and why it wins or loses.
