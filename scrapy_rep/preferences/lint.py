@@ -15,7 +15,6 @@ from scrapy_rep.preferences.statements import (
     SIGNALS,
     VALUES,
     lines_about_use,
-    meaning,
     read_preferences,
     read_signals,
     split_rule,
@@ -50,16 +49,15 @@ def _preferences(line: int, value: str) -> Iterator[Finding]:
         yield Finding(line, "bad-usage", "no preference is given, so the line says nothing")
         return
     try:
-        members = read_preferences(value)
+        said = read_preferences(value)
     except ValueError as error:
         why = "remove the blanks around the =" if _BLANKS.search(value) else str(error)[:100]
         yield Finding(line, "bad-usage", f"can't be read, so the line says nothing: {why}")
         return
-    said = meaning(members)
-    for key in members:
+    for key, answer in said.items():
         if key not in LABELS:
             yield _unknown(line, key, LABELS)
-        elif LABELS[key] not in said:
+        elif answer is None:
             why = f"{quoted(key)} is neither y nor n, so it says nothing"
             yield Finding(line, "bad-usage", why)
 

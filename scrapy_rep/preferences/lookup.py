@@ -190,10 +190,11 @@ class UsageLookup:
     async def read(self, request: Request, chain: Chain) -> None:
         """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
         _, state = self.known(request)
+        if state is None or not _is_large(state.entry):
+            return
         for one in (chain, *((name,) for name in self._tokens)):
-            if state is not None and self._cache.takes_long(state, one):
-                await self._cache.read(state, one)
-        if state is not None and state.robots is not None and _is_large(state.entry):
+            await self._cache.read(state, one)
+        if state.robots is not None:
             token, _ = state.robots.rules(chain, self._settings.obey_global_group)
             await run_in_thread(_read_robots, state.entry, token)
 

@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Decision, Rules
 from scrapy_rep.protocol.origin import MAX_URL
@@ -135,48 +135,38 @@ EXTRA = "pip install 'scrapy-rep[usage]'"
 """What installs the parser of structured fields."""
 
 
-Members = dict[str, tuple[object, dict[str, object]]]
-"""Of a dictionary of structured fields: values and parameters by key."""
-
-
-def read_preferences(value: str) -> Members:
-    """Parse a dictionary. The last of duplicate keys counts. ``ValueError`` if it isn't one, and so
-    says nothing; ``ModuleNotFoundError`` if the extra ``usage`` is not installed."""
+def read_preferences(value: str) -> dict[str, str | None]:
+    """Parse a dictionary. Return ``"y"`` or ``"n"`` by key, None for all other values; parameters
+    mean nothing, and the last of duplicate keys counts. ``ValueError`` if it isn't a dictionary, and
+    so says nothing; ``ModuleNotFoundError`` if the extra ``usage`` is not installed."""
     try:
-        from http_sf import parse
+        from http_sf import Token, parse
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"Content-Usage is read with http-sf: {EXTRA}") from None
     if len(value) > MAX_BYTES:
         raise ValueError(f"longer than {MAX_BYTES:,} bytes")
-    return cast("Members", parse(value.encode("latin-1"), tltype="dictionary"))
-
-
-def meaning(members: Members) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose: only these tokens count, and parameters mean nothing."""
-    from http_sf import Token
-
-    found = {purpose: members.get(label, ("",))[0] for label, purpose in LABELS.items()}
+    members: Any = parse(value.encode("latin-1"), tltype="dictionary")
     return {
-        purpose: str(bare)
-        for purpose, bare in found.items()
-        if isinstance(bare, Token) and str(bare) in (YES, NO)
+        key: str(bare) if isinstance(bare, Token) and str(bare) in (YES, NO) else None
+        for key, (bare, _) in members.items()
     }
 
 
 def preferences(value: str) -> dict[str, str]:
     """Return ``"y"`` or ``"n"`` by purpose; nothing for what can't be read."""
     try:
-        return meaning(read_preferences(value))
+        said = read_preferences(value)
     except ValueError:
         return {}
+    return {purpose: answer for key, purpose in LABELS.items() if (answer := said.get(key))}
 
 
 def split_rule(value: str) -> tuple[str, str]:
     """Return path and preferences of a ``Content-Usage`` line; an empty path if it has none."""
     if value[:1] != "/":
         return "", value
-    path, blank, rest = value.replace("\t", " ").partition(" ")
-    return path, value[len(path) + len(blank) :].strip(SPACE) if rest else ""
+    path, *given = re.split(r"[ \t]", value, maxsplit=1)
+    return path, "".join(given).strip(SPACE)
 
 
 # Content-Signal; noai and the like; policy tokens; licenses
