@@ -27,7 +27,6 @@ from scrapy_rep.protocol.syntax import (
     obeyed,
     read,
     readable,
-    readable_url,
 )
 from scrapy_rep.text import iso
 
@@ -76,19 +75,19 @@ class Group(NamedTuple):
 class Outline:
     """The lines of a robots.txt that mean something."""
 
+    fields: dict[int, tuple[int, str]]
+    """All known fields: line, kind and value, in latin-1."""
     groups: list[Group] = field(default_factory=list)
     ungrouped: list[RuleLine] = field(default_factory=list)
     """Rules before the first ``user-agent`` line: ignored."""
-    sitemaps: list[tuple[int, str]] = field(default_factory=list)
-    """Line and value as written, empty values included."""
 
     @classmethod
     def of(cls, body: bytes) -> Outline:
         """Read *body*, any bytes at all; never raises."""
-        outline = cls()
-        group = Group([], outline.ungrouped)
         rows = normalise(body).split("\n")
-        for number, kind, value in read(rows):
+        outline = cls({number: (kind, value) for number, kind, value in read(rows)})
+        group = Group([], outline.ungrouped)
+        for number, (kind, value) in outline.fields.items():
             if kind <= Field.ALLOW:
                 rule = Rule.of(rows[number - 1], number, value, kind == Field.ALLOW)
                 group.rules.append(RuleLine(rule, escape(value)))
@@ -97,8 +96,6 @@ class Outline:
                     group = Group([], [])
                     outline.groups.append(group)
                 group.agents.append(AgentLine(number, readable(value), agent_token(value)))
-            elif kind == Field.SITEMAP:
-                outline.sitemaps.append((number, readable_url(value)))
         return outline
 
     def tokens(self) -> list[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from itertools import islice
 from typing import NamedTuple
 
 from scrapy_rep.inspection.explanation import AgentLine, Outline, RuleLine
@@ -28,8 +27,7 @@ from scrapy_rep.protocol.syntax import (
     SPACE,
     Field,
     cut,
-    normalise,
-    read,
+    readable_url,
 )
 from scrapy_rep.text import resolve_sitemap
 
@@ -133,7 +131,6 @@ _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
 def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
     if kept.startswith(_UTF16):
         return  # said once, that is enough
-    known = {number: (field, value) for number, field, value in read(normalise(kept).split("\n"))}
     page = is_html(kept)
     not_utf8 = []
     for number, row in enumerate(rows(kept), 1):
@@ -144,8 +141,8 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         if row.decode("utf-8", "ignore").encode() != row:
             not_utf8.append(number)
         text = row.decode("latin-1")
-        if number in known:
-            yield from _known(number, text, *known[number])
+        if number in outline.fields:
+            yield from _known(number, text, *outline.fields[number])
         elif not page:
             yield from _unknown(number, text)
     if not_utf8:
@@ -303,8 +300,8 @@ _ASSETS = re.compile(
 
 def _effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[Finding]:
     robots = RobotsTxt.parse(kept)
-    tokens = dict.fromkeys([GLOBAL, *(token.lower() for token in outline.tokens())])
-    rules = {agent: robots.rules(agent)[1] for agent in islice(tokens, _ASKED)}
+    agents = [GLOBAL, *outline.tokens()][:_ASKED]
+    rules = {agent.lower(): robots.rules(agent)[1] for agent in agents}
     wildcards = sum("*" in one.pattern for agent in rules for one in outline.rules_for(agent))
     trials = sum(len(group.rules) for group in outline.groups) * (len(rules) + wildcards)
     if closed := _closed(outline):
@@ -383,11 +380,12 @@ def _sitemaps(outline: Outline, rules: dict[str, Rules], place: str | None) -> I
     """:param place: the URL of the file; None: unknown. Then all sitemaps may be on its host"""
     own = Origin.from_url(place) if place else None
     base = place or "http://host.invalid/robots.txt"
-    for line, value in outline.sitemaps:
+    fields = outline.fields.items()
+    for line, value in [(line, value) for line, (kind, value) in fields if kind == Field.SITEMAP]:
         try:
             if not value:
                 raise ValueError("no URL")
-            url, origin, relative = resolve_sitemap(value, base)
+            url, origin, relative = resolve_sitemap(readable_url(value), base)
         except ValueError as error:
             yield Finding(line, "bad-sitemap", f"ignored: {error}")
             continue
