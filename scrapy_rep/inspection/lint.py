@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from scrapy_rep.inspection.explanation import AgentLine, Outline, RuleLine
+from scrapy_rep.inspection.explanation import AgentLine, Group, Outline, RuleLine
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import is_html
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, line_of, path_of
@@ -90,15 +90,16 @@ def lint(
     return [one._replace(text=texts[one.line - 1]) if one.line else one for one in found]
 
 
-# The latter is how Windows' "Unicode" files begin.
-_BOM, _UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+# Even part of a byte order mark is skipped, see `normalise`.
+_BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
+_LINE_END = re.compile(rb"\r\n?|\n")
+# How Windows' "Unicode" files begin.
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def rows(kept: bytes) -> list[bytes]:
     """Return the lines as they stand in the file, numbered as the parser numbers them."""
-    # Even part of a byte order mark is skipped, see `normalise`.
-    mark = next((size for size in (3, 2, 1) if kept.startswith(_BOM[:size])), 0)
-    return kept[mark:].replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return _LINE_END.split(_BOM.sub(b"", kept))
 
 
 def quoted(text: str) -> str:
@@ -109,7 +110,7 @@ def quoted(text: str) -> str:
 def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
     if body.startswith(_UTF16):
         yield Finding(1, "utf-16", "the file is UTF-16, but is read as UTF-8: save it as UTF-8")
-    elif body[:1] == _BOM[:1]:
+    elif _BOM.match(body):
         why = "byte order mark: skipped here, but other crawlers may miss the first line"
         yield Finding(1, "bom", why)
     if is_html(body):
@@ -151,11 +152,6 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         yield Finding(not_utf8[0], "not-utf8", why)
     for one in outline.ungrouped:
         yield Finding(one.rule.line, "rule-before-group", "ignored: no user-agent line above it")
-    for group in outline.groups:
-        for agent in group.agents:
-            yield from _agent(agent)
-        for rule in group.rules:
-            yield from _pattern(rule)
 
 
 def _known(number: int, row: str, field: int, value: str) -> Iterator[Finding]:
@@ -216,43 +212,44 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
         yield Finding(line, "agent-cut", f"{quoted(value)} is read as {read_as}")
 
 
-def _pattern(line: RuleLine) -> Iterator[Finding]:
-    """Yield why a rule matches nothing, if that is so."""
-    number, pattern = line.rule.line, line.rule.pattern
-    if url := _URL.match(pattern):
-        path = quoted("/" + url[1])
-        why = f"can never match: rules are paths, not URLs; did you mean {path}?"
-        yield Finding(number, "never-matches", why)
-    elif pattern[:1] not in ("", "/", "*"):
-        yield Finding(number, "never-matches", "can never match: paths start with /")
-    elif _BLANK.search(pattern):
-        why = "crawlers send spaces as %20, so this matches nothing"
-        yield Finding(number, "blank-in-rule", why)
-
-
 def _groups(outline: Outline) -> Iterator[Finding]:
     """Yield agents with several groups, and rules without effect."""
-    first: dict[str, int] = {}  # line of each agent
+    first: dict[str, tuple[Group, int]] = {}  # of each agent: its group and line
     merged: dict[frozenset[str], list[RuleLine]] = {}  # rules of groups with the same agents
     for group in outline.groups:
-        for line, value, token in group.agents:
-            if token and token in first:
-                why = f"{value} already has a group on line {first[token]}: merged with it here, but not by all crawlers"
-                yield Finding(line, "split-group", why)
-        first |= {one.token: one.line for one in reversed(group.agents) if one.token not in first}
+        for agent in group.agents:
+            yield from _agent(agent)
+            other, line = first.setdefault(agent.token, (group, agent.line))
+            if agent.token and other is not group:
+                why = f"{agent.value} already has a group on line {line}: merged with it here, but not by all crawlers"
+                yield Finding(agent.line, "split-group", why)
         merged.setdefault(frozenset(one.token for one in group.agents), []).extend(group.rules)
         spelt: dict[str, RuleLine] = {}
         for rule in group.rules:
-            number, pattern = rule.rule.line, rule.pattern
-            other = spelt.setdefault(pattern.lower(), rule)
-            if other.pattern != pattern:
-                why = f"differs from line {other.rule.line} ({other.rule}) only in case; paths are case-sensitive, so these are two rules"
-                yield Finding(number, "case", why)
-            if len(pattern) > 1 and pattern.endswith("*"):
-                why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
-                yield Finding(number, "trailing-star", why)
+            yield from _pattern(rule, spelt.setdefault(rule.pattern.lower(), rule))
     for rules in merged.values():
         yield from _never_decide(rules)
+
+
+def _pattern(one: RuleLine, other: RuleLine) -> Iterator[Finding]:
+    """Yield what is wrong with a pattern. *other*: the first of the group that differs from it only
+    in case, or itself."""
+    number, written = one.rule.line, one.rule.pattern
+    if url := _URL.match(written):
+        path = quoted("/" + url[1])
+        why = f"can never match: rules are paths, not URLs; did you mean {path}?"
+        yield Finding(number, "never-matches", why)
+    elif written[:1] not in ("", "/", "*"):
+        yield Finding(number, "never-matches", "can never match: paths start with /")
+    elif _BLANK.search(written):
+        why = "crawlers send spaces as %20, so this matches nothing"
+        yield Finding(number, "blank-in-rule", why)
+    if other.pattern != one.pattern:
+        why = f"differs from line {other.rule.line} ({other.rule}) only in case; paths are case-sensitive, so these are two rules"
+        yield Finding(number, "case", why)
+    if len(one.pattern) > 1 and one.pattern.endswith("*"):
+        why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
+        yield Finding(number, "trailing-star", why)
 
 
 def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
