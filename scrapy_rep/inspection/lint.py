@@ -79,13 +79,14 @@ def lint(
     kept = cut(body)
     outline = Outline.of(kept)
     found = [
-        *_file(body, kept, outline),
+        *_file(body, outline),
         *_lines(kept, outline),
         *_groups(outline),
         *_effects(kept, outline, robots_url),
         *(finding for check in also for finding in check(kept)),
     ]
-    texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]
+    # After the last line, what is beyond the limit may begin.
+    texts = [*(row.decode("utf-8", "backslashreplace") for row in rows(kept)), ""]
     found.sort(key=lambda one: one.line or 0)
     return [one._replace(text=texts[one.line - 1]) if one.line else one for one in found]
 
@@ -107,7 +108,7 @@ def quoted(text: str) -> str:
     return f'"{text if len(text) <= 60 else text[:60] + "…"}"'
 
 
-def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
+def _file(body: bytes, outline: Outline) -> Iterator[Finding]:
     if body.startswith(_UTF16):
         yield Finding(1, "utf-16", "the file is UTF-16, but is read as UTF-8: save it as UTF-8")
     elif _BOM.match(body):
@@ -119,7 +120,8 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
         yield Finding(None, "empty", "the file has no rules: no restrictions")
     if len(body) > MAX_BYTES:
         why = f"from this line on the file is ignored: only the first {MAX_BYTES:,} bytes count"
-        yield Finding(len(rows(kept)), "beyond-limit", why)
+        first = len(rows(body[: MAX_BYTES + 1]))
+        yield Finding(first, "beyond-limit", why)
 
 
 _ABOUT_USE = ("content-signal", "content-usage", "license")  # see preferences/lint.py
