@@ -293,10 +293,9 @@ class RobotsFile:
         if path == ROBOTS_PATH and self.facts.file is None:
             return free, "robots.txt itself may always be fetched"
         if self.outcome is Outcome.MISSING:
-            if setting := self.facts.setting:
-                meant = "nothing may be fetched" if self.forbids else "no restrictions"
-                return Decision(not self.forbids, None, None), f"{setting}: {meant}"
-            return free, f"no robots.txt ({self.answer}): no restrictions"
+            why = self.facts.setting or f"no robots.txt ({self.answer})"
+            meant = "nothing may be fetched" if self.forbids else "no restrictions"
+            return Decision(not self.forbids, None, None), f"{why}: {meant}"
         if self.outcome is Outcome.UNREACHABLE:
             why = f"robots.txt unreachable ({noted(str(self.facts.error), self.note)})"
             if self.unrestricted:

@@ -93,14 +93,13 @@ def lint(
 
 # Even part of a byte order mark is skipped, see `normalise`.
 _BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
-_LINE_END = re.compile(rb"\r\n?|\n")
 # How Windows' "Unicode" files begin.
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def rows(kept: bytes) -> list[bytes]:
     """Return the lines as they stand in the file, numbered as the parser numbers them."""
-    return _LINE_END.split(_BOM.sub(b"", kept))
+    return _BOM.sub(b"", kept).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
 
 
 def quoted(text: str) -> str:
