@@ -41,15 +41,12 @@ REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
 def test_the_reason_names_the_group_or_says_why_none_applies() -> None:
     for body, path, chain, reason in REASONS:
         assert explain(body, path, *chain).reason == reason
-    one = explain(ALL + "Disallow: /", "/", "a", obey_global=False)
+    one = explain(ALL + "User-agent: 1\nDisallow: /", "/", "a", obey_global=False)
     assert one.allowed
     assert one.decision.agent is None
     assert one.reason == "no group for a, and REP_OBEY_GLOBAL_GROUP is off"
     assert one.how()["matched"] == []
-    # No line names a crawler without a name.
-    for agents in (ALL, f"{ALL}User-agent: 1\n"):
-        one = explain(agents + "Disallow: /", "/", "a", obey_global=False)
-        assert [group["applied"] for group in one.how()["groups"]] == [False]
+    assert [group["applied"] for group in one.how()["groups"]] == [False]
 
 
 # Rules, path; of each that matches, its line and why it wins or loses.
@@ -81,9 +78,9 @@ def test_the_rules_one_by_one_come_to_the_same(question: tuple[bytes, list[str]]
         for chain in (("foo",), ("bar", "foo-bar"), ()):
             one = robots.explain(url, path_of(url), chain)
             assert one.decision == robots.parsed.decide(url, chain)
-            how, rule = one.how(), one.decision.rule
-            assert [line["line"] for line in how["matched"][:1]] == ([rule.line] if rule else [])
-            used = [group["applied"] for group in how["groups"]]
+            matched, rule = one.how()["matched"], one.decision.rule
+            assert (matched[0]["line"] if matched else None) == (rule and rule.line)
+            used = [group["applied"] for group in one.how()["groups"]]
             assert any(used) is (one.decision.agent is not None)
 
 

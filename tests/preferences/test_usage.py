@@ -185,21 +185,14 @@ async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> N
     assert site.robots_fetches == 0
 
 
-# Verdict, policy, statements.
-METAS: dict[str, tuple[str | None, str | None, int]] = {
-    "<meta content=https://a.example/p name=TDM-Policy><META NAME='tdm-reservation' content=1>": (
-        "n", "https://a.example/p", 1
-    ),
-    '<meta name="tdm-reservation" content="0">': (None, None, 1),
-    '<meta name="tdm-reservation" content="yes">': (None, None, 0),
-    '<!-- <meta name="tdm-reservation" content="1"> -->': (None, None, 0),
-}  # fmt: skip
-
-
 def test_a_response_without_a_crawl() -> None:
-    for html, expected in METAS.items():
-        found = usage(HtmlResponse("http://a.example/", body=html.encode()))
-        assert (found["tdm"], found.tdm_policy, len(found.statements)) == expected
+    said = (
+        b"<META NAME='tdm-reservation' content=1><meta content=https://a.example/p name=TDM-Policy>"
+    )
+    found = usage(HtmlResponse("http://a.example/", body=said))
+    assert (found["tdm"], found.tdm_policy) == ("n", "https://a.example/p")
+    said = b"<meta name=tdm-reservation content=yes><!-- <meta name=tdm-reservation content=1> -->"
+    assert usage(HtmlResponse("http://a.example/", body=said)).statements == ()
     response = HtmlResponse("http://a.example/", headers={"Content-Usage": "train-ai=n"}, body=b"")
     assert usage(response)["train-ai"] == "n"
     assert usage(HtmlResponse("http://a.example/")).verdicts == dict.fromkeys(PURPOSES)
