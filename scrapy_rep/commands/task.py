@@ -4,7 +4,6 @@ downloader middlewares and robots.txt cache apply; what belongs to crawls of pag
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -18,12 +17,9 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spiderloader import get_spider_loader
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain, waiting_for
-from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
 from scrapy_rep.origins.agents import (
     SPIDER_ATTRIBUTE,
@@ -66,7 +62,7 @@ _MAX_LINE, _ENDLESS = 65_536, 16 * 1024 * 1024
 # How many origins are asked at once.
 _AHEAD = 256
 
-# Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
+# Nothing is crawled, so nothing is scheduled, resumed, seeded, stored, observed or closed early.
 _OVERRIDES: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
     "JOBDIR": None,
@@ -74,14 +70,8 @@ _OVERRIDES: dict[str, Any] = {
     "DUPEFILTER_CLASS": "scrapy.dupefilters.RFPDupeFilter",
     "SPIDER_MIDDLEWARES": {},
     "ITEM_PIPELINES": {},
-    "FEEDS": {},
-    "TELNETCONSOLE_ENABLED": False,
-    "REMOTE_CONTROL_ENABLED": False,
-    "CLOSESPIDER_TIMEOUT": 0,
-    "CLOSESPIDER_TIMEOUT_NO_ITEM": 0,
-    "CLOSESPIDER_PAGECOUNT": 0,
-    "CLOSESPIDER_PAGECOUNT_NO_ITEM": 0,
-    "CLOSESPIDER_ERRORCOUNT": 0,
+    "EXTENSIONS_BASE": {},
+    "EXTENSIONS": {"scrapy.extensions.throttle.AutoThrottle": 0},
 }
 
 Chain = tuple[str, ...]
@@ -148,8 +138,7 @@ class Task:
         for one in errors:
             if isinstance(one, Exception):
                 raise CommandError(text_of(one), Status.UNREACHABLE) from one
-        spider = crawler.spider
-        problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
+        problem = getattr(crawler.spider, "error", RobotsSpider.error)  # there may be no spider
         if problem is not None:
             raise problem
 
@@ -264,28 +253,20 @@ class RobotsSpider(Spider):
     job: Job
 
     async def start(self) -> AsyncIterator[Any]:
-        """Run the job. If the spider is closed, stop it without waiting for answers."""
+        """Run the job. If the crawl is stopped, the engine cancels this."""
         try:
-            running: Deferred[None] = deferred_from_coro(self._run(Lookup(self.crawler)))
-
-            async def stop() -> None:
-                running.cancel()
-
-            EngineAccess(self.crawler).before_closing(Stage.COMMAND, stop)
-            await maybe_deferred_to_future(running)
+            lookup = Lookup(self.crawler)
+            try:
+                await self.job(lookup)
+            finally:
+                lookup.origins.flights.end()  # or the spider would wait for them, too
             self.error = None
-        except (CancelledError, asyncio.CancelledError):
-            pass  # by `stop`, or, if the crawl is stopped, by the engine
+        except CancelledError:
+            pass
         except Exception as error:  # noqa: BLE001
             self.error = error  # Scrapy would only log it
         return
         yield
-
-    async def _run(self, lookup: Lookup) -> None:
-        try:
-            await self.job(lookup)
-        finally:
-            lookup.origins.flights.end()  # or the spider would wait for them, too
 
 
 async def follow(

@@ -71,7 +71,7 @@ def test_in_a_project_the_rules_for_its_agent_apply(
 
 @pytest.mark.process
 def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
-    """Not its log on standard output, JOBDIR, scheduler or spiders; and no sitemaps are requested."""
+    """Not its log on standard output, JOBDIR, scheduler, extensions or spiders; no sitemaps either."""
     settings = {
         "USER_AGENT": "Mozilla/5.0",
         "REP_USER_AGENT": ["ShopBot-Image", "ShopBot"],
@@ -84,7 +84,8 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
         "LOG_STDOUT": True,
         "LOG_LEVEL": "DEBUG",
         "REP_SITEMAPS": True,
-        "CLOSESPIDER_TIMEOUT": 1,
+        "EXTENSIONS": {"no.such.Extension": 1, "scrapy.extensions.closespider.CloseSpider": 500},
+        "CLOSESPIDER_TIMEOUT": 0.001,
         # As a project has it that obeys robots.txt by Scrapy's own middleware.
         "ROBOTSTXT_OBEY": True,
         "ADDONS": {},
