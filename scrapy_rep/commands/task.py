@@ -4,6 +4,7 @@ downloader middlewares and robots.txt cache apply; what belongs to crawls of pag
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -133,6 +134,8 @@ class Task:
             process.start()
             if not isinstance(running, Deferred) and not running.cancelled():
                 errors.append(running.exception())
+        except asyncio.InvalidStateError:
+            pass  # it hasn't ended: Ctrl-C came early
         except Exception as error:  # noqa: BLE001 (of the project's parts, which are made here)
             errors.append(error)
         for one in errors:

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.helpers.behaviours import after, answer, head, in_turn, raw, redirect
 from tests.helpers.process import REACTORS, arguments_of, command, environment, on_every_reactor
 from tests.helpers.robots_command import (
     FIELDS,
+    CommandProcess,
     Stream,
     assert_wrong_usage,
     files_in,
@@ -457,6 +459,16 @@ def test_ctrl_c_ends_the_command_with_one_line(sites: Sites, project: Path, reac
     assert process.wait() == 3
     assert len(out.read_text().splitlines()) == (2 if reactor == "asyncio" else 0)
     assert err.read_text().splitlines() == ["scrapy robots: stopped before it was done"]
+
+
+def test_ctrl_c_before_anything_has_begun(tmp_path: Path) -> None:
+    class Stopped(CommandProcess):
+        def crawl(self, *_: Any, **__: Any) -> Any:
+            return asyncio.Future(loop=loop)
+
+    with closing(asyncio.new_event_loop()) as loop:
+        done = robots_here(tmp_path, "http://a.example/", process=Stopped)
+    assert (done.status, done.errors) == (3, ["scrapy robots: stopped before it was done"])
 
 
 @pytest.mark.process
