@@ -183,28 +183,20 @@ Place = tuple[str, int, str]
 
 @dataclass
 class Sitemap:
-    """What ``--json`` prints of a sitemap."""
+    """What ``--json`` prints of a sitemap (docs/command-look.md explains the fields)."""
 
     sitemap: str
     listed_in: str
-    """The URL of the robots.txt or of the index that lists it."""
     depth: int
-    """1: listed by robots.txt itself."""
     kind: str | None = None
     status: int | None = None
     final_url: str = ""
-    """After redirects."""
     sitemaps: int = 0
-    """How many an index lists."""
     urls: int = 0
     forbidden: int = 0
-    """URLs that robots.txt forbids."""
     unjudged: int = 0
-    """URLs of hosts whose robots.txt is unreachable, or that aren't contacted."""
     invalid: int = 0
-    """Entries without an absolute http(s) URL: not among the URLs."""
     broken: int = 0
-    """The same for those whose URL is damaged."""
     rules: Counter[Place] = field(default_factory=Counter)
     """How many URLs each forbids."""
     fetched: bool = False

@@ -83,7 +83,7 @@ Job = Callable[["Lookup"], Awaitable[None]]
 
 class Task:
     def __init__(
-        self, command: ScrapyCommand, arguments: Sequence[str], options: Namespace, output: Output
+        self, command: ScrapyCommand, arguments: Sequence[str], options: Namespace
     ) -> None:
         """Raises ``SettingsError`` for a wrong setting, ``UsageError`` for a wrong ``--agent``."""
         assert command.settings is not None  # Scrapy sets it
@@ -92,7 +92,7 @@ class Task:
         self.rep = RepSettings.from_settings(command.settings)
         self.arguments = arguments
         self.options = options
-        self.output = output
+        self.output = Output(json=options.json, csv=options.csv)
         self.named = list(dict.fromkeys(map(_chain, options.agent)))
         """The crawlers that ``--agent`` names."""
         if warning := warning_of_digits([token for one in self.named for token in one]):
