@@ -27,7 +27,7 @@ from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.text import clean, counted, duration, iso, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy_rep.commands.task import Task
     from scrapy_rep.settings import RepSettings
@@ -49,21 +49,18 @@ def cache(task: Task) -> None:
     with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
+        origins = [str(request_for(one)[1]) for one in urls]
+        entries = _of_hosts(storage, hosts) if hosts or not task.arguments else ()
+        if task.options.drop:  # once all is read: a storage need not allow changes meanwhile
+            found = [*origins, *(entry.origin for entry in entries)]
+            _drop(task, storage, dict.fromkeys(found))
+            return
         for one in hashes:
             _body(task, storage, one)
-        origins = []
-        for one in urls:
-            with task.going_on():
-                origins.append(str(request_for(one)[1]))
-        entries = _of_hosts(storage, hosts) if hosts or not task.arguments else None
-        if task.options.drop:  # once all is read: a storage need not allow changes meanwhile
-            _drop(task, storage, [*origins, *(entry.origin for entry in entries or ())])
-            return
-        for origin in origins:
-            _show(task, storage, origin)
-        if entries is not None:
-            nothing = f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty"
-            _list(task, entries, nothing)
+        for one in origins:
+            _show(task, storage, one)
+        if hosts or not task.arguments:
+            _list(task, entries, hosts)
 
 
 def _not_found(task: Task, what: str) -> None:
@@ -113,8 +110,7 @@ def _of_hosts(storage: Storage, hosts: Sequence[str]) -> Iterator[Entry]:
         complain(f"skipped {entries}; the first: {unreadable[0]}")
 
 
-def _list(task: Task, entries: Iterator[Entry], nothing: str) -> None:
-    """:param nothing: what to say if there are none"""
+def _list(task: Task, entries: Iterable[Entry], hosts: Sequence[str]) -> None:
     entry = None
     for entry in entries:
         data, body = _as_json(task.rep, entry), b""
@@ -127,13 +123,18 @@ def _list(task: Task, entries: Iterator[Entry], nothing: str) -> None:
             times = f"since {data['unreachable_since']}: {entry.error}"
         task.output.put(data, data["state"].ljust(_WIDEST), entry.origin, answer, times)
     if entry is None:
-        _not_found(task, nothing)
+        _not_found(
+            task, f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty"
+        )
 
 
-def _drop(task: Task, storage: Storage, origins: Sequence[str]) -> None:
-    dropped = [origin for origin in origins if storage.drop(origin)]
-    for origin in dropped:
-        task.output.put({"origin": origin}, f"dropped {origin}")
+def _drop(task: Task, storage: Storage, origins: Iterable[str]) -> None:
+    dropped = {origin: storage.drop(origin) for origin in origins}
+    for origin, was_there in dropped.items():
+        if was_there:
+            task.output.put({"origin": origin}, f"dropped {origin}")
+        else:
+            _not_found(task, f"{origin}: nothing cached")
     if not dropped:
         _not_found(task, "nothing to drop")
 
