@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     Fetched = Response | CommandError
     """A page, or why there is none."""
 
-# Stands for the URL of a page that is read from a file.
-_FILE = "file:"
-
 
 async def _fetched(
     task: Task, lookup: Lookup, asked: Sequence[tuple[str, Request, Origin]]
@@ -70,8 +67,8 @@ async def _get(
     return pages[request.url]
 
 
-def _about(url: str, chain: Chain, page: Fetched) -> dict[str, Any]:
-    fetched = page if isinstance(page, Response) and page.url != _FILE else None
+def _about(url: str, chain: Chain, page: Fetched | None) -> dict[str, Any]:
+    fetched = page if isinstance(page, Response) else None
     return {
         "url": url,
         "agent": ",".join(chain) or None,
@@ -107,9 +104,10 @@ def page(task: Task) -> None:
         if not colon:
             raise UsageError(f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'")
         headers.appendlist(name.strip(), value.strip().encode("utf-8", "surrogateescape"))
-    response = HtmlResponse(_FILE, body=read_file(task.options.file, MAX_BYTES), headers=headers)
+    name = task.options.file
+    response = HtmlResponse("file:", body=read_file(name, MAX_BYTES), headers=headers)
     for chain in task.agents():
-        _show(task, chain, response, _about(task.options.file, chain, response))
+        _show(task, chain, response, _about(name, chain, None))
 
 
 def _show(task: Task, chain: Chain, page: Fetched, about: dict[str, Any]) -> None:
