@@ -49,7 +49,10 @@ def cache(task: Task) -> None:
     with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
-        origins = [str(request_for(one)[1]) for one in urls]
+        origins = []
+        for one in urls:
+            with task.going_on():
+                origins.append(str(request_for(one)[1]))
         entries = _of_hosts(storage, hosts) if hosts or not task.arguments else ()
         if task.options.drop:  # once all is read: a storage need not allow changes meanwhile
             found = [*origins, *(entry.origin for entry in entries)]
