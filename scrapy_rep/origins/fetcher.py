@@ -20,13 +20,13 @@ from scrapy import Request, signals
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
-from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred, DeferredQueue
 from twisted.internet.protocol import ClientCreator, Protocol
 from twisted.python.failure import Failure
 
 from scrapy_rep.engine.access import Listener
+from scrapy_rep.engine.timers import within
 from scrapy_rep.origins.answer import (
     MAX_HEADER,
     READ_BYTES,
@@ -270,9 +270,10 @@ class Fetcher:
         timeout = min(self._context.settings.download_timeout, round(until - time.monotonic(), 2))
         if timeout <= 0:  # no time is left after redirects
             raise DownloadTimeoutError(f"no answer from {url} in time")
+        late = DownloadTimeoutError(f"took longer than {timeout} seconds")
         if url.startswith("ftp:") and self._replaces_ftp:
             transfer.slot.close()  # this bypasses the downloader
-            return await _within(timeout, Deferred.fromCoroutine(_retrieve(url)))
+            return await within(timeout, Deferred.fromCoroutine(_retrieve(url)), late)
         headers: dict[str, Any] = dict(self._accepts)
         meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
         if self._engine.slots.slowed:
@@ -298,7 +299,7 @@ class Fetcher:
         if url.startswith("ftp:"):
             # FTP handlers may have no timeout. Others count theirs from when the request leaves its
             # slot's queue.
-            download = _within(timeout, download)
+            download = within(timeout, deferred_from_coro(download), late)
         try:
             response = await download
         except Exception as error:
@@ -354,22 +355,3 @@ def redirect_target(url: str, response: Response) -> str | None:
     authority = str(origin).partition("://")[2]
     target = urlsplit(target)._replace(netloc=authority, fragment="").geturl()
     return target if len(target) <= MAX_URL else None
-
-
-async def _within(seconds: float, download: object) -> Response:
-    """Await *download* for at most *seconds*; ``DownloadTimeoutError`` after that."""
-    done: Deferred[Response] = Deferred()
-    running: Deferred[Response] = deferred_from_coro(download)  # type: ignore[arg-type]
-
-    def finish(result: Response | Failure) -> None:
-        if not done.called:
-            done.callback(result)  # a Failure goes to the errbacks
-
-    running.addBoth(finish)
-    late = Failure(DownloadTimeoutError(f"took longer than {seconds} seconds"))  # type: ignore[no-untyped-call]
-    timer = call_later(seconds, finish, late)
-    try:
-        return await maybe_deferred_to_future(done)
-    finally:
-        timer.cancel()
-        running.cancel()

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.timers import Alarm
+from scrapy_rep.engine.timers import Alarm, within
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.state import OriginState
@@ -112,19 +111,10 @@ class Flight:
             raise StillWaiting
         waiter: Deferred[OriginState] = Deferred()
         self.waiters.append(waiter)
-
-        def give_up() -> None:
-            if waiter in self.waiters:  # else it landed in this turn of the event loop
-                self.waiters.remove(waiter)
-                waiter.errback(StillWaiting())
-
-        timer = None if seconds is None else call_later(seconds, give_up)
         try:
-            return await maybe_deferred_to_future(waiter)
+            return await within(seconds, waiter, StillWaiting())
         finally:
-            if timer is not None:
-                timer.cancel()
-            if waiter in self.waiters:  # it was cancelled
+            if waiter in self.waiters:
                 self.waiters.remove(waiter)
 
     def land(self, result: OriginState | Exception) -> None:
