@@ -70,7 +70,6 @@ class RobotsCache:
     def __init__(
         self,
         settings: RepSettings,
-        table: OriginTable,
         fetcher: Fetcher,
         clock: Callable[[], float],
         storage: StorageClient | None = None,
@@ -80,7 +79,7 @@ class RobotsCache:
         self._fetcher = fetcher
         self._clock = clock
         self._storage = storage
-        self._table = table
+        self.table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes, clock)
         self.choices: Choices | None = None
         """What the project chooses beyond the protocol; None: nothing."""
         # Parsing threads compete with the event loop: one at a time.
@@ -92,13 +91,11 @@ class RobotsCache:
 
     def sibling(self) -> RobotsCache:
         """Return a cache for another of the origins' files, with the same source and storage."""
-        settings = self._settings
-        table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes, self._clock)
-        return RobotsCache(settings, table, self._fetcher, self._clock, self._storage)
+        return RobotsCache(self._settings, self._fetcher, self._clock, self._storage)
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin* and usable now; None if a fetch is due."""
-        state = self._table.get(origin)
+        state = self.table.get(origin)
         if state is None:
             return None
         now = state.used_at = self._clock()
@@ -137,7 +134,7 @@ class RobotsCache:
                 self._read_seconds += time.perf_counter() - began
             if state.entry is entry:
                 state.robots = robots
-                self._table.weigh(state)
+                self.table.weigh(state)
         finally:
             self._reading.release()
 
@@ -176,7 +173,7 @@ class RobotsCache:
     async def _recall(self, origin: Origin, storage: StorageClient) -> OriginState | None:
         """Return what *storage* has of *origin*, after another process's fetch if there is one;
         None if the fetch is ours to make."""
-        state = self._table.get(origin)
+        state = self.table.get(origin)
         known, seconds = state.entry.updated_at if state else -math.inf, _POLL_SECONDS
 
         def is_enough(entry: Entry) -> bool:
@@ -198,7 +195,7 @@ class RobotsCache:
 
     async def _fetch(self, flight: Flight) -> Answer:
         """Fetch robots.txt: twice if a connection is lost that has worked so far."""
-        origin, known = flight.origin, self._table.get(flight.origin)
+        origin, known = flight.origin, self.table.get(flight.origin)
         entry, settings = known.entry if known else None, self._settings
         until = time.monotonic() + _FETCH_SHARE * max(settings.defer_max_wait, settings.defer_grace)
         flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
@@ -213,7 +210,7 @@ class RobotsCache:
 
     def page_answered(self, origin: Origin) -> None:
         """Note that a page of *origin* answered. If robots.txt doesn't, later runs need to know, too."""
-        state, now = self._table.get(origin), self._clock()
+        state, now = self.table.get(origin), self._clock()
         if state is None or state.entry.unreachable_since is None or now >= state.usable_until:
             return
         if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
@@ -224,7 +221,7 @@ class RobotsCache:
     def _learn(self, origin: Origin, answer: Answer) -> OriginState:
         settings, now = self._settings, min(max(self._clock(), 0.0), MAX_TIME)
         if answer.outcome is Outcome.UNREACHABLE:
-            previous = self._table.get(origin)
+            previous = self.table.get(origin)
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
             return self._take(origin, entry)
         lifetime = fresh_seconds(
@@ -286,7 +283,7 @@ class RobotsCache:
     def _take(self, origin: Origin, entry: Entry) -> OriginState:
         if self.choices is not None and self.choices.refusal(entry):
             entry = Entry(entry.origin)
-        state = self._table.put(origin, entry)
+        state = self.table.put(origin, entry)
         self._judge(state, self._clock())
         return state
 

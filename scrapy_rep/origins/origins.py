@@ -19,7 +19,7 @@ from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight, Flights, Resolution, ResolutionListener
-from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -130,13 +130,11 @@ class Origins:
         self._clock = context.clock
         self._obey_global = settings.obey_global_group
         self.agents = Agents(context.crawler, settings)
-        self.table = OriginTable(
-            settings.cache_max_origins, settings.cache_max_bytes, context.clock
-        )
         self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
         storage = open_storage(context.crawler, settings)
-        self.cache = RobotsCache(settings, self.table, fetcher, context.clock, storage)
+        self.cache = RobotsCache(settings, fetcher, context.clock, storage)
+        self.table = self.cache.table
         self.cache.choices = Choices(settings) if chosen(settings) else None
         self.policy = Policy(settings)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
