@@ -37,6 +37,7 @@ from scrapy_rep.protocol.freshness import (
     backoff,
     fresh_seconds,
     retry_after,
+    standing,
     unreachable_seconds,
 )
 from scrapy_rep.protocol.syntax import cut
@@ -294,18 +295,21 @@ class RobotsCache:
 
 
 def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
-    """Return how *entry* can be used *now*, and until when (REP.md sections 4, 5 and 13). No time is
-    farther off than it can be: another user of the storage may have a clock that is years ahead."""
+    """Return how *entry* can be used *now*, and until when, by the rules for unreachable origins
+    that *settings* name. No time is farther off than it can be: another user of the storage may
+    have a clock that is years ahead."""
+    fresh, again = entry.fresh_until, entry.next_attempt_at
+    most = max(settings.cache_ttl, settings.cache_max_ttl)
+    found, until = standing(
+        now,
+        fresh_until=fresh if fresh - now <= most else 0.0,
+        has_copy=entry.has_copy,
+        unreachable_since=entry.unreachable_since,
+        unreachable_for=entry.unreachable_for,
+        next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
+        limit=settings.unreachable_limit,
+    )
     failing = entry.unreachable_since is not None
-    until = entry.next_attempt_at if failing else entry.fresh_until
-    most = settings.retry_max_delay if failing else max(settings.cache_ttl, settings.cache_max_ttl)
-    if not now < until <= now + most:
-        return Standing.ASK, now
-    if not failing:
-        return Standing.FRESH, until
-    if settings.unreachable_rules == LADDER:
-        return on_ladder(entry, now, settings), until
-    if entry.has_copy:  # however old
-        return Standing.STALE, until
-    over = entry.unreachable_for >= settings.unreachable_limit
-    return Standing.UNRESTRICTED if over else Standing.UNREACHABLE, until
+    if failing and found is not Standing.ASK and settings.unreachable_rules == LADDER:
+        found = on_ladder(entry, now, settings)
+    return found, until

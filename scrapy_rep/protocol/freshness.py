@@ -235,3 +235,29 @@ def rung(seconds: float, page_ago: float, limit: float, *, has_copy: bool) -> St
     # As for attempts: a share of the limit, more than a weekly crawl's pause.
     pages_answer = 0 <= page_ago <= limit / _SHARES
     return Standing.UNRESTRICTED if pages_answer else Standing.UNREACHABLE
+
+
+def standing(
+    now: float,
+    *,
+    fresh_until: float,
+    has_copy: bool,
+    unreachable_since: float | None,
+    unreachable_for: float,
+    next_attempt_at: float,
+    limit: float,
+) -> tuple[Standing, float]:
+    """Return how an entry can be used *now*, and until when (REP.md sections 4 and 5).
+
+    :param unreachable_since: the first of the latest failures; None if the last fetch succeeded
+    :param unreachable_for: see :func:`unreachable_seconds`
+    """
+    if unreachable_since is None:
+        return (Standing.FRESH, fresh_until) if now < fresh_until else (Standing.ASK, now)
+    if now >= next_attempt_at:
+        return Standing.ASK, now
+    if has_copy:  # however old
+        return Standing.STALE, next_attempt_at
+    if unreachable_for >= limit:
+        return Standing.UNRESTRICTED, next_attempt_at
+    return Standing.UNREACHABLE, next_attempt_at
