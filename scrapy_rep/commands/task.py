@@ -32,8 +32,8 @@ from scrapy_rep.origins.agents import (
     path_in,
     warning_of_digits,
 )
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import redirect_target
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Origins
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import Settings
 
-    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.storages.base import Entry, Storage
 
 STDIN = "-"

@@ -38,8 +38,8 @@ from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases
+from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState, OriginTable

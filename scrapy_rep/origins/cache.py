@@ -16,16 +16,17 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
-from scrapy_rep.origins.answer import Answer, header_text
-from scrapy_rep.origins.choices import Choices, on_ladder
-from scrapy_rep.origins.faults import (
+from scrapy_rep.origins.answer import (
     NOT_ABOUT_SITE,
+    Answer,
     ProjectError,
     ProxyError,
+    header_text,
     is_dead_host,
     is_lost_connection,
     is_tls_failure,
 )
+from scrapy_rep.origins.choices import Choices, on_ladder
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.state import OriginState, OriginTable
@@ -141,7 +142,7 @@ class RobotsCache:
     async def ask(self, flight: Flight) -> tuple[OriginState, Answer | None]:
         """Get the robots.txt of the flight's origin fetched, here or by another process. Return
         what is known now, and the answer; None if it came from the storage. Raises
-        :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`."""
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         origin, storage, choices = flight.origin, self._storage, self.choices
         if choices is not None and (answer := choices.own_answer(origin)) is not None:
             return self._learn(origin, answer), answer

@@ -28,24 +28,22 @@ from twisted.python.failure import Failure
 from scrapy_rep.engine.access import Listener
 from scrapy_rep.engine.timers import within
 from scrapy_rep.origins.answer import (
-    MAX_HEADER,
-    READ_BYTES,
-    Answer,
-    Transfer,
-    accept_encoding,
-    answer_of,
-)
-from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import (
     CONFIGURATION_ERRORS,
+    MAX_HEADER,
     PROJECT_REFUSES,
+    READ_BYTES,
     STOPPED,
+    Answer,
     ProjectError,
     ProxyError,
     RedirectRefused,
+    Transfer,
+    accept_encoding,
+    answer_of,
     blamed_on_proxy,
     refused_by_project,
 )
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome

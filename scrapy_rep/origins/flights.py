@@ -18,8 +18,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Alarm, within
-from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
@@ -64,7 +63,7 @@ class ResolutionListener:
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Handle that there will be no answer. *error* is one of
-        :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`, a bug, or ``CancelledError``
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or ``CancelledError``
         (nothing waits for it)."""
 
 
@@ -102,7 +101,7 @@ class Flight:
 
     async def wait(self, seconds: float | None = None) -> OriginState:
         """Wait for the answer: ``StillWaiting`` after *seconds*, ``CrawlEnding`` if the spider
-        closes; or one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`."""
+        closes; or one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         if isinstance(self.result, Exception):
             raise self.result
         if self.result is not None:

@@ -12,11 +12,11 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.origins.agents import USUAL, Agents, origin_of, path_in
+from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.crawl_delay import CrawlDelay
-from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight, Flights, Resolution, ResolutionListener
 from scrapy_rep.origins.state import OriginState
@@ -146,7 +146,7 @@ class Origins:
 
     async def ask(self, flight: Flight) -> OriginState:
         """Get a flight's robots.txt fetched, and notify the listeners, before waiting requests go
-        on. Raises :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`."""
+        on. Raises :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         try:
             state, answer = await self.cache.ask(flight)
         except (Exception, asyncio.CancelledError) as error:

@@ -24,11 +24,10 @@ from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.agents import origin_of
-from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS, Answer
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
 from scrapy_rep.origins.flights import Resolution, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState

@@ -15,7 +15,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins import targets as targets_module
-from scrapy_rep.origins.faults import RedirectRefused
+from scrapy_rep.origins.answer import RedirectRefused
 from scrapy_rep.origins.targets import Targets, is_private_host
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool as sitemaptable

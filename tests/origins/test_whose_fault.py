@@ -22,9 +22,8 @@ from scrapy.exceptions import (
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.answer import Answer, ProjectError, ProxyError, RedirectRefused
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.faults import ProjectError, ProxyError, RedirectRefused
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
