@@ -35,8 +35,9 @@ from scrapy_rep.origins.agents import (
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.fetcher import redirect_target
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -391,8 +392,8 @@ class Lookup(ResolutionListener):
         refused = await self.origins.targets.refuses(target, by)
         return "not read: its host has a private address (see REP_PRIVATE_HOSTS)" if refused else ""
 
-    async def resolved(self, resolution: Resolution) -> None:
-        state, answer = resolution.state, resolution.answer
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
+        answer = flight.answer
         entry, stale = state.entry, state.standing is Standing.STALE
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count

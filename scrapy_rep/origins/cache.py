@@ -139,24 +139,24 @@ class RobotsCache:
         finally:
             self._reading.release()
 
-    async def ask(self, flight: Flight) -> tuple[OriginState, Answer | None]:
+    async def ask(self, flight: Flight) -> OriginState:
         """Get the robots.txt of the flight's origin fetched, here or by another process. Return
-        what is known now, and the answer; None if it came from the storage. Raises
-        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
+        what is known now. Raises :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         origin, storage, choices = flight.origin, self._storage, self.choices
         if choices is not None and (answer := choices.own_answer(origin)) is not None:
-            return self._learn(origin, answer), answer
+            flight.answer = answer
+            return self._learn(origin, answer)
         broken_until, why = self._broken.get(origin, (-math.inf, ""))
         if self._clock() < broken_until:
             raise ProjectError(why)
         state = await self._recall(origin, storage) if storage else None
         if state is not None:
-            return state, None
+            return state
         try:
             answer = await self._fetch(flight)
             if choices is not None and (by := choices.refusal(answer)):
                 answer = replace(answer, outcome=Outcome.UNREACHABLE, by=by)
-            state = self._learn(origin, answer)
+            flight.answer, state = answer, self._learn(origin, answer)
             self._broken.pop(origin, None)
         except BaseException as error:
             if storage:
@@ -169,7 +169,7 @@ class RobotsCache:
             raise
         if storage:
             storage.publish(state.entry)
-        return state, answer
+        return state
 
     async def _recall(self, origin: Origin, storage: StorageClient) -> OriginState | None:
         """Return what *storage* has of *origin*, after another process's fetch if there is one;

@@ -81,6 +81,11 @@ class OriginState:
         return size if self.robots is None else size + self.robots.size
 
     @property
+    def robots_url(self) -> str:
+        """The file's URL after redirects: the base of relative URLs in it."""
+        return self.entry.url or self.origin.robots_url
+
+    @property
     def unreachable(self) -> bool:
         """Whether nothing says what is allowed."""
         outcome = self.entry.outcome

@@ -252,11 +252,10 @@ async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) 
     discovery = Discovery(context)
     for number in range(4):
         origin = Origin("http", f"{number}.example", 80)
-        state = SimpleNamespace(origin=origin)
         robots = RobotsTxt.parse(b"".join(b"Sitemap: /%d.xml\n" % n for n in range(MAX_SITEMAPS)))
-        resolution: Any = SimpleNamespace(state=state, robots_url=origin.robots_url, robots=robots)
+        state: Any = SimpleNamespace(origin=origin, robots_url=origin.robots_url, robots=robots)
         for _ in range(2):  # the second time is a day later
-            await discovery.announce(resolution)
+            await discovery.announce(state)
     assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
     assert len(discovery._seen._new) + len(discovery._seen._old) <= 2000
 

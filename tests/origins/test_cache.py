@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import NotSupported
 
@@ -331,5 +332,5 @@ async def test_a_fetch_without_an_answer_gives_its_lease_back(error: BaseExcepti
     some: Any = SimpleNamespace(claim=claim, fetch=fetch, give_back=given_back.append)
     cache = RobotsCache(RepSettings(), some, time.time, some)
     with pytest.raises(type(error)):
-        await cache.ask(Flight(Origin("http", "a.example", 80), None))
+        await cache.ask(Flight(Origin("http", "a.example", 80), Request("http://a.example")))
     assert given_back == ["http://a.example"]

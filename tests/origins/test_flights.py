@@ -225,7 +225,7 @@ async def test_a_fetch_that_is_broken_off_is_told(error: BaseException) -> None:
     origins.cache = SimpleNamespace(ask=ask)  # type: ignore[assignment]
     origins.listeners.append(Listener())
     with pytest.raises(type(error)):
-        await origins.ask(Flight(origin("a"), None))
+        await origins.ask(Flight(origin("a"), Request("http://a")))
     assert told == [CancelledError]
 
 
