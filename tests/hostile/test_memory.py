@@ -75,7 +75,8 @@ KINDS: dict[str, Callable[[], bytes]] = {
 
 
 def known_of(number: int, body: bytes, **values: Any) -> OriginState:
-    known = OriginState(rules(f"https://www.site-{number}.example", body, NOW + number, **values))
+    origin = Origin("https", f"www.site-{number}.example", 443)
+    known = OriginState(rules(str(origin), body, NOW + number, **values), origin)
     assert known.robots is not None
     known.robots.preload(body, "testbot")
     return known
@@ -129,7 +130,8 @@ def test_long_texts_and_failures_are_counted() -> None:
     def parsed() -> list[OriginState]:
         made = [known_of(n, ORDINARY, url="http://x.example/" + "x" * 8000) for n in range(10)]
         made += [known_of(10 + n, b"", **{**FAILURE, "error": "e" * 8000}) for n in range(10)]
-        return made + [OriginState(Entry(f"http://{n}.example", NOW, **FAILURE)) for n in range(10)]
+        origins = [Origin("http", f"{n}.example", 80) for n in range(10)]
+        return made + [OriginState(Entry(str(one), NOW, **FAILURE), one) for one in origins]
 
     assert_states_honest(parsed)
 
