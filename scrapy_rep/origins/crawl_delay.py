@@ -11,7 +11,6 @@ from scrapy_rep.origins.agents import SCHEME, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.state import OriginState, OriginTable
-from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.robotstxt import Pace
 
@@ -39,12 +38,12 @@ class CrawlDelay(ResolutionListener):
     def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
         """Return the seconds between two requests to the origin, at most ``REP_CRAWL_DELAY``; 0 if
         its robots.txt asks for none."""
-        slowest = self._pace(state.robots, chain).slowest if self._most else None
+        slowest = self._pace(state, chain).slowest if self._most else None
         return 0.0 if slowest is None else min(slowest.seconds, self._most)
 
-    def _pace(self, robots: RobotsTxt | None, chain: tuple[str, ...]) -> Pace:
+    def _pace(self, state: OriginState, chain: tuple[str, ...]) -> Pace:
         obey_global = self._context.settings.obey_global_group
-        return Pace() if robots is None else robots.pace(chain, obey_global)
+        return Pace() if state.robots is None else state.robots.pace(chain, obey_global)
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Slow down at once: requests may be waiting in the slot."""
@@ -53,7 +52,7 @@ class CrawlDelay(ResolutionListener):
             return
         chain = self._agents.chain_of(request)
         self._slow(self._context.engine.slots.key_of(request.url), state, chain)
-        visit = self._pace(state.robots, chain).visit_time
+        visit = self._pace(state, chain).visit_time
         if visit is not None and self._told.add((state.name, visit.value)):
             self._context.stats.inc_value("rep/visit_time/origins")
 
@@ -80,7 +79,7 @@ class CrawlDelay(ResolutionListener):
             raised = seconds > context.crawler.settings.getfloat("DOWNLOAD_DELAY")
         else:
             raised = context.engine.slots.slow(key, state.name, seconds)
-        slowest = self._pace(state.robots, chain).slowest if raised else None
+        slowest = self._pace(state, chain).slowest if raised else None
         if slowest is None or not self._told.add((state.name, seconds)):
             return
         stats = context.stats
