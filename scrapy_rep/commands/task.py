@@ -351,7 +351,7 @@ class Lookup(ResolutionListener):
         body may be longer than what counts."""
         try:
             with waiting_for(origin.robots_url):
-                answer = await self.origins.fetcher.fetch(origin)
+                answer = await self.origins.fetcher.fetch(origin, Request(origin.robots_url))
         except CONFIGURATION_ERRORS as error:
             raise CommandError(text_of(error), Status.UNREACHABLE) from None
         if answer.outcome is Outcome.UNREACHABLE:

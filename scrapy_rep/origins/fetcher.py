@@ -191,9 +191,7 @@ class Fetcher:
         self.targets = Targets(context.crawler, context.settings.private_hosts)
         """Where an origin may lead us."""
 
-    async def fetch(
-        self, origin: Origin, like: Request | None = None, until: float = math.inf
-    ) -> Answer:
+    async def fetch(self, origin: Origin, like: Request, until: float = math.inf) -> Answer:
         """Fetch *origin*'s robots.txt, once. Any error is an answer, except
         :data:`CONFIGURATION_ERRORS` and ``CancelledError``. *like* is a request to *origin* whose
         User-Agent header, proxy and bind address to use. *until*: when it is too late, in seconds
@@ -220,9 +218,7 @@ class Fetcher:
                 continue
             return Answer(Outcome.MISSING, *given, note=note)
 
-    async def _ask(
-        self, url: str, hops: int, like: Request | None, until: float
-    ) -> Answer | Response:
+    async def _ask(self, url: str, hops: int, like: Request, until: float) -> Answer | Response:
         self._running += 1
         self._listener.listen(True)
         transfer = Transfer()
@@ -260,9 +256,7 @@ class Fetcher:
         self._context.stats.inc_value("rep/redirects/refused")
         return RedirectRefused(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
 
-    async def _get(
-        self, url: str, transfer: Transfer, like: Request | None, until: float
-    ) -> Response:
+    async def _get(self, url: str, transfer: Transfer, like: Request, until: float) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
         and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
         timeout = min(self._context.settings.download_timeout, round(until - time.monotonic(), 2))
@@ -276,13 +270,12 @@ class Fetcher:
         meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
         if self._engine.slots.slowed:
             meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
-        if like is not None:
-            for key in {"proxy", "bindaddress"} & like.meta.keys():
-                meta[key] = like.meta[key]
-            # HttpProxyMiddleware may have moved the proxy's login there.
-            for name in ("User-Agent", *["Proxy-Authorization"] * bool(meta.get("proxy"))):
-                if like.headers.get(name):
-                    headers[name] = like.headers[name]
+        for key in {"proxy", "bindaddress"} & like.meta.keys():
+            meta[key] = like.meta[key]
+        # HttpProxyMiddleware may have moved the proxy's login there.
+        for name in ("User-Agent", *["Proxy-Authorization"] * bool(meta.get("proxy"))):
+            if like.headers.get(name):
+                headers[name] = like.headers[name]
         request = Request(
             url,
             callback=NO_CALLBACK,
