@@ -29,11 +29,12 @@ from scrapy_rep.origins.agents import (
     path_in,
     warning_of_digits,
 )
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import redirect_target
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import Settings
 
-    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.storages.base import Entry, Storage
 
 STDIN = "-"
@@ -335,7 +335,7 @@ class Lookup(ResolutionListener):
         body may be longer than what counts."""
         try:
             with waiting_for(origin.robots_url):
-                answer = await self.origins.fetcher.fetch(origin)
+                answer = await self.origins.fetcher.fetch(origin, Request(origin.robots_url))
         except CONFIGURATION_ERRORS as error:
             raise CommandError(text_of(error), Status.UNREACHABLE) from None
         if answer.outcome is Outcome.UNREACHABLE:
@@ -376,8 +376,8 @@ class Lookup(ResolutionListener):
         refused = await self.origins.targets.refuses(target, by)
         return "not read: its host has a private address (see REP_PRIVATE_HOSTS)" if refused else ""
 
-    async def resolved(self, resolution: Resolution) -> None:
-        state, answer = resolution.state, resolution.answer
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
+        answer = flight.answer
         entry, stale = state.entry, state.standing is Standing.STALE
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
