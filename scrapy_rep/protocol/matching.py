@@ -132,9 +132,7 @@ ALLOW_BIT = 20
 ALLOW = 1 << ALLOW_BIT
 LENGTH_BIT = ALLOW_BIT + 1
 SHORTEST = 1 << LENGTH_BIT
-"""The smallest key of a rule that isn't empty."""
-NO_RULE = ALLOW
-"""The key of no rule at all. As those of empty rules, it allows."""
+"""The smallest key of a rule that isn't empty. 0 is the key of no rule."""
 
 
 def line_of(number: int) -> int:
@@ -198,7 +196,7 @@ class Rules:
         self.size = _BYTES + len(joined) + _EACH * len(rules)
         """Approximate bytes of memory."""
         # Empty rules, `/` and `*` match every path.
-        self._fallback = rules.pop("", 0) | ALLOW
+        self._fallback = rules.pop("", 0)
         if "/" in rules:
             self._fallback = SHORTEST + rules.pop("/")
         self._exact: dict[str, int] | None = None
@@ -234,10 +232,10 @@ class Rules:
     def allows(self, path: str) -> bool:
         """Return whether *path* may be fetched, see :func:`path_of` and :func:`comparable`."""
         found = self.find(path)
-        return found & ALLOW > 0 or path == ROBOTS_PATH
+        return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH
 
     def find(self, path: str) -> int:
-        """Return the key of the rule that decides about *path*, or :data:`NO_RULE`."""
+        """Return the key of the rule that decides about *path*; 0 for none."""
         found = self._fallback
         prefixes = self._prefixes
         # Whatever sorts between a prefix of the path and the path itself starts with that prefix.
@@ -267,4 +265,4 @@ NO_RULES = Rules([], [])
 
 def allows(found: int) -> bool:
     """Return whether the rule with key *found* allows, see :meth:`Rules.find`."""
-    return found & ALLOW > 0
+    return found < SHORTEST or found & ALLOW > 0

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeAlias
 from scrapy_rep.protocol.matching import (
     ALLOW,
     ALLOW_BIT,
-    NO_RULE,
     NO_RULES,
+    SHORTEST,
     Decision,
     Rule,
     Rules,
@@ -143,7 +143,7 @@ class RobotsTxt:
             else:
                 self._origin, path = usual.groups()
         found = rules.find(path)
-        return found & ALLOW > 0 or path == ROBOTS_PATH  # Rules.allows()
+        return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH  # Rules.allows()
 
     def decide(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> Decision:
         """Return whether *agent* may fetch *url*, and which line says so (REP.md sections 7, 8).
@@ -199,7 +199,7 @@ class RobotsTxt:
 
     def decision(self, token: str | None, found: int) -> Decision:
         """Return the decision for the group of *token*, given what :meth:`Rules.find` has *found*."""
-        if found == NO_RULE:
+        if not found:
             return Decision(True, None, token)
         rules = self._rules = self._rules or {}
         rule = rules.get(found)
