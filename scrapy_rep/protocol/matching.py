@@ -128,9 +128,8 @@ class Decision(NamedTuple):
 
 # A rule's number is a bit for allow and its line, counted down; its key is its length and its number.
 # The largest wins. Lines take 20 bits, enough for 512,000 bytes.
-ALLOW_BIT = 20
-ALLOW = 1 << ALLOW_BIT
-LENGTH_BIT = ALLOW_BIT + 1
+ALLOW = 1 << 20
+LENGTH_BIT = 21
 SHORTEST = 1 << LENGTH_BIT
 """The smallest key of a rule that isn't empty. 0 is the key of no rule."""
 
@@ -170,7 +169,7 @@ class Rules:
     __slots__ = ("_exact", "_fallback", "_inner", "_numbers", "_prefixes", "_wildcards", "size")
 
     def __init__(self, values: list[str], numbers: list[int]) -> None:
-        """*values* are latin-1, with their *numbers* (see ``ALLOW_BIT``)."""
+        """*values* are latin-1, with their *numbers* (see ``ALLOW``)."""
         # Searching all values at once is faster than each.
         joined = "".join(values)
         if "%" in joined or not joined.isascii():

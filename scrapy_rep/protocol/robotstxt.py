@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.matching import (
     ALLOW,
-    ALLOW_BIT,
     NO_RULES,
     SHORTEST,
     Decision,
@@ -22,10 +21,9 @@ from scrapy_rep.protocol.matching import (
 )
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import (
-    FIELD_NAMES,
     MAX_BYTES,
+    RULES,
     SPACE,
-    Field,
     agent_token,
     field_of,
     normalise,
@@ -207,7 +205,7 @@ class RobotsTxt:
             line = line_of(found)
             row = self._text().split("\n", line)[line - 1]
             field, value = field_of(row)  # type: ignore[misc]  # this line has been read before
-            rule = rules[found] = Rule.of(row, line, value, field == Field.ALLOW)
+            rule = rules[found] = Rule.of(row, line, value, field == "allow")
             self.size += _DECIDED + len(rule.pattern) + len(rule.text)
         return Decision(allows(found), rule, token)
 
@@ -290,10 +288,10 @@ class Ask(NamedTuple):
 
 
 # The fields about pace, and what reads their seconds.
-_PACE: dict[int, Callable[[str], float | None]] = {
-    Field.CRAWL_DELAY: delay_seconds,
-    Field.REQUEST_RATE: rate_seconds,
-    Field.VISIT_TIME: lambda value: 0.0 if _VISIT.fullmatch(value) else None,
+_PACE: dict[str, Callable[[str], float | None]] = {
+    "crawl-delay": delay_seconds,
+    "request-rate": rate_seconds,
+    "visit-time": lambda value: 0.0 if _VISIT.fullmatch(value) else None,
 }
 
 
@@ -307,20 +305,21 @@ class Groups:
         # The patterns begin each line with a line end.
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
-        self.tokens: list[str | None] = [None]
-        """The token before each stretch of lines. None: the file's start, or another field."""
+        tokens: list[str | None] = [None]
         for usual, rest in zip(pieces[1::3], pieces[2::3]):
-            self.tokens.append(usual.lower() if usual else _unusual_token(f"user{rest}"))
+            tokens.append(usual.lower() if usual else _unusual_token(f"user{rest}"))
+        self.tokens = tokens
+        """The token before each stretch of lines. None: the file's start, or another field."""
 
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
         return zip(self.tokens, self._stretches, strict=True)
 
     def rules_of(self, token: str) -> tuple[list[str], list[int]]:
-        """Return value and number (see ``ALLOW_BIT``) of each rule of *token*'s groups."""
+        """Return value and number (see ``ALLOW``) of each rule of *token*'s groups."""
         values: list[str] = []
         numbers: list[int] = []
         named, start, line = False, 0, 0
-        for name, stretch in self:
+        for name, stretch in zip(self.tokens, self._stretches):
             if name == token:
                 named, start = True, len(values)
             elif name is not None and len(values) > start:
@@ -339,9 +338,9 @@ class Groups:
             if name is not None:
                 named, ended = name == token or (named and not ended), False
             for number, field, value in read(stretch.split("\n"), line) if named else ():
-                ended = ended or field <= Field.ALLOW or field in _PACE
+                ended = ended or field in RULES or field in _PACE
                 if field in _PACE and (seconds := _PACE[field](value)) is not None:
-                    asks.append(Ask(seconds, number, FIELD_NAMES[field], value))
+                    asks.append(Ask(seconds, number, field, value))
             line += stretch.count("\n") + 1
         # Slowest first; of equals, the first line.
         asks.sort(key=lambda ask: (-ask.seconds, ask.line))
@@ -364,9 +363,9 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
         if value != row:  # nine of ten rules
             values.append(value.strip(SPACE))
             numbers.append(number)
-        elif row and (found := field_of(row)) and found[0] <= Field.ALLOW:
+        elif row and (found := field_of(row)) and found[0] in RULES:
             values.append(found[1])
-            numbers.append(found[0] << ALLOW_BIT | number)
+            numbers.append(number | ALLOW if found[0] == "allow" else number)
 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
