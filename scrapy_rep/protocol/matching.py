@@ -177,12 +177,9 @@ class Rules:
                 escape(value) if "%" in value or not value.isascii() else value for value in values
             ]
             joined = "".join(values)
-        # Of equal patterns the largest number counts.
         rules = dict(zip(values, numbers))
-        if len(rules) < len(values):
-            for pattern, number in zip(values, numbers, strict=True):
-                if number > rules[pattern]:
-                    rules[pattern] = number
+        if len(rules) < len(values):  # of equal patterns the largest number counts
+            rules = {value: number for number, value in sorted(zip(numbers, values))}
             joined = "".join(rules)
         has_index = "/index.htm" in joined
         if has_index:

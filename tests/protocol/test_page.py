@@ -111,6 +111,7 @@ LINKS = [
     (b"<area rel=nofollow href=/b>", "", {"/b": False}),
     (b"<A REL=NOFOLLOW HREF=' /b '>", "", {"/b": False}),
     (b"<base href=/x/><base href=/y/><a rel=nofollow href='b&amp;c'>", "/x/", {"b&c": False}),
+    (b"<base href><base href=/y/><a rel=nofollow href=b>", "/y/", {"b": False}),
     (b"<a rel=nofollow>", "", {}),
     (b"<link rel=nofollow href=/b>", "", {}),
     (b"<!-- <a rel=nofollow href=/b> -->", "", {}),
