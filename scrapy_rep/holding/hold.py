@@ -6,7 +6,6 @@ first, origins in turns."""
 from __future__ import annotations
 
 import math
-import sqlite3
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,10 +17,8 @@ from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
-from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.engine.access import concurrency_of
-from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import DiskHold, Held
@@ -29,8 +26,6 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.signals import request_deferred, request_given_up, request_released
-
-logger = get_logger(__name__)
 
 # Seconds for which an answer releases requests, however short it may be kept.
 _GOOD_SECONDS = 5.0
@@ -42,8 +37,6 @@ _SHARE = 10
 _WAITING = 8
 # Origins looked at in one step for one whose download slot isn't full.
 _LOOKS = 50
-# Seconds until an unreadable file is tried again.
-_RETRY_SECONDS = 1.0
 
 Verdict: TypeAlias = "Drop | Exception"
 
@@ -197,8 +190,7 @@ class HeldOrigins:
             self._context.stats.max_value("rep/held/max", self._total)
 
     def first(self, held_origin: HeldOrigin) -> Held | None:
-        """Return the origin's request that is next to leave, if any; ``sqlite3.Error`` if it can't
-        be read now."""
+        """Return the origin's request that is next to leave, if any."""
         while ready := held_origin.ready:
             held: Held | None = ready[0]
             if ready[0].request is None and self.disk is not None:
@@ -290,7 +282,6 @@ class Releases:
         self.turns: list[tuple[int, int, HeldOrigin]] = []
         """A heap of origins, by the priority of their most urgent request, and in turns."""
         self._turn = 0  # the number of the last turn given
-        self._rests_until = 0.0  # since requests can't be read at the moment
         self._ended = False
         self.loose: deque[Request] = deque()
         """Requests that needn't wait for anything, but couldn't leave at once."""
@@ -327,16 +318,11 @@ class Releases:
         """Return the next request to leave for which a download slot is free, if any."""
         if self.loose:
             return self.loose.popleft()
-        if time.monotonic() < self._rests_until:
-            return None
         looked: list[HeldOrigin] = []
         request = None
-        try:
-            while request is None and self.turns and len(looked) < _LOOKS:
-                looked.append(heappop(self.turns)[2])
-                request = self._leave(looked[-1])
-        except sqlite3.Error as error:
-            self._rest(error)
+        while request is None and self.turns and len(looked) < _LOOKS:
+            looked.append(heappop(self.turns)[2])
+            request = self._leave(looked[-1])
         for held_origin in looked:
             held_origin.in_turn = False
             if held_origin.ready:
@@ -367,7 +353,6 @@ class Releases:
             held_origin.overtaken = False
             held_origin.leaving.append(held.request)
         heappop(held_origin.ready)
-        self._rests_until = 0.0
         self._held.left(held_origin, held, given_up=held_origin.fails)
         if held_origin.fails:
             self._give_up(held_origin, held)
@@ -381,14 +366,6 @@ class Releases:
         self._turn += 1
         urgency = held_origin.ready[0].urgency if held_origin.ready else 0
         heappush(self.turns, (urgency, self._turn, held_origin))
-
-    def _rest(self, error: sqlite3.Error) -> None:
-        """Try again to read held requests a little later."""
-        if not self._rests_until:
-            message = "Can't release held requests, retrying: %(error)s"
-            logger.error(message, {"error": error}, extra=self._context.extra)
-        self._rests_until = time.monotonic() + _RETRY_SECONDS
-        call_later(_RETRY_SECONDS, self._context.engine.wake)
 
     def _release(self, held_origin: HeldOrigin, held: Held) -> None:
         held_origin.released += 1
