@@ -18,7 +18,7 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.lifecycle import StopAtStart, in_shell, is_interactive
+from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate

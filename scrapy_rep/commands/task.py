@@ -22,8 +22,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain, waiting_for
-from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import EngineAccess, Stage
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
 from scrapy_rep.origins.agents import (
     SPIDER_ATTRIBUTE,

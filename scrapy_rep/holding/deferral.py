@@ -32,7 +32,7 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold

@@ -18,7 +18,7 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.deferral import Deferral

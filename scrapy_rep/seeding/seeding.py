@@ -20,7 +20,7 @@ from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
