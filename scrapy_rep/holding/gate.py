@@ -205,7 +205,7 @@ class Gate:
         held_origin = hold.origins.get(str(origin))
         # Without room, requests wait for a first answer all the same, unless it takes very long.
         may_be_full = state is not None or (held_origin is not None and not held_origin.most)
-        full = may_be_full and hold.full_for(origin)
+        full = may_be_full and not hold.room_for(held_origin)
         advice = self._origins.policy.at_the_gate(state, full=full)
         if advice is Advice.LEAVE:
             return False

@@ -130,9 +130,6 @@ class HeldOrigins:
         # One more while it has less than _SHARE times what is left.
         return max(0, min(room, -((count - _SHARE * room) // (_SHARE + 1))))
 
-    def full_for(self, origin: Origin | str) -> bool:
-        return self.room_for(self.origins.get(str(origin))) == 0
-
     # They come and go
 
     def add_waiting(self, origin: Origin, request: Request, since: float | None) -> HeldOrigin:
@@ -357,7 +354,10 @@ class Releases:
         if held_origin.fails:
             self._give_up(held_origin, held)
         elif held.counts:
-            self._release(held_origin, held)
+            held_origin.released += 1
+            self._context.stats.inc_value("rep/released")
+            told, seconds = held_origin.origin, self._held.now() - held.since
+            announce(self._context, request_released, held.request, told, held_for=seconds)
         return held.request
 
     def _queue(self, held_origin: HeldOrigin) -> None:
@@ -366,12 +366,6 @@ class Releases:
         self._turn += 1
         urgency = held_origin.ready[0].urgency if held_origin.ready else 0
         heappush(self.turns, (urgency, self._turn, held_origin))
-
-    def _release(self, held_origin: HeldOrigin, held: Held) -> None:
-        held_origin.released += 1
-        self._context.stats.inc_value("rep/released")
-        seconds, kind = self._held.now() - held.since, request_released
-        announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
 
     def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
         held_origin.given_up += held.counts
