@@ -115,9 +115,8 @@ class StopAtStart:
             await engine.close_spider_async(reason=REASON)
 
     def _engine_stopped(self) -> None:
-        # Without a spider, the crawl counts as failed to start: Scrapy's runners set
-        # `bootstrap_failed`, and its commands exit with status 1. An exception does that too, but is
-        # logged with its traceback.
+        # Without a spider, the crawl counts as failed to start: `bootstrap_failed`, exit status 1.
+        # An exception does that too, but is logged with its traceback.
         self._crawler.spider = None
 
 
@@ -186,9 +185,8 @@ class EngineAccess:
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
-        """Add a download slot for something that isn't a page. `download_async` and requests that
-        wait in a middleware count against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a
-        crawl of 16."""
+        """Add a download slot for what isn't a page: `download_async` and requests that wait in a
+        middleware count against CONCURRENT_REQUESTS. 16 silent sites would stop a crawl of 16."""
         downloader = self._crawler.engine.downloader
         # 0: their number isn't limited. Nothing public raises it.
         if not getattr(downloader, "total_concurrency", 0):
@@ -211,9 +209,8 @@ class EngineAccess:
         Closing.of(self._crawler.engine).steps.append((stage, step))
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
-        """Call *request*'s errback and handle its output, even if the engine takes no more requests
-        from the scheduler. The Deferred fires when done. The engine itself passes failures to
-        ``Scraper.enqueue_scrape``."""
+        """Call *request*'s errback and handle its output, as the engine does, by
+        ``Scraper.enqueue_scrape``, also while the spider closes. The Deferred fires when done."""
         failure = Failure(error)  # type: ignore[no-untyped-call]
         failure.request = request  # type: ignore[attr-defined]
         try:
@@ -231,8 +228,7 @@ class EngineAccess:
     @staticmethod
     def drop_body(response: Response) -> None:
         """Free a body that won't be read again: the exception that ends a sitemap's request keeps
-        its response alive until garbage collection. ``Response._set_body`` is what the constructor
-        calls."""
+        its response alive for a while. ``Response._set_body`` is what the constructor calls."""
         response._set_body(b"")
 
     @staticmethod
@@ -282,9 +278,8 @@ class EngineAccess:
 
     def crawl(self, request: Request) -> None:
         """Crawl *request*, of which a file of ours has a copy, through the memory queue of Scrapy's
-        own scheduler. After a kill, a disk queue may be read again from its start or not at all,
-        and new requests come out corrupted. ``Scheduler.dqs`` is None without JOBDIR, which is
-        undocumented."""
+        own scheduler. After a kill, disk queues may be read again from the start or not at all, and
+        new requests come out corrupted. ``Scheduler.dqs``, undocumented, is None without JOBDIR."""
         scheduler = self.scheduler
         queues = getattr(scheduler, "dqs", None)
         if queues is None:
@@ -307,8 +302,7 @@ class Listener:
         self._wanted = self._connected = False
 
     def listen(self, wanted: bool) -> None:
-        """Begin at once, or stop on the loop's next turn: disconnecting while a signal is sent makes
-        others miss it."""
+        """Begin at once, or stop on the loop's next turn: others would miss a signal being sent."""
         self._wanted = wanted
         if wanted:
             self._update()
@@ -357,9 +351,8 @@ class DownloadSlots:
         return len(active) + len(leaving) >= most
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
-        """Make the slot *key* send one request at a time, and wait at least *seconds* after each:
-        the longest delay of its origins. 0: *origin* has none. Return whether *seconds* exceed the
-        project's own delay."""
+        """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
+        longer for another origin. Return whether *seconds* exceed the project's own delay."""
         slots = self._crawler.engine.downloader.slots
         slot = slots.get(key)
         if slot is None:

@@ -470,9 +470,8 @@ class HoldLog:
     def state(
         self, origins: Collection[HeldOrigin], attempt: float, given_up: float, *, idle: bool
     ) -> None:
-        """Log what is held of which *origins*, and why. *attempt*, *given_up*: seconds until a
-        robots.txt is fetched again, and until the first requests are given up. *idle*: the crawl can
-        only wait."""
+        """Log what is held of *origins*, and why; seconds until the next *attempt* at a robots.txt,
+        and until the first requests are *given_up*. *idle*: the crawl can only wait."""
         total = sum(one.count for one in origins)
         most = nlargest(_NAMED, origins, key=attrgetter("count"))
         parts = [f"{one.count:,} to {one.origin}: {self._why(one.origin)}" for one in most]

@@ -235,8 +235,7 @@ class DiskHold:
         await self.journal.flush()
 
     def close(self) -> None:
-        """Close the file at the end of a run: what has left is done, the rest is for the next run.
-        Blocks."""
+        """Close the file: what has left is done, the rest is for the next run. Blocks."""
         self._forget(list(self._left))
         if self._unreadable:
             values = {

@@ -112,9 +112,8 @@ class Gate:
         return request
 
     def has_pending_requests(self) -> bool:
-        """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
-        answer. After ``REP_DEFER_IDLE`` seconds of only waiting it counts as idle: its spider may
-        have other work."""
+        """Whether requests are scheduled, may leave the gate, or wait for an answer. After
+        ``REP_DEFER_IDLE`` seconds of only waiting, not: the spider may have other work."""
         if self._aside:
             return self._has_pending()
         self._aside = True

@@ -227,8 +227,7 @@ class HeldOrigins:
         return held.request
 
     def give_up(self, held: Held, origin: Origin, why: Drop) -> RobotsUnreachable:
-        """Return the error with which *held*, which has left, is to fail. Count and announce it, if
-        it was held."""
+        """Return the error with which *held* is to fail. Count and announce it, if it was held."""
         error = RobotsUnreachable(origin, why.reason, why.attempts, why.cause)
         if held.counts:
             error.held_for = self.now() - held.since
