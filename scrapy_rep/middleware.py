@@ -59,8 +59,7 @@ class RepMiddleware:
             settings = one_attempt(settings)
         self.context = context = CrawlContext(crawler, settings, self.clock)
         self.origins = origins = Origins(context)
-        self.parts: dict[type, Any] = {}
-        """What this package's other middlewares keep for the crawl."""
+        self.parts: dict[type, Any] = {}  # what our other middlewares keep for the crawl
         self._by_prefix = origins.table.by_prefix
         self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents

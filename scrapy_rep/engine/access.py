@@ -327,8 +327,7 @@ class _Slowed(NamedTuple):
 class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
-        self.slowed: dict[str, _Slowed] = {}
-        """By key; some are gone, see :meth:`_known`."""
+        self.slowed: dict[str, _Slowed] = {}  # by key; some are gone, see _known()
         self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
     def key_of(self, url: str) -> str:

@@ -99,8 +99,7 @@ class Deferral(ResolutionListener):
         self._reports = Alarm(context.crawler, lambda _: self.tell())
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None  # None without a JOBDIR
-        self.closing = False
-        """Whether the spider closes: nothing leaves the gate any more."""
+        self.closing = False  # the spider closes: nothing leaves the gate any more
         recorder.waiting = self._some_urls
         connect = context.crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)

@@ -92,10 +92,9 @@ class DiskHold:
             "crawl is killed",
             "what is held from now on stays in memory, and is lost if the crawl is killed",
         )
+        # By origin, what an earlier run held, and the fingerprints of these requests.
         self.recovered: dict[str, list[Held]] = {}
-        """What an earlier run held, by origin."""
         self._earlier: dict[str, Counter[int]] = {}
-        """Fingerprints of requests that an earlier run held, by origin."""
         self.ran = 0.0  # seconds for which earlier runs have run
         self._warned = False
         self._unreadable = 0

@@ -53,8 +53,8 @@ class Gate:
         self._idle_after = context.settings.defer_idle
         self._next: Callable[[], Request | None]
         self._has_pending: Callable[[], bool]
+        # Whether the scheduler's own methods count: it calls them itself, or the crawl has ended.
         self._aside = False
-        """Whether the scheduler's own methods count: it calls them itself, or the crawl has ended."""
         context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
     def _spider_opened(self) -> None:

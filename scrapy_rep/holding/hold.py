@@ -108,12 +108,10 @@ class HeldOrigins:
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self.origins: dict[str, HeldOrigin] = {}
         self._total = self._unheld = 0
-        self.awaiting = 0
-        """How many wait for an answer that may come soon."""
+        self.awaiting = 0  # how many wait for an answer that may come soon
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency_of(context.crawler)
-        self.may_wait = True
-        """Whether another request may come to the gate to wait for a first answer."""
+        self.may_wait = True  # another request may come to wait for a first answer
         self._started = time.monotonic()
         self._number = 0  # of the request that came last
 
@@ -281,8 +279,7 @@ class Releases:
         self._ended = False
         self.loose: deque[Request] = deque()
         """Requests that needn't wait for anything, but couldn't leave at once."""
-        self.checked: set[Request] = set()
-        """Requests that can't leave before a check is over."""
+        self.checked: set[Request] = set()  # they can't leave before a check is over
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
         """What was decided about requests that have left, or are about to."""
 
