@@ -167,10 +167,7 @@ class Deferral(ResolutionListener):
         if flight.result is not None:
             return  # without asyncio, the answer may be there at once
         seconds = flight.left_of(min(self._policy.grace, _LATE_SECONDS))
-        if seconds > 0:
-            self._first_answers.set(held_origin.key, seconds, sooner=True)
-        else:
-            self._first_answer_is_late(held_origin)
+        self._first_answers.set(held_origin.key, seconds, sooner=True)
 
     def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays behind others of its origin that are about
