@@ -237,11 +237,8 @@ class DiskHold:
         """Close the file: what has left is done, the rest is for the next run. Blocks."""
         self._forget(list(self._left))
         if self._unreadable:
-            values = {
-                "count": counted(self._unreadable, "held request"),
-                "path": self.journal.path,
-                "error": self._why_unreadable,
-            }
+            count = counted(self._unreadable, "held request")
+            values = {"count": count, "path": self.journal.path, "error": self._why_unreadable}
             message = (
                 "%(count)s could not be read from %(path)s (%(error)s); left there for the next run"
             )

@@ -5,13 +5,13 @@ first, origins in turns."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from math import inf
 from operator import attrgetter
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
@@ -57,7 +57,7 @@ class HeldOrigin:
     count: int = 0  # how many are held, including those that are ready
     unanswered: int = 0  # how many of the held ones never had an answer
     answered: bool = False  # if only by a failure
-    most: float = math.inf  # how many count while they wait for a first answer
+    most: float = inf  # how many count while they wait for a first answer
     weight: int = 0  # how many do now, see HeldOrigins.changed()
     last_attempt: int = 0  # which in a row of failures was made because time was over
     leaving: list[Request] = field(default_factory=list)  # may not have reached their download slot
@@ -79,7 +79,7 @@ class HeldOrigin:
         self.fails, self.why = why is not None, why or self.why
         if why is None:
             self.good_until = time.monotonic() + _GOOD_SECONDS
-        if before == math.inf and not self.ready:  # ordering 100,000 again takes long
+        if before == inf and not self.ready:  # ordering 100,000 again takes long
             self.ready, self.heap = self.heap, []
         some, self.heap, self.waiting = self.heap + self.waiting, [], []
         for held in some:
@@ -283,9 +283,7 @@ class Releases:
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
         """What was decided about requests that have left, or are about to."""
 
-    def add(
-        self, held_origin: HeldOrigin, why: Drop | None = None, before: float = math.inf
-    ) -> None:
+    def add(self, held_origin: HeldOrigin, why: Drop | None = None, before: float = inf) -> None:
         """Let requests of an origin leave: all, or those that came *before* then. *why* they are
         given up; None to release them."""
         if self._ended:
