@@ -71,16 +71,7 @@ class RobotsTxt:
     Threads may share an instance.
     """
 
-    __slots__ = (
-        "_answers",
-        "_latest",
-        "_origin",
-        "_paces",
-        "_rules",
-        "_sitemaps",
-        "_source",
-        "size",
-    )
+    __slots__ = ("_known", "_latest", "_origin", "_paces", "_rules", "_sitemaps", "_source", "size")
 
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """*source*: the body, or a function that always returns the same one."""
@@ -91,7 +82,7 @@ class RobotsTxt:
 
     def _forget(self) -> None:
         # Replaced as a whole, so that threads may share a RobotsTxt.
-        self._answers: tuple[_Answer, ...] = ()
+        self._known: tuple[_Answer, ...] = ()
         self._paces: dict[str, Pace] | None = None
         self._rules: dict[int, Rule] | None = None
         self._sitemaps: tuple[str, ...] | None = None
@@ -124,7 +115,7 @@ class RobotsTxt:
 
     def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
         key = agent if isinstance(agent, str) else tuple(agent), obey_global
-        return any(answer[:2] == key for answer in self._answers)
+        return any(answer[:2] == key for answer in self._known)
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
@@ -168,7 +159,7 @@ class RobotsTxt:
         if agent == latest[0] and obey_global is latest[1]:
             return latest[2:]
         key = agent if isinstance(agent, str) else tuple(agent), obey_global
-        for answer in self._answers:
+        for answer in self._known:
             if answer[:2] == key:
                 break
         else:
@@ -177,13 +168,14 @@ class RobotsTxt:
         return answer[2:]
 
     def _read(self, agent: _Agent, obey_global: bool, groups: Groups) -> _Answer:
-        if len(self._answers) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
+        """Return the answer to an agent that hasn't asked yet, and remember it."""
+        if len(self._known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
             self._forget()
         answer: _Answer = agent, obey_global, None, NO_RULES
         for token in obeyed(agent, obey_global):
             if (name := token.lower()) in groups.tokens:
                 # Thousands of rules take 50 ms, so agents of one group share theirs.
-                for _, _, other, rules in self._answers:
+                for _, _, other, rules in self._known:
                     if other == token:
                         break
                 else:
@@ -191,7 +183,7 @@ class RobotsTxt:
                     self.size += rules.size
                 answer = agent, obey_global, token, rules
                 break
-        self._answers += (answer,)
+        self._known += (answer,)
         self.size += _ANSWER
         return answer
 
