@@ -35,8 +35,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
-from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.record import answer_fields, fields_of
+from scrapy_rep.reporting.record import ChangeWatch, answer_fields, fields_of
 from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of

@@ -26,7 +26,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.changes import changed_lines
+from scrapy_rep.reporting.record import changed_lines
 from scrapy_rep.reporting.record_file import Feed
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, Change, CrawlSum, Line, lines_of
 from scrapy_rep.text import clean, counted, date, duration
