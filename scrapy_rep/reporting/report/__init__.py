@@ -12,6 +12,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
 from os import PathLike
@@ -28,7 +29,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.record import changed_lines
 from scrapy_rep.reporting.record_file import Feed
-from scrapy_rep.reporting.report.reading import MAX_CHANGES, Change, CrawlSum, Line, lines_of
+from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, OriginRow, lines_of
 from scrapy_rep.text import clean, counted, date, duration
 
 if TYPE_CHECKING:
@@ -94,6 +95,19 @@ _CRAWLS = 50
 _AROUND, _LENGTH = 4, 200
 
 
+@dataclass(slots=True)
+class Change:
+    """What differs between an origin's robots.txt in two crawls."""
+
+    origin: str
+    before: OriginRow
+    after: OriginRow
+    began: tuple[float, float]
+    """When these crawls did."""
+    diff: dict[str, Any] | None = None
+    """As :func:`changed_lines` returns it; None if it isn't known."""
+
+
 class ReportData:
     def __init__(self, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> None:
         """*crawls*, each with its last line, the oldest first: the page shows the last one, and
@@ -133,7 +147,7 @@ class ReportData:
             if body is not None:
                 one.excerpt = _excerpt(body, one.line)
         for change in self.changes[:MAX_CHANGES]:
-            files = (one.sha256 for one in change.answers)
+            files = change.before.sha256, change.after.sha256
             old, new = (body_of(change.origin, one) if one else b"" for one in files)
             if old is not None and new is not None:
                 change.diff = changed_lines(old, new)
@@ -146,7 +160,7 @@ def _changes(old: CrawlSum, new: CrawlSum) -> Iterator[Change]:
         if before is None or {before.outcome, after.outcome} & {"none", "unreachable"}:
             continue
         if (before.outcome, before.sha256) != (after.outcome, after.sha256):
-            yield Change(name, at=new.began, answers=(before, after), since=old.began)
+            yield Change(name, before, after, (old.began, new.began))
 
 
 def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
-from typing import IO, Any, ClassVar, NamedTuple
+from typing import IO, Any, ClassVar
 
 from scrapy_rep.origins.origins import UNKNOWN_YET
 from scrapy_rep.reporting.record import IMPOLITE, OUTCOMES, Rows, RuleOrigin, RuleRows, kind_of
@@ -134,20 +134,6 @@ class OriginRow:
         return -interest, self.origin
 
 
-class SitemapSum(NamedTuple):
-    """What became of a sitemap."""
-
-    url: str
-    found: str
-    by: str
-    kind: str
-    entries: int
-    taken: int
-    rejected: list[tuple[str, int]]
-    failed: str
-    read: bool
-
-
 @dataclass(slots=True)
 class SaidRow:
     """What pages said about themselves: against which requests or items, or about which use."""
@@ -157,24 +143,6 @@ class SaidRow:
     url: str
     count: int = 0
     dropped: int = 0
-
-
-@dataclass(slots=True)
-class Change:
-    """What differs between an origin's robots.txt files: in the crawl, or since the one before."""
-
-    origin: str
-    diff: dict[str, Any] | None = None
-    """As :func:`~scrapy_rep.reporting.record.changed_lines` returns it; None if it isn't known."""
-    at: float = 0.0
-    """When it was seen, or the later crawl began."""
-    turned: list[dict[str, str]] = field(default_factory=list)
-    """Some URLs on which the verdict has changed: ``url``, ``was`` and ``now``."""
-    turned_count: int = 0
-    answers: tuple[OriginRow, ...] = ()
-    """Before and after, between crawls."""
-    since: float = 0.0
-    """When the earlier crawl began."""
 
 
 # Seconds between two ticks; for longer crawls, whole days.
@@ -275,11 +243,11 @@ class CrawlSum:
         self._nowhere = OriginRow("")
         """Counts lines without an origin."""
         self.rules = RuleRows(MAX_RULES, _OF_A_RULE)
-        self.sitemaps: Rows[SitemapSum] = Rows(
-            _SITEMAPS, MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
+        self.sitemaps: Rows[dict[str, Any]] = Rows(
+            _SITEMAPS, MAX_SITEMAPS, lambda row: (not row["problem"], row["taken"] > 0, row["url"])
         )
         self.periods: Rows[Period] = Rows(_PERIODS, MAX_PERIODS, lambda one: -one.seconds)
-        self.changes: Rows[Change] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
+        self.changes: Rows[dict[str, Any]] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
         self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
         self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
         self._held_or_waiting, self._waiting = Timeline(), Timeline()
@@ -362,15 +330,13 @@ class CrawlSum:
             self.periods.add(period)
 
     def _changed(self, line: Line, at: float) -> None:
-        about = line.part("change")
-        diff: dict[str, Any] = {name: about.texts(name) for name in ("added", "removed")}
-        diff |= {name: about.number(name) for name in ("lines_added", "lines_removed")}
-        turned = [
-            {name: one.text(name) for name in ("url", "was", "now")}
-            for one in map(Line, about.items("turned"))
-        ]
-        count = about.number("turned_count")
-        self.changes.add(Change(line.text("origin"), diff, at, turned, count))
+        about, names = line.part("change"), ("url", "was", "now")
+        change: dict[str, Any] = {name: about.texts(name) for name in ("added", "removed")}
+        for name in ("lines_added", "lines_removed", "turned_count"):
+            change[name] = about.number(name)
+        turned = map(Line, about.items("turned"))
+        change["turned"] = [{name: one.text(name) for name in names} for one in turned]
+        self.changes.add({"origin": line.text("origin"), "at": at, **change})
 
     # Requests
 
@@ -423,15 +389,14 @@ class CrawlSum:
 
     def _sitemap(self, line: Line, _: float) -> None:
         about = line.part("sitemap")
-        found, by, kind, failed = map(about.text, ("found", "by", "kind", "failed"))
-        entries, taken = map(about.number, ("entries", "taken"))
+        row: dict[str, Any] = {name: about.text(name) for name in ("found", "by", "kind", "failed")}
+        row |= {name: about.number(name) for name in ("entries", "taken")}
         rejected = about.part("rejected")
-        reasons = [(words, rejected.number(words)) for words in list(rejected.fields)[:_ITEMS]]
-        why = failed or line.text("reason")
-        self.counts["sitemaps_failed"] += bool(failed) and found != "guessed"
-        self.sitemaps.add(
-            SitemapSum(line.text("url"), found, by, kind, entries, taken, reasons, why, not failed)
-        )
+        row["rejected"] = [(why, rejected.number(why)) for why in list(rejected.fields)[:_ITEMS]]
+        row["read"] = not row["failed"]
+        row["problem"] = row["failed"] or line.text("reason")
+        self.counts["sitemaps_failed"] += not row["read"] and row["found"] != "guessed"
+        self.sitemaps.add({"url": line.text("url"), **row})
 
     def _page(self, line: Line, _: float) -> None:
         verdict, dropped = line.text("verdict"), not line.flag("dry_run")

@@ -160,7 +160,7 @@ def test_rows_with_more_to_say_come_first(monkeypatch: pytest.MonkeyPatch) -> No
     assert [row.origin for row in crawl.known.top] == [A, C, B]
     assert [row.text for row in crawl.pages.top] == ["twice"]
     assert crawl.pages.all == 2
-    assert [row.url for row in crawl.sitemaps.top] == ["gone", "read"]
+    assert [row["url"] for row in crawl.sitemaps.top] == ["gone", "read"]
 
 
 def test_very_many_crawls_are_not_all_shown() -> None:
