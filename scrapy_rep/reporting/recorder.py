@@ -144,10 +144,9 @@ class Recorder(ResolutionListener):
                 url = answer.url if answer is not None else resolution.robots_url
                 self.tell("answer", url, state.origin, agent=_names(chain), **fields)
         if flight.before is not None:
-            with self._isolated("comparison of robots.txt files"):
-                change = await self._changes.look(resolution, flight.before, self.waiting)
-                if change is not None:
-                    self.tell("changed", resolution.robots_url, state.origin, state, change=change)
+            change = await self._changes.look(resolution, flight.before, self.waiting)
+            if change is not None:
+                self.tell("changed", resolution.robots_url, state.origin, state, change=change)
 
     def _count(self, answer: Answer | None, fetches: int) -> None:
         inc_value = self._stats.inc_value
@@ -178,9 +177,8 @@ class Recorder(ResolutionListener):
         """Record that there is no answer. A fetch that was cancelled counts as one. Log a
         misconfiguration once for each kind."""
         cut = isinstance(error, CancelledError)
-        with self._isolated(Counts.part):
-            self._counts.fetches += cut
-            self._counts.no_answer(origin)
+        self._counts.fetches += cut
+        self._counts.no_answer(origin)
         kind = None if cut else "configuration"
         about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
         reason = "the fetch was cancelled" if cut else text_of(error)

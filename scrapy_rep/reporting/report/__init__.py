@@ -61,7 +61,7 @@ class Report:
 
     def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
-        self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
+        self._feed = Feed(context, "REP_REPORT", uri, overwrite=True)
         self._table = table
         self._crawl = CrawlSum()
 
