@@ -13,8 +13,9 @@ from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.origins.agents import Agents
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Resolution
+from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
@@ -90,11 +91,11 @@ _KINDS = {
 }
 
 
-def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str, Any]:
+def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) -> dict[str, Any]:
     """Return the fields of the line about an answer. *delay*: seconds between requests, as far as
     ``REP_CRAWL_DELAY`` grants it."""
-    state, answer, flight = resolution.state, resolution.answer, resolution.flight
-    entry, (outcome, body) = state.entry, _outcome(resolution)
+    entry, answer = state.entry, flight.answer
+    outcome, body = _outcome(entry, answer)
     failed = outcome == "unreachable"
     robots = state.robots if body is not None else None
     about = {
@@ -120,9 +121,8 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     }
 
 
-def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
+def _outcome(entry: Entry, answer: Answer | None) -> tuple[str, bytes | None]:
     """Return one of :data:`OUTCOMES`, and the file, if there is one."""
-    entry, answer = resolution.state.entry, resolution.answer
     if entry.unreachable_since is not None:
         return "unreachable", None
     if entry.outcome is not Outcome.RULES:
@@ -169,12 +169,12 @@ class ChangeWatch:
         self._refused.append((origin, url))
 
     async def look(
-        self, resolution: Resolution, before: Entry, waiting: Callable[[str], Iterable[str]]
+        self, state: OriginState, flight: Flight, waiting: Callable[[str], Iterable[str]]
     ) -> dict[str, Any] | None:
-        """Return what has changed since *before*; None if nothing has. Log and count it. *waiting*
-        returns URLs that wait for an origin's answer; it may read them from disk."""
-        state, now = resolution.state, resolution.state.entry
-        if before.fetched_at is None or now.unreachable_since is not None:
+        """Return what has changed since the fetch began; None if nothing has. Log and count it.
+        *waiting* returns URLs that wait for an origin's answer; it may read them from disk."""
+        before, now = flight.before, state.entry
+        if before is None or before.fetched_at is None or now.unreachable_since is not None:
             return None  # only answers that count are compared
         if (before.outcome, before.sha256) == (now.outcome, now.sha256):
             return None
@@ -184,7 +184,7 @@ class ChangeWatch:
             return None
         refused = [url for origin, url in self._refused if origin == state.origin]
         urls = list(dict.fromkeys([*refused[-_URLS:], *waiting(state.name)]))
-        chain = self._agents.chain_of(resolution.request)
+        chain = self._agents.chain_of(flight.request)
         obey_global = self._context.settings.obey_global_group
         change = await run_in_thread(compare, *bodies, urls, chain, obey_global)
         self._context.stats.inc_value("rep/changed")
