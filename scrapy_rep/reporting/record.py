@@ -279,9 +279,10 @@ class RuleOrigin:
     origin: str
     line: int
     robots_url: str = ""
+    """Empty if it isn't known: the usual one."""
     url: str = ""
     """The first that was refused."""
-    sha256: str | None = None
+    sha256: str = ""
     times: int = 0
     excerpt: list[tuple[int, str, bool]] = field(default_factory=list)
     """Lines around it: number, text, whether it decided."""

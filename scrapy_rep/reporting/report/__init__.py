@@ -143,7 +143,7 @@ class ReportData:
     def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
         """Add what the robots.txt files say. *body_of* finds an origin's by its SHA-256."""
         for one in self.crawl.quoted():
-            body = body_of(one.origin, one.sha256 or "")
+            body = body_of(one.origin, one.sha256)
             if body is not None:
                 one.excerpt = _excerpt(body, one.line)
         for change in self.changes[:MAX_CHANGES]:

@@ -109,10 +109,10 @@ class OriginRow:
     kind: str = ""
     reason: str = ""
     url: str = ""
-    status: int | None = None
+    status: int = 0
     size: int | None = None
     delay: float | None = None
-    sha256: str | None = None
+    sha256: str = ""
     """Of the last file that counted."""
     sitemaps: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -291,15 +291,14 @@ class CrawlSum:
         if outcome not in OUTCOMES or outcome == "none":
             origin.reason = origin.reason or reason
             return
-        origin.outcome, origin.url = outcome, line.text("url")
-        origin.status = line.number("status") or None
-        origin.reason, origin.kind = reason, ""
+        origin.outcome, origin.reason, origin.kind = outcome, reason, ""
+        origin.url, origin.status = line.text("url"), line.number("status")
         if outcome == "unreachable":
             origin.kind = about.text("kind", 40) or kind_of(reason)
             self._fails(origin, about.seconds("asked"), at, fetches)
         else:
             self._answers(origin, about, at)
-            origin.sha256 = line.text("sha256", 64) or None
+            origin.sha256 = line.text("sha256", 64)
 
     def _answers(self, origin: OriginRow, about: Line, at: float) -> None:
         delay = about.fields.get("crawl_delay")
@@ -352,9 +351,9 @@ class CrawlSum:
         origin = self._of(line)
         origin.counts["forbidden"] += 1
         # Without a rule, a setting decided, and the reason names it.
-        rule, name = line.text("rule") or line.text("reason"), origin.origin
-        where = RuleOrigin(name, line.number("line"), origin.url or f"{name}/robots.txt")
-        where.url, where.sha256 = line.text("url", _URL_LENGTH), line.text("sha256", 64) or None
+        rule, robots_url = line.text("rule") or line.text("reason"), origin.url
+        where = RuleOrigin(origin.origin, line.number("line"), robots_url)
+        where.url, where.sha256 = line.text("url", _URL_LENGTH), line.text("sha256", 64)
         self.rules.refuse(rule, line.text("group"), where)
 
     def _held(self, line: Line, at: float) -> None:
@@ -393,9 +392,8 @@ class CrawlSum:
         row |= {name: about.number(name) for name in ("entries", "taken")}
         rejected = about.part("rejected")
         row["rejected"] = [(why, rejected.number(why)) for why in list(rejected.fields)[:_ITEMS]]
-        row["read"] = not row["failed"]
         row["problem"] = row["failed"] or line.text("reason")
-        self.counts["sitemaps_failed"] += not row["read"] and row["found"] != "guessed"
+        self.counts["sitemaps_failed"] += bool(row["failed"]) and row["found"] != "guessed"
         self.sitemaps.add({"url": line.text("url"), **row})
 
     def _page(self, line: Line, _: float) -> None:
