@@ -218,13 +218,7 @@ class Recorder(ResolutionListener):
     ) -> None:
         """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
         and Scrapy doesn't log that its item goes on without it."""
-        with self._isolated(Counts.part):
-            self._refuse_start(request, error)
-            if isinstance(error, RobotsUnreachable):
-                self._count_reason(error)
-            else:
-                self._counts.forbids(error)
-                self._changes.forbidden(error.origin, request.url)
+        self._count_refusal(request, error)
         with self._isolated("log of refusals"):
             self._log_drop(request, error, direct=direct)
         if isinstance(error, RobotsUnreachable):
@@ -271,17 +265,22 @@ class Recorder(ResolutionListener):
     def _given_up(
         self, request: Request, origin: Origin, reason: str, attempts: int, held_for: float
     ) -> None:
-        error = RobotsUnreachable(origin, reason, attempts)
-        with self._isolated(Counts.part):
-            self._refuse_start(request, error)
-            self._count_reason(error)
+        self._count_refusal(request, RobotsUnreachable(origin, reason, attempts))
         self.record(request, origin, "given_up", reason=reason, held_for=round(held_for, 3))
 
-    def _count_reason(self, error: RobotsUnreachable) -> None:
-        """Count a failed robots.txt in Scrapy's stats as the page's own failure."""
-        name = error.reason.partition(":")[0]
-        if not self.dry_run and name in DOWNLOAD_ERRORS and error.origin is not None:
-            self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
+    def _count_refusal(self, request: Request, error: Refusal) -> None:
+        with self._isolated(Counts.part):
+            if request.meta.get(_START):
+                self._refuse_start(request, error)
+            if isinstance(error, RobotsDisallowed):
+                self._counts.forbids(error)
+                self._changes.forbidden(error.origin, request.url)
+            elif not self.dry_run and error.origin is not None:
+                # A failed robots.txt counts in Scrapy's stats as the page's own failure.
+                name = error.reason.partition(":")[0]
+                if name in DOWNLOAD_ERRORS:
+                    counter = f"downloader/exception_type_count/scrapy.exceptions.{name}"
+                    self._stats.inc_value(counter)
 
     def _leaves(self, state: OriginState) -> None:
         """Record how many requests to an origin have passed since the last such record."""
@@ -338,14 +337,13 @@ class Recorder(ResolutionListener):
             self._passing.listen(False)
 
     def _refuse_start(self, request: Request, error: Exception) -> None:
-        if request.meta.get(_START):
-            self._starts["refused"] += 1
-            if "url" not in self._starts:
-                # As --agent takes it. With no token, the rules for all apply.
-                agent = _names(self._origins.agents.chain_of(request)) or "*"
-                url, why = clean(request.url), str(error).rstrip(".")
-                command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
-                self._starts |= {"url": url, "why": why, "command": command}
+        self._starts["refused"] += 1
+        if "url" not in self._starts:
+            # As --agent takes it. With no token, the rules for all apply.
+            agent = _names(self._origins.agents.chain_of(request)) or "*"
+            url, why = clean(request.url), str(error).rstrip(".")
+            command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
+            self._starts |= {"url": url, "why": why, "command": command}
 
     def _warn_of_starts(self) -> None:
         """Tell the user that robots.txt refused all start requests: the spider would seem broken."""
