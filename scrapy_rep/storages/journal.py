@@ -13,10 +13,9 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from scrapy import Spider
-from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import pause
@@ -24,9 +23,6 @@ from scrapy_rep.engine.timers import pause
 logger = get_logger(__name__)
 
 T = TypeVar("T")
-
-_Changes: TypeAlias = "dict[tuple[Any, ...], tuple[Any, ...] | None]"
-"""Rows by table and key; None: to be deleted."""
 
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
@@ -125,9 +121,6 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
 # Changes in one transaction after a failure: few, since a request may have a large body.
 _AT_ONCE = 10
-# Changes until a checkpoint, and pages of a WAL that is to begin anew.
-_MANY, _LARGE = 200, 4000
-_CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
 _LAST_ID = """
 SELECT max(coalesce((SELECT max(id) FROM {table} WHERE id <= 1 << 62), 0),
            coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'
@@ -151,9 +144,9 @@ class Journal:
     def __init__(
         self, path: Path | None, schema: str, spider: Spider | None, meanwhile: str, if_damaged: str
     ) -> None:
-        """*path*: None for a temporary file. *schema*: ``CREATE … IF NOT EXISTS`` statements;
-        primary keys come first in their tables, one is AUTOINCREMENT. For the log, *meanwhile*:
-        what happens until the file works; *if_damaged*: what happens because it is damaged."""
+        """*path*: None for a temporary file. *schema*: ``CREATE … IF NOT EXISTS`` statements; the
+        first column of a table is its key, and one is AUTOINCREMENT. For the log, *meanwhile*: what
+        happens until the file works; *if_damaged*: what happens because it is damaged."""
         self.path = path
         self.failing_since: float | None = None
         """Since when the file can't be used, in seconds of the monotonic clock."""
@@ -164,22 +157,20 @@ class Journal:
         self._spider = spider
         self._then = meanwhile, if_damaged
         self._db: sqlite3.Connection | None = None
-        self._pending: _Changes = {}
+        self._pending: dict[tuple[str, Any], tuple[Any, ...] | None] = {}
+        """Rows by table and key; None: to be deleted."""
         self._writes = True
         self._failed_at = 0.0
         self._failed_read: tuple[str, tuple[Any, ...]] | None = None
         self._told = False
-        self._unmerged = 0
-        """Changes since the last checkpoint."""
         self._last_ids: dict[str, int] = {}
         self._tables = tables_of_schema(schema)
-        self._put, self._keys, self._delete = {}, {}, {}
+        self._statements: dict[tuple[str, bool], str] = {}
+        """By table, and whether they delete."""
         for table, columns in self._tables.items():
-            self._keys[table] = keys = [column[1] for column in columns if column[5]]
             marks = ", ".join("?" * len(columns))
-            where = " AND ".join(f"{key} = ?" for key in keys)
-            self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
-            self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
+            self._statements[table, False] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
+            self._statements[table, True] = f"DELETE FROM {table} WHERE {columns[0][1]} = ?"  # noqa: S608
 
     def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
         """Open or create the file, setting a damaged one aside. Return what *recover* finds in it;
@@ -196,17 +187,16 @@ class Journal:
         return found
 
     def _set_up(self, recover: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
-        # Nothing that the event loop does waits for the disk. _checkpoint() does, in a thread.
+        # The event loop writes: nothing waits for the disk.
         db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
         db.execute("PRAGMA synchronous = OFF")
-        db.execute("PRAGMA wal_autocheckpoint = 0")
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
         if not has_tables(db, self._tables):
             db.executescript(f"BEGIN IMMEDIATE; {self._schema} COMMIT;")
-        for table, keys in self._keys.items():
-            if keys == ["id"]:
+        for table, columns in self._tables.items():
+            if columns[0][1] == "id":
                 [self._last_ids[table]] = db.execute(_LAST_ID.format(table=table)).fetchone()
         db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
         return recover(db)
@@ -219,9 +209,8 @@ class Journal:
         return self._last_ids[table]
 
     def put(self, table: str, *rows: tuple[Any, ...]) -> None:
-        keys = len(self._keys[table])
         for row in rows:
-            key = table, *row[:keys]
+            key = table, row[0]
             self._pending.pop(key, None)  # changes are written in the order in which they came
             self._pending[key] = row
         self._write()
@@ -280,49 +269,30 @@ class Journal:
             return
         with transaction(db):
             kinds = groupby(changes.items(), lambda change: (change[0][0], change[1] is None))
-            for (table, deletes), some in kinds:
-                rows = (row or key[1:] for key, row in some)
-                db.executemany((self._delete if deletes else self._put)[table], rows)
-        self._unmerged += len(changes)
+            for kind, some in kinds:
+                db.executemany(self._statements[kind], (row or key[1:] for key, row in some))
         for key in changes:
             del self._pending[key]
 
     async def flush(self) -> None:
-        """Try again to write what couldn't be written, and checkpoint the file now and then. To be
-        called every second, never twice at a time."""
-        if self._db is None:
+        """Try again to write what couldn't be written. To be called every second, never twice at a
+        time."""
+        if (db := self._db) is None:
+            return
+        if self.failing_since is None:
+            if time.monotonic() - self._failed_at >= _CALM_SECONDS:
+                self._tell_works()
             return
         try:
-            if self.failing_since is not None:
-                await self._write_again(self._db)
-            elif time.monotonic() - self._failed_at >= _CALM_SECONDS:
-                self._tell_works()
+            if self._failed_read is not None:
+                db.execute(*self._failed_read).fetchall()
+                self._failed_read = None
+            while self._pending and self._db is not None:
+                self._write_some(db, _AT_ONCE)
+                await pause()
+            self.failing_since = None
         except sqlite3.Error as error:
             self._failed(error)
-        if self._unmerged >= _MANY and self.path and self.failing_since is None:
-            self._unmerged = 0
-            with suppress(sqlite3.Error, OSError):  # nothing depends on it
-                pages = await run_in_thread(self._checkpoint, self.path)
-                if pages >= _LARGE and self._db is not None:
-                    # What was written meanwhile would keep it growing.
-                    self._db.execute(_CHECKPOINT)
-
-    async def _write_again(self, db: sqlite3.Connection) -> None:
-        if self._failed_read is not None:
-            db.execute(*self._failed_read).fetchall()
-            self._failed_read = None
-        while self._pending and self._db is not None:
-            self._write_some(db, _AT_ONCE)
-            await pause()
-        self.failing_since = None
-
-    def _checkpoint(self, path: Path) -> int:
-        """Move commits from the WAL to the file, and wait for the disk; others may write meanwhile.
-        Return the pages in the WAL."""
-        if not path.exists():  # deleted; connecting would create another
-            return 0
-        with closing(connect(path, _THREAD_LOCK_SECONDS)) as db:
-            return int(db.execute(_CHECKPOINT).fetchone()[1])
 
     def close(self) -> None:
         """Try a last time to write everything, and close the file. Blocks."""
