@@ -1,4 +1,5 @@
-"""Entries on a Redis server, shared by any number of machines. Needs the extra ``redis``."""
+"""Entries on a Redis server, shared by any number of machines. Needs the extra ``redis``, which is
+imported only where it is used."""
 
 from __future__ import annotations
 
@@ -9,9 +10,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 from scrapy.crawler import Crawler
 
 from scrapy_rep.exceptions import SettingsError
@@ -86,13 +84,15 @@ class RedisStorage(BatchStorage):
     so that decisions based on it can be checked.
     """
 
-    client_class: Any = redis.Redis
-    """For a cluster, a subclass sets ``redis.RedisCluster``."""
+    client_class: Any = None
+    """By default ``redis.Redis``. For a cluster, a subclass sets ``redis.RedisCluster``."""
 
     def __init__(self, url: str, prefix: str, expiry: float) -> None:
         """:param expiry: seconds after its last change that an entry is deleted
         :raises ValueError: if the Redis client doesn't understand *url*
         """
+        import redis
+
         self._prefix = prefix
         self._expiry = max(1, int(expiry))
         self._url = url
@@ -122,7 +122,11 @@ class RedisStorage(BatchStorage):
     @cached_property
     def _client(self) -> Any:
         """Made by the first call, since a cluster's client connects at once."""
-        return self.client_class.from_url(
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        return (self.client_class or redis.Redis).from_url(
             self._url,
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
