@@ -17,7 +17,7 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import Answer, header_text
-from scrapy_rep.origins.choices import Choices, on_ladder
+from scrapy_rep.origins.choices import Choices, in_outage, on_ladder
 from scrapy_rep.origins.faults import (
     NOT_ABOUT_SITE,
     ProjectError,
@@ -37,7 +37,6 @@ from scrapy_rep.protocol.freshness import (
     backoff,
     fresh_seconds,
     retry_after,
-    standing,
     unreachable_seconds,
 )
 from scrapy_rep.protocol.syntax import cut
@@ -298,21 +297,13 @@ class RobotsCache:
 
 
 def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
-    """Return how *entry* can be used *now*, and until when, by the rules for unreachable origins
-    that *settings* name. No time is farther off than it can be: another user of the storage may
-    have a clock that is years ahead."""
-    fresh, again = entry.fresh_until, entry.next_attempt_at
-    most = max(settings.cache_ttl, settings.cache_max_ttl)
-    found, until = standing(
-        now,
-        fresh_until=fresh if fresh - now <= most else 0.0,
-        has_copy=entry.has_copy,
-        unreachable_since=entry.unreachable_since,
-        unreachable_for=entry.unreachable_for,
-        next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
-        limit=settings.unreachable_limit,
-    )
-    failing = entry.unreachable_since is not None
-    if failing and found is not Standing.ASK and settings.unreachable_rules == LADDER:
-        found = on_ladder(entry, now, settings)
-    return found, until
+    """Return how *entry* can be used *now*, and until when (REP.md sections 4 and 5). No time is
+    farther off than it can be: another user of the storage may have a clock that is years ahead."""
+    if entry.unreachable_since is None:
+        found, until = Standing.FRESH, entry.fresh_until
+        most = max(settings.cache_ttl, settings.cache_max_ttl)
+    else:
+        by_rules = on_ladder if settings.unreachable_rules == LADDER else in_outage
+        found, until = by_rules(entry, now, settings), entry.next_attempt_at
+        most = settings.retry_max_delay
+    return (found, until) if 0 < until - now <= most else (Standing.ASK, now)

@@ -15,7 +15,7 @@ from scrapy_rep.origins.answer import READ_BYTES, Answer
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
-from scrapy_rep.protocol.freshness import Standing, rung
+from scrapy_rep.protocol.freshness import BLACKOUT, SHARES, Standing
 from scrapy_rep.settings import LADDER, RepSettings, setting_name
 from scrapy_rep.storages.base import Entry
 
@@ -71,10 +71,24 @@ class Choices:
                 state.by = f"HTTP {entry.status}, and REP_FORBIDDEN is 'disallow'"
 
 
+def in_outage(entry: Entry, now: float, settings: RepSettings) -> Standing:
+    """Return what an entry of an unreachable origin is good for (REP.md section 4)."""
+    if entry.has_copy:  # however old
+        return Standing.STALE
+    over = entry.unreachable_for >= settings.unreachable_limit
+    return Standing.UNRESTRICTED if over else Standing.UNREACHABLE
+
+
 def on_ladder(entry: Entry, now: float, settings: RepSettings) -> Standing:
-    """Return what an entry of an unreachable origin is good for by Google's newer rules."""
-    limit, page_ago = settings.unreachable_limit, now - entry.page_answered_at
-    return rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
+    """Return the same by Google's rules of April 2026 (REP.md section 13)."""
+    seconds, limit = entry.unreachable_for, settings.unreachable_limit
+    if seconds < BLACKOUT:
+        return Standing.UNREACHABLE
+    if seconds < limit:
+        return Standing.STALE if entry.has_copy else Standing.UNRESTRICTED
+    # As for attempts: a share of the limit, more than a weekly crawl's pause.
+    pages_answer = 0 <= now - entry.page_answered_at <= limit / SHARES
+    return Standing.UNRESTRICTED if pages_answer else Standing.UNREACHABLE
 
 
 def chosen(settings: RepSettings) -> list[str]:
