@@ -17,7 +17,7 @@ from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import Answer, header_text
-from scrapy_rep.origins.choices import Choices, in_outage, on_ladder
+from scrapy_rep.origins.choices import Choices, in_outage
 from scrapy_rep.origins.faults import (
     NOT_ABOUT_SITE,
     ProjectError,
@@ -40,7 +40,7 @@ from scrapy_rep.protocol.freshness import (
     unreachable_seconds,
 )
 from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.settings import LADDER, RepSettings
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import MAX_TIME, Entry, squeeze
 from scrapy_rep.storages.client import StorageClient
 
@@ -303,7 +303,6 @@ def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standi
         found, until = Standing.FRESH, entry.fresh_until
         most = max(settings.cache_ttl, settings.cache_max_ttl)
     else:
-        by_rules = on_ladder if settings.unreachable_rules == LADDER else in_outage
-        found, until = by_rules(entry, now, settings), entry.next_attempt_at
+        found, until = in_outage(entry, now, settings), entry.next_attempt_at
         most = settings.retry_max_delay
     return (found, until) if 0 < until - now <= most else (Standing.ASK, now)

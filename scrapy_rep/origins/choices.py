@@ -64,7 +64,7 @@ class Choices:
             state.by = override.by
         elif failing and self.ladder:
             state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
-            state.blackout = on_ladder(entry, now, self._settings) is Standing.UNREACHABLE
+            state.blackout = in_outage(entry, now, self._settings) is Standing.UNREACHABLE
         elif not failing and entry.outcome is Outcome.MISSING and entry.status in FORBIDDEN:
             state.forbids = self._settings.forbidden == "disallow"
             if state.forbids:
@@ -72,16 +72,12 @@ class Choices:
 
 
 def in_outage(entry: Entry, now: float, settings: RepSettings) -> Standing:
-    """Return what an entry of an unreachable origin is good for (REP.md section 4)."""
-    if entry.has_copy:  # however old
-        return Standing.STALE
-    over = entry.unreachable_for >= settings.unreachable_limit
-    return Standing.UNRESTRICTED if over else Standing.UNREACHABLE
-
-
-def on_ladder(entry: Entry, now: float, settings: RepSettings) -> Standing:
-    """Return the same by Google's rules of April 2026 (REP.md section 13)."""
+    """Return what an entry of an unreachable origin is good for (REP.md sections 4 and 13)."""
     seconds, limit = entry.unreachable_for, settings.unreachable_limit
+    if settings.unreachable_rules != LADDER:
+        if entry.has_copy:  # however old
+            return Standing.STALE
+        return Standing.UNRESTRICTED if seconds >= limit else Standing.UNREACHABLE
     if seconds < BLACKOUT:
         return Standing.UNREACHABLE
     if seconds < limit:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.origins.choices import Choices, on_ladder
+from scrapy_rep.origins.choices import Choices, in_outage
 from scrapy_rep.protocol.availability import is_challenge
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
@@ -195,7 +195,7 @@ LADDER = [
 
 
 def test_the_ladder_as_a_table() -> None:
-    settings = RepSettings()
+    settings = RepSettings(unreachable_rules="google-2026")
     with every_row() as checking:
         for seconds, copy, ago, expected in LADDER:
             outage = {
@@ -204,7 +204,7 @@ def test_the_ladder_as_a_table() -> None:
             }
             entry = rules(**outage) if copy else Entry(A, **outage)
             with checking((seconds, copy, ago)):
-                assert on_ladder(entry, NOW, settings) is expected
+                assert in_outage(entry, NOW, settings) is expected
 
 
 def at(hours: float, url: str) -> list[float | str]:
