@@ -36,8 +36,8 @@ class Kind(str, Enum):
 MAX_TEXT = 65536
 """Characters of a text, and of a tag. No URL is as long."""
 
-# Of one entry: characters; tags; levels; different names, and characters of one.
-_MAX_ENTRY, _MAX_TAGS, _MAX_DEPTH = 4 * MAX_TEXT, 5_000, 100
+# Of one entry: characters; tags; different names, and characters of one.
+_MAX_ENTRY, _MAX_TAGS = 4 * MAX_TEXT, 5_000
 _MAX_NAMES, _MAX_NAME = 1_000, 100
 
 # To be linear, no pattern looks beyond the next "<", and none divides attributes in two ways.
@@ -235,32 +235,29 @@ class XmlFeed:
     def _read(self, entry: SitemapEntry, text: str) -> str:
         """Read an entry. Return a URL within an element whose end tag is missing; empty for none."""
         own, renamed = self._item.rpartition(":")[0], self._renamed
-        open_: list[str] = []
-        inner = ""
+        outer = inner = ""  # outer: the outermost element that is open
         for part in islice(_PART.finditer(text), _MAX_TAGS):
             ended, name, attributes, content = part.groups()
             if ended:
-                if ended in open_:
-                    del open_[open_.index(ended) :]
-                    inner = inner if open_ else ""
+                if ended == outer:
+                    outer = inner = ""
                 continue
             prefix, _, local = name.rpartition(":")
             # A missing or wrong namespace loses nothing, but feeds have elements of others.
             core = prefix == own or not (renamed or prefix.lower() in _EXTENSIONS)
             local = renamed.get(local, local) if core else local
-            if local == "link" and self._link(entry, attributes, core=core, within=bool(open_)):
+            if local == "link" and self._link(entry, attributes, core=core, within=bool(outer)):
                 continue
             if content is None and not attributes.endswith("/"):
-                if core and local == "loc" and not open_ and not entry.get("loc"):
+                if core and local == "loc" and not outer and not entry.get("loc"):
                     self._damaged("an element in a URL")
                     entry["broken"] = True
-                if len(open_) < _MAX_DEPTH:
-                    open_.append(name)
-            elif not open_:
+                outer = outer or name
+            elif not outer:
                 self._child(entry, local, attributes, content or "", core=core)
             elif core and local == "loc":
                 inner = inner or self._resolved(content or "") or ""
-            elif group := _GROUPS.get(open_[0].rpartition(":")[2]):
+            elif group := _GROUPS.get(outer.rpartition(":")[2]):
                 self._of_extension(entry, group, local, content or "")
         return inner
 
