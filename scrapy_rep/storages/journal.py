@@ -33,18 +33,6 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     return db
 
 
-@contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")  # may fail, too
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
 def tables_of(db: sqlite3.Connection) -> dict[str, list[Any]]:
     """Return the columns of each table in a file; also of views and triggers: we have none."""
     named = db.execute(
@@ -267,7 +255,8 @@ class Journal:
         changes = dict(islice(self._pending.items(), most))
         if not changes:
             return
-        with transaction(db):
+        with db:
+            db.execute("BEGIN IMMEDIATE")
             kinds = groupby(changes.items(), lambda change: (change[0][0], change[1] is None))
             for kind, some in kinds:
                 db.executemany(self._statements[kind], (row or key[1:] for key, row in some))

@@ -32,7 +32,6 @@ from scrapy_rep.storages.journal import (
     open_or_set_aside,
     set_aside,
     tables_of_schema,
-    transaction,
 )
 
 T = TypeVar("T")
@@ -131,7 +130,8 @@ class SqliteStorage(BatchStorage):
 
         def save(db: sqlite3.Connection) -> None:
             before = max((one.updated_at for one in entries), default=0.0) - self._expiry
-            with transaction(db):
+            with db:
+                db.execute("BEGIN IMMEDIATE")
                 db.executemany(_SAVE_BODY, bodies)
                 db.executemany(_SAVE, rows)
                 # Bodies expire after all entries that use them: saving one updates used_at.
@@ -177,7 +177,8 @@ class SqliteStorage(BatchStorage):
         """Run *statements* in one transaction. Return how many rows each changed."""
 
         def write(db: sqlite3.Connection) -> list[int]:
-            with transaction(db):
+            with db:
+                db.execute("BEGIN IMMEDIATE")
                 return [db.execute(*statement).rowcount for statement in statements]
 
         return self._do(write)
