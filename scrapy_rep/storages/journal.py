@@ -42,18 +42,19 @@ def tables_of(db: sqlite3.Connection) -> dict[str, list[Any]]:
     return {name: db.execute(columns, (name,)).fetchall() for (name,) in named}
 
 
-def tables_of_schema(schema: str) -> dict[str, list[Any]]:
-    with closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(schema)
-        return tables_of(db)
-
-
-def has_tables(db: sqlite3.Connection, ours: dict[str, list[Any]]) -> bool:
-    """Whether a file has *ours*; False: it is new. If it has others, it counts as damaged."""
+def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
+    """Create the tables of *schema* in a new file. A file with others counts as damaged. Return the
+    columns of each."""
+    with closing(sqlite3.connect(":memory:")) as example:
+        example.executescript(schema)
+        ours = tables_of(example)
     theirs = tables_of(db)
-    if theirs and theirs != ours:
+    if not theirs:
+        db.execute("PRAGMA journal_mode = WAL")  # as long as the file exists
+        db.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
+    elif theirs != ours:
         raise sqlite3.DatabaseError("its tables are not those of scrapy-rep")
-    return bool(theirs)
+    return ours
 
 
 def is_damaged(error: Exception) -> bool:
@@ -152,13 +153,8 @@ class Journal:
         self._failed_read: tuple[str, tuple[Any, ...]] | None = None
         self._told = False
         self._last_ids: dict[str, int] = {}
-        self._tables = tables_of_schema(schema)
         self._statements: dict[tuple[str, bool], str] = {}
         """By table, and whether they delete."""
-        for table, columns in self._tables.items():
-            marks = ", ".join("?" * len(columns))
-            self._statements[table, False] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
-            self._statements[table, True] = f"DELETE FROM {table} WHERE {columns[0][1]} = ?"  # noqa: S608
 
     def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
         """Open or create the file, setting a damaged one aside. Return what *recover* finds in it;
@@ -181,10 +177,11 @@ class Journal:
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-        if not has_tables(db, self._tables):
-            db.executescript(f"BEGIN IMMEDIATE; {self._schema} COMMIT;")
-        for table, columns in self._tables.items():
-            if columns[0][1] == "id":
+        for table, columns in create_tables(db, self._schema).items():
+            key, marks = columns[0][1], ", ".join("?" * len(columns))
+            self._statements[table, False] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
+            self._statements[table, True] = f"DELETE FROM {table} WHERE {key} = ?"  # noqa: S608
+            if key == "id":
                 [self._last_ids[table]] = db.execute(_LAST_ID.format(table=table)).fetchone()
         db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
         return recover(db)

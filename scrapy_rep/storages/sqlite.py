@@ -27,11 +27,10 @@ from scrapy_rep.storages.base import (
     unsqueeze,
 )
 from scrapy_rep.storages.journal import (
-    has_tables,
+    create_tables,
     is_damaged,
     open_or_set_aside,
     set_aside,
-    tables_of_schema,
 )
 
 T = TypeVar("T")
@@ -229,6 +228,4 @@ class SqliteStorage(BatchStorage):
         [version] = db.execute("PRAGMA user_version").fetchone()
         if mark == _APPLICATION and version > _VERSION:
             raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
-        if not has_tables(db, tables_of_schema(_SCHEMA)):
-            db.execute("PRAGMA journal_mode = WAL")
-            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+        create_tables(db, _SCHEMA)
