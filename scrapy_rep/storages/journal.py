@@ -1,8 +1,5 @@
-"""What must survive the process: rows in a SQLite file under JOBDIR, which one crawl uses.
-
-A file that can't be written (the disk is full, or it is read-only or locked) is retried; meanwhile
-changes wait in memory. A file that can't be read is set aside, never deleted.
-"""
+"""SQLite files: a damaged one is set aside, never deleted; and :class:`Journal`, what must survive the
+process, under JOBDIR."""
 
 from __future__ import annotations
 
