@@ -21,15 +21,13 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.base import Entry, MemoryStorage, Storage, UnreadableEntry
+from scrapy_rep.storages.base import BATCH, Entry, MemoryStorage, Storage, UnreadableEntry
 from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Origins in one call.
-_AT_ONCE = 500
 # Renewals before a lease would end: one may be late.
 _RENEWALS = 3
 # Seconds for which calls of a kind that failed are skipped.
@@ -255,9 +253,9 @@ class StorageClient:
             self._closed.callback(None)
 
     async def _answer(self) -> None:
-        renewed = [one for one in self._renewed[:_AT_ONCE] if one in self._leased]
-        del self._renewed[:_AT_ONCE]
-        asked = list(islice(self._asked, _AT_ONCE - len(renewed)))
+        renewed = [one for one in self._renewed[:BATCH] if one in self._leased]
+        del self._renewed[:BATCH]
+        asked = list(islice(self._asked, BATCH - len(renewed)))
         if not (asked or renewed):
             return
         claims = await run_in_thread(self._calls.claim, asked, renewed)
@@ -280,14 +278,14 @@ class StorageClient:
         self._go()
 
     async def _write(self) -> None:
-        entries = list(islice(self._unsaved.values(), _AT_ONCE)) if self._saves else []
+        entries = list(islice(self._unsaved.values(), BATCH)) if self._saves else []
         saved = {entry.origin for entry in entries}
         released = [
             origin
             for origin in self._released
             # The lease of an answer that a later call saves ends after that.
             if not entries or origin in saved or origin not in self._unsaved
-        ][:_AT_ONCE]
+        ][:BATCH]
         self._released.difference_update(released)
         if not (entries or released):
             return
