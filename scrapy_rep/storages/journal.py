@@ -60,30 +60,16 @@ def is_damaged(error: Exception) -> bool:
     return type(error) is sqlite3.DatabaseError
 
 
-def open_or_set_aside(
-    path: Path | None,
-    seconds: float,
-    set_up: Callable[[sqlite3.Connection], T],
-    spider: Spider | None = None,
+def opened(
+    path: Path | None, seconds: float, set_up: Callable[[sqlite3.Connection], T]
 ) -> tuple[sqlite3.Connection, T]:
-    """:func:`connect`; return also what *set_up* returns. A damaged file is set aside, and a new
-    one created; ``sqlite3.Error`` or ``OSError`` if that is impossible."""
-
-    def opened() -> tuple[sqlite3.Connection, T]:
-        db = connect(path, seconds)
-        try:
-            return db, set_up(db)
-        except BaseException:
-            db.close()
-            raise
-
+    """:func:`connect`; return also what *set_up* returns."""
+    db = connect(path, seconds)
     try:
-        return opened()
-    except sqlite3.DatabaseError as error:
-        if path is None or not is_damaged(error):
-            raise
-        set_aside(path, error, spider)
-        return opened()
+        return db, set_up(db)
+    except BaseException:
+        db.close()
+        raise
 
 
 def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> None:
@@ -156,10 +142,15 @@ class Journal:
     def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
         """Open or create the file, setting a damaged one aside. Return what *recover* finds in it;
         None if it can't be used now. Blocks."""
+        how = self.path, _THREAD_LOCK_SECONDS, partial(self._set_up, recover)
         try:
-            self._db, found = open_or_set_aside(
-                self.path, _THREAD_LOCK_SECONDS, partial(self._set_up, recover), self._spider
-            )
+            try:
+                self._db, found = opened(*how)
+            except sqlite3.DatabaseError as error:
+                if self.path is None or not is_damaged(error):
+                    raise
+                set_aside(self.path, error, self._spider)
+                self._db, found = opened(*how)
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
             return None

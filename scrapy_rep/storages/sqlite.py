@@ -29,7 +29,7 @@ from scrapy_rep.storages.base import (
 from scrapy_rep.storages.journal import (
     create_tables,
     is_damaged,
-    open_or_set_aside,
+    opened,
     set_aside,
 )
 
@@ -198,7 +198,7 @@ class SqliteStorage(BatchStorage):
         return action(self._db)
 
     def _open(self, damage: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
-        """*damage*: what was wrong with the file open until now."""
+        """*damage*: what was wrong with the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # One process at a time: no file may be renamed while another process opens it, and only one
         # may set it aside.
@@ -212,7 +212,7 @@ class SqliteStorage(BatchStorage):
             if damage is not None and self._is_still_there():
                 set_aside(self._path, damage)
             # Calls come from different threads, but one at a time.
-            return open_or_set_aside(self._path, _LOCK_SECONDS, self._set_up)[0]
+            return opened(self._path, _LOCK_SECONDS, self._set_up)[0]
 
     def _is_still_there(self) -> bool:
         try:
