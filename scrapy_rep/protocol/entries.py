@@ -221,19 +221,17 @@ class XmlFeed:
         """Read the entry that ends there."""
         text = "".join([*self._parts, self._text[self._from : upto]])
         entry: SitemapEntry = {}
-        deep = self._read(entry, text)
+        self._read(entry, text)
         if not (entry or self._renamed or "<" in text) and text.strip():
             self._child(entry, "loc", "", text, core=True)  # <loc> is missing
-        if deep and not entry.get("loc"):
-            entry["loc"] = deep
         if self.kind is Kind.RSS and not entry.get("loc") and "guid" in entry:
             entry["loc"] = entry["guid"]
         if entry:
             self._entries.append(entry)
         self._item, self._parts = "", []
 
-    def _read(self, entry: SitemapEntry, text: str) -> str:
-        """Read an entry. Return a URL within an element whose end tag is missing; empty for none."""
+    def _read(self, entry: SitemapEntry, text: str) -> None:
+        """Read an entry. Its URL may be within an element whose end tag is missing."""
         own, renamed = self._item.rpartition(":")[0], self._renamed
         outer = inner = ""  # outer: the outermost element that is open
         for part in islice(_PART.finditer(text), _MAX_TAGS):
@@ -259,7 +257,8 @@ class XmlFeed:
                 inner = inner or self._resolved(content or "") or ""
             elif group := _GROUPS.get(outer.rpartition(":")[2]):
                 self._of_extension(entry, group, local, content or "")
-        return inner
+        if inner and not entry.get("loc"):
+            entry["loc"] = inner
 
     def _child(
         self, entry: SitemapEntry, name: str, attributes: str, content: str, *, core: bool
