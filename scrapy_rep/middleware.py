@@ -23,8 +23,8 @@ from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachabl
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
+from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Advice, Drop, Origins
 from scrapy_rep.origins.state import OriginState

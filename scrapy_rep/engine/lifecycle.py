@@ -87,10 +87,9 @@ class StopAtStart:
 class Stage(IntEnum):
     """The order of the steps."""
 
-    COMMAND = 1  # `scrapy robots` ends its look-ups: nothing new is fetched
-    SEEDING = 2  # no more pages from sitemaps, which could still be held
-    HOLDING = 3  # requests that wait or are held are saved, or their errbacks called
-    GATE = 4  # the scheduler is left to itself
+    SEEDING = 1  # no more pages from sitemaps, which could still be held
+    HOLDING = 2  # requests that wait or are held are saved, or their errbacks called
+    GATE = 3  # the scheduler is left to itself
 
 
 class Closing:

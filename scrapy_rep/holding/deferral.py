@@ -38,9 +38,9 @@ from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases
+from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import failure_in
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin
@@ -216,9 +216,8 @@ class Deferral(ResolutionListener):
 
     # What is known of an origin
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Let go what waited for this answer, or schedule the next attempt."""
-        state = resolution.state
         held_origin = self.held.origins.get(state.name)
         if held_origin is None:
             return
@@ -328,7 +327,7 @@ class Deferral(ResolutionListener):
         flight = self._flights.get(origin)
         if flight is not None:
             left = flight.left_of(self._patience + _LANDING_SECONDS)
-            if left > 0 or flight.landing:
+            if left > 0 or flight.outcome is not None:
                 self._deadlines.set(held_origin.key, max(left, _LANDING_SECONDS))
                 return
         self._give_up(held_origin)

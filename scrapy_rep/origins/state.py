@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from scrapy_rep.protocol import Origin, RobotsTxt
@@ -43,11 +43,10 @@ class OriginState:
     """
 
     entry: Entry
-    origin: Origin = None  # type: ignore[assignment]
-    """Whose robots.txt this is; by default the entry's origin."""
-    name: str = ""
+    origin: Origin
+    name: str = field(init=False)
     """The origin, as text."""
-    robots: RobotsTxt | None = None
+    robots: RobotsTxt | None = field(init=False)
     standing: Standing = Standing.ASK
     usable_until: float = 0.0
     """When the next fetch is due, in seconds since the epoch."""
@@ -70,7 +69,6 @@ class OriginState:
 
     def __post_init__(self) -> None:
         self.name = self.entry.origin
-        self.origin = self.origin or Origin.from_text(self.name)
         self.robots = RobotsTxt(self.entry) if self.entry.has_copy else None
 
     @property
@@ -79,6 +77,11 @@ class OriginState:
         entry = self.entry
         size = _BYTES + len(entry.packed) + len(entry.url) + len(entry.error or "")
         return size if self.robots is None else size + self.robots.size
+
+    @property
+    def robots_url(self) -> str:
+        """The file's URL after redirects: the base of relative URLs in it."""
+        return self.entry.url or self.origin.robots_url
 
     @property
     def unreachable(self) -> bool:
@@ -107,8 +110,8 @@ class OriginTable:
         self._max_parsed = min(_PARSED, max_origins)
         self._parsed: dict[str, OriginState] = {}
         self._parsed_bytes = 0
-        self._packed: MemoryStorage | None = None
-        """Those that have left the parsed ones; None while there are none."""
+        self._packed = MemoryStorage(max_origins, max_bytes)
+        """Those that have left the parsed ones."""
         self._pinned: dict[str, OriginState] = {}
         self.by_prefix: dict[str, OriginState] = {}
         """Parsed ones, by what their URLs begin with, up to the path's slash."""
@@ -119,7 +122,7 @@ class OriginTable:
         """Return what is known of *origin*, usable or not."""
         name = str(origin)
         state = self._parsed.get(name) or self._pinned.get(name)
-        if state is None and self._packed is not None:
+        if state is None:
             with suppress(UnreadableEntry):  # a clock out of range, say
                 if entry := self._packed.load(name):
                     self._packed.drop(name)
@@ -151,9 +154,8 @@ class OriginTable:
                     break
                 if (many or oldest.size > share) and oldest is not state:
                     self._pack(oldest)
-        if self._packed is not None:
-            left = self._max_bytes - min(self._parsed_bytes, half)
-            self._packed.shrink(self._max_origins - len(self._parsed), left)
+        left = self._max_bytes - min(self._parsed_bytes, half)
+        self._packed.shrink(self._max_origins - len(self._parsed), left)
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
         """Keep *state* in :attr:`by_prefix` while it is parsed."""
@@ -196,6 +198,4 @@ class OriginTable:
         for prefix in state.prefixes:
             del self.by_prefix[prefix]
         state.prefixes = ()
-        if self._packed is None:
-            self._packed = MemoryStorage(self._max_origins, self._max_bytes)
         self._packed.save(state.entry)

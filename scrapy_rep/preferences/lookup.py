@@ -18,7 +18,7 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import origin_of, path_in
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight, Flights
+from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.pages import chain_behind, crawls_behind, encoding_of, is_html, page_rules
@@ -143,7 +143,7 @@ class UsageLookup:
         self._clock = context.clock
         # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
         self._tdm_cache = cache.sibling() if settings.tdmrep else None
-        self._flights = Flights(context.crawler, self._ask)
+        self._flights = Flights(context.crawler, (self._tdm_cache or cache).ask)
         # A page that waits for a file occupies a download slot. This many get an extra one; more
         # would let a server that never answers fill the memory with pages.
         self._engine, self._most = context.engine, concurrency_of(context.crawler)
@@ -218,11 +218,6 @@ class UsageLookup:
             pass
         finally:
             self._waiting -= 1
-
-    async def _ask(self, flight: Flight) -> OriginState:
-        assert self._tdm_cache is not None
-        state, _ = await self._tdm_cache.ask(flight)
-        return state
 
     async def end(self) -> None:
         self._flights.end()

@@ -11,10 +11,11 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Resolution
+from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.storages.base import Entry, UnreadableEntry
+from scrapy_rep.storages.base import UnreadableEntry
 
 logger = get_logger(__name__)
 
@@ -36,12 +37,12 @@ class ChangeWatch:
         self._refused.append((origin, url))
 
     async def look(
-        self, resolution: Resolution, before: Entry, waiting: Callable[[str], Iterable[str]]
+        self, state: OriginState, flight: Flight, waiting: Callable[[str], Iterable[str]]
     ) -> dict[str, Any] | None:
-        """Return what has changed since *before*; None if nothing has. Log and count it. *waiting*
-        returns URLs that wait for an origin's answer; it may read them from disk."""
-        state, now = resolution.state, resolution.state.entry
-        if before.fetched_at is None or now.unreachable_since is not None:
+        """Return what has changed since the fetch began; None if nothing has. Log and count it.
+        *waiting* returns URLs that wait for an origin's answer; it may read them from disk."""
+        before, now = flight.before, state.entry
+        if before is None or before.fetched_at is None or now.unreachable_since is not None:
             return None  # only answers that count are compared
         if (before.outcome, before.sha256) == (now.outcome, now.sha256):
             return None
@@ -51,7 +52,7 @@ class ChangeWatch:
             return None
         refused = [url for origin, url in self._refused if origin == state.origin]
         urls = list(dict.fromkeys([*refused[-_URLS:], *waiting(state.name)]))
-        chain = self._agents.chain_of(resolution.request)
+        chain = self._agents.chain_of(flight.request)
         obey_global = self._context.settings.obey_global_group
         change = await run_in_thread(compare, *bodies, urls, chain, obey_global)
         self._context.stats.inc_value("rep/changed")

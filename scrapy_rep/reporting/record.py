@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from scrapy_rep.engine.log import BoundedSet
-from scrapy_rep.origins.flights import Resolution
+from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
@@ -83,11 +84,11 @@ _KINDS = {
 }
 
 
-def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str, Any]:
+def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) -> dict[str, Any]:
     """Return the fields of the line about an answer. *delay*: seconds between requests, as far as
     ``REP_CRAWL_DELAY`` grants it."""
-    state, answer, flight = resolution.state, resolution.answer, resolution.flight
-    entry, (outcome, body) = state.entry, _outcome(resolution)
+    entry, answer = state.entry, flight.answer
+    outcome, body = _outcome(entry, answer)
     failed = outcome == "unreachable"
     robots = state.robots if body is not None else None
     about = {
@@ -113,9 +114,8 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     }
 
 
-def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
+def _outcome(entry: Entry, answer: Answer | None) -> tuple[str, bytes | None]:
     """Return one of :data:`OUTCOMES`, and the file, if there is one."""
-    entry, answer = resolution.state.entry, resolution.answer
     if entry.unreachable_since is not None:
         return "unreachable", None
     if entry.outcome is not Outcome.RULES:

@@ -24,12 +24,11 @@ from scrapy_rep.engine.lifecycle import is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.agents import origin_of
-from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS, Answer
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
@@ -128,9 +127,9 @@ class Recorder(ResolutionListener):
 
     # Answers
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Report a robots.txt that was fetched, or found in the storage."""
-        state, answer, flight = resolution.state, resolution.answer, resolution.flight
+        answer = flight.answer
         with self._isolated(Counts.part):
             self._counts.fetches += flight.fetches
             self._count(answer, flight.fetches)
@@ -139,16 +138,15 @@ class Recorder(ResolutionListener):
                 self._log_failure(state, answer)
         if self._listeners:
             with self._isolated(self.part):
-                chain = self._origins.agents.chain_of(resolution.request)
+                chain = self._origins.agents.chain_of(flight.request)
                 delay = self._origins.crawl_delay.seconds(state, chain)
-                fields = answer_fields(resolution, delay, self._context.clock())
-                url = answer.url if answer is not None else resolution.robots_url
+                fields = answer_fields(state, flight, delay, self._context.clock())
+                url = answer.url if answer is not None else state.robots_url
                 self.tell("answer", url, state.origin, agent=_names(chain), **fields)
-        if flight.before is not None:
-            with self._isolated("comparison of robots.txt files"):
-                change = await self._changes.look(resolution, flight.before, self.waiting)
-                if change is not None:
-                    self.tell("changed", resolution.robots_url, state.origin, state, change=change)
+        with self._isolated("comparison of robots.txt files"):
+            change = await self._changes.look(state, flight, self.waiting)
+            if change is not None:
+                self.tell("changed", state.robots_url, state.origin, state, change=change)
 
     def _count(self, answer: Answer | None, fetches: int) -> None:
         inc_value = self._stats.inc_value
@@ -377,31 +375,32 @@ class Signals(ResolutionListener):
     part = "announcement of robots.txt"
 
     def __init__(
-        self, context: CrawlContext, announce: Callable[[Resolution], Awaitable[None]]
+        self, context: CrawlContext, announce: Callable[[OriginState], Awaitable[None]]
     ) -> None:
         """*announce* the sitemaps of a robots.txt that lists some."""
         self._context = context
         self._announce = announce
 
-    async def resolved(self, resolution: Resolution) -> None:
-        answer, robots = resolution.answer, resolution.robots
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
+        answer = flight.answer
+        robots = state.robots if flight.outcome is Outcome.RULES else None
         if robots is not None and robots.sitemaps:
-            await self._announce(resolution)
+            await self._announce(state)
         has_listeners = self._context.engine.has_listeners
         send = self._context.crawler.signals.send_catch_log_async
         if robots is not None and _PARSED is not None and has_listeners(_PARSED):
-            await send(_PARSED, robotparser=RobotParser(robots), request=resolution.request)
+            await send(_PARSED, robotparser=RobotParser(robots), request=flight.request)
         if answer is not None and has_listeners(robots_resolved):
             await send(
                 robots_resolved,
-                origin=resolution.state.origin,
+                origin=state.origin,
                 outcome=answer.outcome,
                 status=answer.status,
                 url=answer.url,
                 hops=answer.hops,
                 robots=robots,
                 error=str(answer.error) if answer.error else None,
-                attempts=resolution.state.entry.attempts,
+                attempts=state.entry.attempts,
                 spider=self._context.spider,
             )
 
@@ -441,10 +440,9 @@ class ChoiceListener(ResolutionListener):
                     extra=extra,
                 )
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Count and log an origin about which a setting decides."""
-        state, answer = resolution.state, resolution.answer
-        by = (answer.by if answer is not None else "") or state.by
+        by = (flight.answer.by if flight.answer is not None else "") or state.by
         if by and self._counted.add((state.name, by)):
             for name in _SETTING.findall(by):
                 self._context.stats.inc_value(f"rep/beyond/{name.lower()}")

@@ -26,8 +26,9 @@ from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.recorder import Recorder
@@ -368,10 +369,9 @@ class SitemapSeeding(ResolutionListener):
         if state is not None and not state.unreachable:
             self._seed(origin, listed_by(state))
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
-        state = resolution.state
-        there = resolution.robots is not None or resolution.outcome is Outcome.MISSING
+        there = flight.outcome is not Outcome.UNREACHABLE
         if there and self._discovery.mode != LISTED and f"{state.origin}/" in self.visited_prefixes:
             self._seed(state.origin, listed_by(state))
 

@@ -126,7 +126,11 @@ def test_hosts_and_urls_choose_what_is_shown_or_dropped(tmp_path: Path) -> None:
     assert shown["body"] == BODY.decode("utf-8", "replace")
     done = cache(tmp_path, "--drop", "*.example")
     assert {*done.out.splitlines()} == {f"dropped {one.origin}" for one in (DOWN, STALE)}
-    assert cache(tmp_path, "--drop", "https://down.example/").status == 1
+    done = cache(tmp_path, "--drop", "https://down.example/", "none.example")
+    assert (done.status, done.errors) == (
+        1,
+        ["scrapy robots: https://down.example: nothing cached"],
+    )
     error = "scrapy: error: --drop needs hosts or URLs; '*' drops everything"
     assert cache(tmp_path, "--drop", HASH).errors[-1] == error
     assert kept(tmp_path) == {FRESH.origin, MISSING.origin}
@@ -140,9 +144,10 @@ def test_nothing_found_is_status_1_and_says_so(tmp_path: Path) -> None:
     assert (done.status, done.err) == (1, "scrapy robots: the cache is empty\n")
     keep(tmp_path, FRESH)
     assert cache(tmp_path, f"{FRESH.origin}/", "https://example.com/").status == 1
-    done = cache(tmp_path, "other.example", "https://example.com/", "0" * 64)
-    assert done.status == 1
+    done = cache(tmp_path, "other.example", "s3://a", "https://example.com/", "0" * 64)
+    assert done.status == 2
     assert done.errors == [
+        "scrapy robots: no robots.txt for the scheme 's3': 's3://a'",
         f"scrapy robots: robots.txt with hash {'0' * 64}: not in the cache",
         "scrapy robots: https://example.com: nothing cached",
         "scrapy robots: nothing cached for other.example",

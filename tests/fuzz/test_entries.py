@@ -17,7 +17,6 @@ from scrapy.settings import Settings
 
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.cache import RobotsCache, standing_of
-from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.settings import RepSettings
@@ -143,9 +142,8 @@ def test_answers_of_any_kind_make_entries(answers: list[Any], ttl: float) -> Non
     """One after the other, by a clock that goes where it likes."""
     origin, clock = Origin.from_text(A), [NOW]
     given_settings = replace(DEFAULTS, cache_ttl=ttl, cache_max_ttl=max(ttl, 604800.0))
-    known = OriginTable(10, 1_000_000, lambda: clock[0])
     fetcher: Any = None
-    cache = RobotsCache(given_settings, known, fetcher, lambda: clock[0])
+    cache = RobotsCache(given_settings, fetcher, lambda: clock[0])
     for status, cache_control, age, again, body, clock[0] in answers:
         sent = Headers({"Cache-Control": cache_control, "Age": age, "Retry-After": again})
         error = OSError(again.decode("latin-1")) if status % 7 == 0 else None
