@@ -135,7 +135,6 @@ def _name(word: str, names: list[str]) -> str | None:
 
 # Two adjacent \s* would backtrack.
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
-_S_MAXAGE = re.compile(r"\bs-maxage\b[^,]*", re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 
 BLACKOUT = 12 * 3600.0
@@ -157,8 +156,7 @@ def fresh_seconds(
     if cache_control:
         if _NO_STORE.search(cache_control):
             return minimum
-        found = _MAX_AGE.findall(_S_MAXAGE.sub("", cache_control))
-        if found:
+        if found := _MAX_AGE.findall(cache_control):
             lifetime = min(map(_seconds, found)) - (_digits(age) or 0)
             return min(max(lifetime, minimum), maximum)
     return default
