@@ -32,18 +32,14 @@ class Choices:
         self.overrides = {host: _override(host, path) for host, path in chosen.items()}
         """By host, or ``*.`` and a domain."""
 
-    def override(self, host: str) -> Answer | None:
-        """Return what the project says of *host*: by its name, else by its closest domain."""
-        found, domain = self.overrides.get(host), host
-        while self.overrides and found is None and "." in domain:
+    def own_answer(self, origin: Origin) -> Answer | None:
+        """Return the project's answer in place of *origin*'s, if it has one: by its host's name,
+        else by the closest domain."""
+        found, domain = self.overrides.get(origin.host), origin.host
+        while found is None and "." in domain:
             domain = domain.partition(".")[2]
             found = self.overrides.get(f"*.{domain}")
-        return found
-
-    def own_answer(self, origin: Origin) -> Answer | None:
-        """Return the project's answer in place of *origin*'s, if it has one."""
-        answer = self.override(origin.host)
-        return None if answer is None else replace(answer, url=origin.robots_url)
+        return None if found is None else replace(found, url=origin.robots_url)
 
     def refusal(self, one: Answer | Entry) -> str:
         """Return why this project doesn't accept such an answer; empty if it does. Another project
@@ -60,8 +56,8 @@ class Choices:
         entry = state.entry
         failing = entry.unreachable_since is not None
         state.by, state.forbids, state.blackout = "", False, False
-        if (override := self.override(state.origin.host)) is not None:
-            state.by = override.by
+        if (own := self.own_answer(state.origin)) is not None:
+            state.by = own.by
         elif failing and self.ladder:
             state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
             state.blackout = in_outage(entry, now, self._settings) is Standing.UNREACHABLE

@@ -110,8 +110,8 @@ class OriginTable:
         self._max_parsed = min(_PARSED, max_origins)
         self._parsed: dict[str, OriginState] = {}
         self._parsed_bytes = 0
-        self._packed = MemoryStorage(max_origins, max_bytes)
-        """Those that have left the parsed ones."""
+        self._packed: MemoryStorage | None = None
+        """Those that have left the parsed ones; None while there are none."""
         self._pinned: dict[str, OriginState] = {}
         self.by_prefix: dict[str, OriginState] = {}
         """Parsed ones, by what their URLs begin with, up to the path's slash."""
@@ -122,7 +122,7 @@ class OriginTable:
         """Return what is known of *origin*, usable or not."""
         name = str(origin)
         state = self._parsed.get(name) or self._pinned.get(name)
-        if state is None:
+        if state is None and self._packed is not None:
             with suppress(UnreadableEntry):  # a clock out of range, say
                 if entry := self._packed.load(name):
                     self._packed.drop(name)
@@ -154,8 +154,9 @@ class OriginTable:
                     break
                 if (many or oldest.size > share) and oldest is not state:
                     self._pack(oldest)
-        left = self._max_bytes - min(self._parsed_bytes, half)
-        self._packed.shrink(self._max_origins - len(self._parsed), left)
+        if self._packed is not None:
+            left = self._max_bytes - min(self._parsed_bytes, half)
+            self._packed.shrink(self._max_origins - len(self._parsed), left)
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
         """Keep *state* in :attr:`by_prefix` while it is parsed."""
@@ -198,4 +199,6 @@ class OriginTable:
         for prefix in state.prefixes:
             del self.by_prefix[prefix]
         state.prefixes = ()
+        if self._packed is None:
+            self._packed = MemoryStorage(self._max_origins, self._max_bytes)
         self._packed.save(state.entry)

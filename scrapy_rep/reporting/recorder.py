@@ -19,8 +19,7 @@ from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
 import scrapy_rep
-from scrapy_rep.engine.access import Listener
-from scrapy_rep.engine.lifecycle import is_interactive
+from scrapy_rep.engine.access import Listener, is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.agents import origin_of

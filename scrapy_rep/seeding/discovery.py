@@ -13,7 +13,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
-from scrapy_rep.engine.lifecycle import is_interactive
+from scrapy_rep.engine.access import is_interactive
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import SettingsError

@@ -20,7 +20,7 @@ from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
 from scrapy_rep.holding.deferral import Deferral
@@ -212,7 +212,7 @@ class Feeder:
         self._send_taken()
         more = self._loader.request_some()
         while (site := next_of(self._spool.sites)) is not None:
-            full = self.outstanding.total >= _ALL or self._deferral.held.room_for(None) == 0
+            full = self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
             if not everything and (full or blocked > len(self._spool.sites)):
                 return _LOOK
             room = _BATCH if everything else self._room(site)
@@ -227,7 +227,8 @@ class Feeder:
 
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
-        if self._deferral.holding and self._deferral.held.full_for(site.origin):
+        held = self._deferral.held
+        if self._deferral.holding and not held.room_for(held.origins.get(site.origin)):
             return 0
         if self._engine.scheduler_is_foreign:
             # 0 if it can't tell.

@@ -1,5 +1,5 @@
 """Guards: names of Scrapy's that its documentation does not promise. When a test here fails with a
-new Scrapy, `scrapy_rep/engine/access.py` (or `lifecycle.py`) is the place to mend; its docstrings say what for."""
+new Scrapy, `scrapy_rep/engine/access.py` is the place to mend; its docstrings say what for."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from scrapy.utils.httpobj import _urlparse_cache, urlparse_cached
 from scrapy.utils.request import _fingerprint_cache, fingerprint
 
 import scrapy_rep
-from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, _clock
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, Stage, _clock
 from tests.helpers.behaviours import after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls

@@ -9,6 +9,7 @@ import pytest
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.choices import Choices, in_outage
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import is_challenge
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
@@ -160,7 +161,7 @@ def test_an_override_goes_by_the_closest_domain(tmp_path: Path) -> None:
         "xn--bcher-kva.example": "3.txt",
     }
     for host, name in found.items():
-        override = choices.override(host)
+        override = choices.own_answer(Origin("https", host, 443))
         assert (override is None) if name is None else (override and f"/{name} " in override.by)
 
 

@@ -68,8 +68,10 @@ class World:
 
     def in_memory(self) -> set[int]:
         """Those that are known, found without using them."""
+        packed = self.table._packed
+        entries = packed.entries() if packed is not None else ()
         names = [*self.table._parsed, *self.table._pinned]
-        names += [one.origin for one in self.table._packed.entries()]  # type: ignore[union-attr]
+        names += [one.origin for one in entries]  # type: ignore[union-attr]
         assert len(names) == len(set(names)), "one is kept twice"
         return {int(name.split("//")[1].split(".")[0]) for name in names}
 
@@ -156,10 +158,11 @@ def check_bytes(table: OriginTable, most: int, *, alone: bool) -> None:
     sizes = [one.size for one in table._parsed.values()]
     assert table._parsed_bytes == sum(sizes)
     assert sum(sizes) - max(sizes, default=0) <= most // 2
-    storage, packed = table._packed, table._packed._packed
-    assert storage._bytes == sum(base._BYTES + len(one) for one in packed.values())
-    assert {*storage._large} <= {*packed}
-    assert storage._bytes <= most - min(sum(sizes), most // 2) or alone
+    if (storage := table._packed) is not None:
+        packed = storage._packed
+        assert storage._bytes == sum(base._BYTES + len(one) for one in packed.values())
+        assert {*storage._large} <= {*packed}
+        assert storage._bytes <= most - min(sum(sizes), most // 2) or alone
 
 
 def test_spellings_are_few_and_leave_with_their_origin() -> None:
