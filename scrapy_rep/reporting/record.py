@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from scrapy import Request
 from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
@@ -169,12 +170,17 @@ class ChangeWatch:
         self._refused.append((origin, url))
 
     async def look(
-        self, state: OriginState, flight: Flight, waiting: Callable[[str], Iterable[str]]
+        self,
+        state: OriginState,
+        before: Entry,
+        request: Request,
+        waiting: Callable[[str], Iterable[str]],
     ) -> dict[str, Any] | None:
-        """Return what has changed since the fetch began; None if nothing has. Log and count it.
-        *waiting* returns URLs that wait for an origin's answer; it may read them from disk."""
-        before, now = flight.before, state.entry
-        if before is None or before.fetched_at is None or now.unreachable_since is not None:
+        """Return what has changed since *before*; None if nothing has. Log and count it. *request*
+        was the first to ask. *waiting* returns URLs that wait for an origin's answer; it may read
+        them from disk."""
+        now = state.entry
+        if before.fetched_at is None or now.unreachable_since is not None:
             return None  # only answers that count are compared
         if (before.outcome, before.sha256) == (now.outcome, now.sha256):
             return None
@@ -184,7 +190,7 @@ class ChangeWatch:
             return None
         refused = [url for origin, url in self._refused if origin == state.origin]
         urls = list(dict.fromkeys([*refused[-_URLS:], *waiting(state.name)]))
-        chain = self._agents.chain_of(flight.request)
+        chain = self._agents.chain_of(request)
         obey_global = self._context.settings.obey_global_group
         change = await run_in_thread(compare, *bodies, urls, chain, obey_global)
         self._context.stats.inc_value("rep/changed")

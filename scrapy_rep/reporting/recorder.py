@@ -141,9 +141,10 @@ class Recorder(ResolutionListener):
                 fields = answer_fields(state, flight, delay, self._context.clock())
                 url = answer.url if answer is not None else state.robots_url
                 self.tell("answer", url, state.origin, agent=_names(chain), **fields)
-        change = await self._changes.look(state, flight, self.waiting)
-        if change is not None:
-            self.tell("changed", state.robots_url, state.origin, state, change=change)
+        if flight.before is not None:
+            change = await self._changes.look(state, flight.before, flight.request, self.waiting)
+            if change is not None:
+                self.tell("changed", state.robots_url, state.origin, state, change=change)
 
     def _count(self, answer: Answer | None, fetches: int) -> None:
         inc_value = self._stats.inc_value
