@@ -23,7 +23,7 @@ from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.cache import standing_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import held_fields
-from scrapy_rep.storages.base import Entry, UnreadableEntry
+from scrapy_rep.storages.base import BATCH, Entry, UnreadableEntry
 from scrapy_rep.text import clean, counted, duration, iso, text_of
 
 if TYPE_CHECKING:
@@ -179,8 +179,11 @@ def held(task: Task) -> None:
     if not path.parent.is_dir():
         raise CommandError(f"{task.options.held!r} is not a directory")
     found = _held_in(path)
+    known: dict[str, Entry | UnreadableEntry] = {}
     with task.storage() as storage:
-        known = storage.load_many([origin for origin, *_ in found]) if storage and found else {}
+        for start in range(0, len(found), BATCH):
+            some = [origin for origin, *_ in found[start : start + BATCH]]
+            known |= storage.load_many(some) if storage is not None else {}
     for origin, requests, seconds in found:
         entry = one if isinstance(one := known.get(origin), Entry) else None
         why = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"

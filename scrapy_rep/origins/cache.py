@@ -26,7 +26,7 @@ from scrapy_rep.origins.answer import (
     is_lost_connection,
     is_tls_failure,
 )
-from scrapy_rep.origins.choices import Choices, on_ladder
+from scrapy_rep.origins.choices import Choices, in_outage
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.state import OriginState, OriginTable
@@ -38,11 +38,10 @@ from scrapy_rep.protocol.freshness import (
     backoff,
     fresh_seconds,
     retry_after,
-    standing,
     unreachable_seconds,
 )
 from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.settings import LADDER, RepSettings
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import MAX_TIME, Entry, squeeze
 from scrapy_rep.storages.client import StorageClient
 
@@ -296,21 +295,12 @@ class RobotsCache:
 
 
 def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
-    """Return how *entry* can be used *now*, and until when, by the rules for unreachable origins
-    that *settings* name. No time is farther off than it can be: another user of the storage may
-    have a clock that is years ahead."""
-    fresh, again = entry.fresh_until, entry.next_attempt_at
-    most = max(settings.cache_ttl, settings.cache_max_ttl)
-    found, until = standing(
-        now,
-        fresh_until=fresh if fresh - now <= most else 0.0,
-        has_copy=entry.has_copy,
-        unreachable_since=entry.unreachable_since,
-        unreachable_for=entry.unreachable_for,
-        next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
-        limit=settings.unreachable_limit,
-    )
-    failing = entry.unreachable_since is not None
-    if failing and found is not Standing.ASK and settings.unreachable_rules == LADDER:
-        found = on_ladder(entry, now, settings)
-    return found, until
+    """Return how *entry* can be used *now*, and until when (REP.md sections 4 and 5). No time is
+    farther off than it can be: another user of the storage may have a clock that is years ahead."""
+    if entry.unreachable_since is None:
+        found, until = Standing.FRESH, entry.fresh_until
+        most = max(settings.cache_ttl, settings.cache_max_ttl)
+    else:
+        found, until = in_outage(entry, now, settings), entry.next_attempt_at
+        most = settings.retry_max_delay
+    return (found, until) if 0 < until - now <= most else (Standing.ASK, now)

@@ -15,7 +15,7 @@ from scrapy_rep.origins.answer import READ_BYTES, Answer
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
-from scrapy_rep.protocol.freshness import Standing, rung
+from scrapy_rep.protocol.freshness import BLACKOUT, SHARES, Standing
 from scrapy_rep.settings import LADDER, RepSettings, setting_name
 from scrapy_rep.storages.base import Entry
 
@@ -60,17 +60,27 @@ class Choices:
             state.by = own.by
         elif failing and self.ladder:
             state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
-            state.blackout = on_ladder(entry, now, self._settings) is Standing.UNREACHABLE
+            state.blackout = in_outage(entry, now, self._settings) is Standing.UNREACHABLE
         elif not failing and entry.outcome is Outcome.MISSING and entry.status in FORBIDDEN:
             state.forbids = self._settings.forbidden == "disallow"
             if state.forbids:
                 state.by = f"HTTP {entry.status}, and REP_FORBIDDEN is 'disallow'"
 
 
-def on_ladder(entry: Entry, now: float, settings: RepSettings) -> Standing:
-    """Return what an entry of an unreachable origin is good for by Google's newer rules."""
-    limit, page_ago = settings.unreachable_limit, now - entry.page_answered_at
-    return rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
+def in_outage(entry: Entry, now: float, settings: RepSettings) -> Standing:
+    """Return what an entry of an unreachable origin is good for (REP.md sections 4 and 13)."""
+    seconds, limit = entry.unreachable_for, settings.unreachable_limit
+    if settings.unreachable_rules != LADDER:
+        if entry.has_copy:  # however old
+            return Standing.STALE
+        return Standing.UNRESTRICTED if seconds >= limit else Standing.UNREACHABLE
+    if seconds < BLACKOUT:
+        return Standing.UNREACHABLE
+    if seconds < limit:
+        return Standing.STALE if entry.has_copy else Standing.UNRESTRICTED
+    # As for attempts: a share of the limit, more than a weekly crawl's pause.
+    pages_answer = 0 <= now - entry.page_answered_at <= limit / SHARES
+    return Standing.UNRESTRICTED if pages_answer else Standing.UNREACHABLE
 
 
 def chosen(settings: RepSettings) -> list[str]:

@@ -33,8 +33,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
-from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.record import answer_fields, fields_of
+from scrapy_rep.reporting.record import ChangeWatch, answer_fields, fields_of
 from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
@@ -142,8 +141,8 @@ class Recorder(ResolutionListener):
                 fields = answer_fields(state, flight, delay, self._context.clock())
                 url = answer.url if answer is not None else state.robots_url
                 self.tell("answer", url, state.origin, agent=_names(chain), **fields)
-        with self._isolated("comparison of robots.txt files"):
-            change = await self._changes.look(state, flight, self.waiting)
+        if flight.before is not None:
+            change = await self._changes.look(state, flight.before, flight.request, self.waiting)
             if change is not None:
                 self.tell("changed", state.robots_url, state.origin, state, change=change)
 
@@ -176,9 +175,8 @@ class Recorder(ResolutionListener):
         """Record that there is no answer. A fetch that was cancelled counts as one. Log a
         misconfiguration once for each kind."""
         cut = isinstance(error, CancelledError)
-        with self._isolated(Counts.part):
-            self._counts.fetches += cut
-            self._counts.no_answer(origin)
+        self._counts.fetches += cut
+        self._counts.no_answer(origin)
         kind = None if cut else "configuration"
         about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
         reason = "the fetch was cancelled" if cut else text_of(error)
@@ -220,13 +218,7 @@ class Recorder(ResolutionListener):
     ) -> None:
         """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
         and Scrapy doesn't log that its item goes on without it."""
-        with self._isolated(Counts.part):
-            self._refuse_start(request, error)
-            if isinstance(error, RobotsUnreachable):
-                self._count_reason(error)
-            else:
-                self._counts.forbids(error)
-                self._changes.forbidden(error.origin, request.url)
+        self._count_refusal(request, error)
         with self._isolated("log of refusals"):
             self._log_drop(request, error, direct=direct)
         if isinstance(error, RobotsUnreachable):
@@ -273,17 +265,22 @@ class Recorder(ResolutionListener):
     def _given_up(
         self, request: Request, origin: Origin, reason: str, attempts: int, held_for: float
     ) -> None:
-        error = RobotsUnreachable(origin, reason, attempts)
-        with self._isolated(Counts.part):
-            self._refuse_start(request, error)
-            self._count_reason(error)
+        self._count_refusal(request, RobotsUnreachable(origin, reason, attempts))
         self.record(request, origin, "given_up", reason=reason, held_for=round(held_for, 3))
 
-    def _count_reason(self, error: RobotsUnreachable) -> None:
-        """Count a failed robots.txt in Scrapy's stats as the page's own failure."""
-        name = error.reason.partition(":")[0]
-        if not self.dry_run and name in DOWNLOAD_ERRORS and error.origin is not None:
-            self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
+    def _count_refusal(self, request: Request, error: Refusal) -> None:
+        with self._isolated(Counts.part):
+            if request.meta.get(_START):
+                self._refuse_start(request, error)
+            if isinstance(error, RobotsDisallowed):
+                self._counts.forbids(error)
+                self._changes.forbidden(error.origin, request.url)
+            elif not self.dry_run and error.origin is not None:
+                # A failed robots.txt counts in Scrapy's stats as the page's own failure.
+                name = error.reason.partition(":")[0]
+                if name in DOWNLOAD_ERRORS:
+                    counter = f"downloader/exception_type_count/scrapy.exceptions.{name}"
+                    self._stats.inc_value(counter)
 
     def _leaves(self, state: OriginState) -> None:
         """Record how many requests to an origin have passed since the last such record."""
@@ -340,14 +337,13 @@ class Recorder(ResolutionListener):
             self._passing.listen(False)
 
     def _refuse_start(self, request: Request, error: Exception) -> None:
-        if request.meta.get(_START):
-            self._starts["refused"] += 1
-            if "url" not in self._starts:
-                # As --agent takes it. With no token, the rules for all apply.
-                agent = _names(self._origins.agents.chain_of(request)) or "*"
-                url, why = clean(request.url), str(error).rstrip(".")
-                command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
-                self._starts |= {"url": url, "why": why, "command": command}
+        self._starts["refused"] += 1
+        if "url" not in self._starts:
+            # As --agent takes it. With no token, the rules for all apply.
+            agent = _names(self._origins.agents.chain_of(request)) or "*"
+            url, why = clean(request.url), str(error).rstrip(".")
+            command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
+            self._starts |= {"url": url, "why": why, "command": command}
 
     def _warn_of_starts(self) -> None:
         """Tell the user that robots.txt refused all start requests: the spider would seem broken."""

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from scrapy_rep.holding.disk import FILE_NAME, SCHEMA
 from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
 from scrapy_rep.text import iso
 from tests.helpers.behaviours import silence
 from tests.helpers.crawling import crawl
+from tests.helpers.files import script
 from tests.helpers.held import Record
 from tests.helpers.process import Crawl
 from tests.helpers.robots_command import robots_here
@@ -239,6 +241,25 @@ async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
     done = asked(tmp_path, "--held", "job")
     assert (done.status, done.out) == (3, "")
     assert done.err.startswith("scrapy robots: the cache can't be used: ")
+
+
+def test_many_origins_are_looked_up_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite has a limit of 32,766 values in a query, unless it was built with a higher one."""
+    insert = "INSERT INTO held VALUES (NULL, 'http://{}:80', 1.0, 0, x'', 0, 0)"
+    (tmp_path / "job").mkdir()
+    rows = map(insert.format, range(1200))
+    script(tmp_path / "job" / FILE_NAME, f"{SCHEMA} BEGIN", *rows, "COMMIT")
+    sizes, load = [], SqliteStorage.load_many
+
+    def counted(storage: SqliteStorage, origins: Any) -> Any:
+        sizes.append(len(origins))
+        return load(storage, origins)
+
+    monkeypatch.setattr(SqliteStorage, "load_many", counted)
+    assert asked(tmp_path, "--held", "job").out.endswith("# 1,200 requests of 1,200 origins held\n")
+    assert sizes == [500, 500, 200]
 
 
 def test_a_folder_with_nothing_held_or_what_is_none(tmp_path: Path) -> None:
