@@ -78,9 +78,6 @@ class RobotsTxt:
         self._source = source
         # Most calls are about the latest agent and origin.
         self._latest, self._origin = _NOT_ASKED, ""
-        self._forget()
-
-    def _forget(self) -> None:
         # Replaced as a whole, so that threads may share a RobotsTxt.
         self._known: tuple[_Answer, ...] = ()
         self._paces: dict[str, Pace] | None = None
@@ -115,7 +112,10 @@ class RobotsTxt:
 
     def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
         key = agent if isinstance(agent, str) else tuple(agent), obey_global
-        return any(answer[:2] == key for answer in self._known)
+        for answer in self._known:
+            if answer[:2] == key:
+                return True
+        return False
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
@@ -170,7 +170,8 @@ class RobotsTxt:
     def _read(self, agent: _Agent, obey_global: bool, groups: Groups) -> _Answer:
         """Return the answer to an agent that hasn't asked yet, and remember it."""
         if len(self._known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
-            self._forget()
+            self._known, self.size = (), 0
+            self._paces = self._rules = self._sitemaps = None
         answer: _Answer = agent, obey_global, None, NO_RULES
         for token in obeyed(agent, obey_global):
             if (name := token.lower()) in groups.tokens:
@@ -362,5 +363,8 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
-    lines = read(_LINES_OF_SITEMAPS.findall("\n" + text))
-    return tuple(readable_url(value) for _, _, value in lines if value)
+    values = []
+    for _, _, value in read(_LINES_OF_SITEMAPS.findall("\n" + text)):
+        if value:
+            values.append(readable_url(value))
+    return tuple(values)

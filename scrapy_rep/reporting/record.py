@@ -176,9 +176,8 @@ class ChangeWatch:
         request: Request,
         waiting: Callable[[str], Iterable[str]],
     ) -> dict[str, Any] | None:
-        """Return what has changed since *before*; None if nothing has. Log and count it. *request*
-        was the first to ask. *waiting* returns URLs that wait for an origin's answer; it may read
-        them from disk."""
+        """Return what has changed since *before*, and log it; None if nothing has. *request* was
+        the first to ask. *waiting* returns URLs that wait for an origin's answer, some from disk."""
         now = state.entry
         if before.fetched_at is None or now.unreachable_since is not None:
             return None  # only answers that count are compared
@@ -193,17 +192,20 @@ class ChangeWatch:
         chain = self._agents.chain_of(request)
         obey_global = self._context.settings.obey_global_group
         change = await run_in_thread(compare, *bodies, urls, chain, obey_global)
+        self._log_change(state.origin, change)
+        return {"old_sha256": before.sha256, **change}
+
+    def _log_change(self, origin: Origin, change: dict[str, Any]) -> None:
         self._context.stats.inc_value("rep/changed")
         message = (
             "robots.txt of %(origin)s has changed: lines added %(lines_added)d, removed "
             "%(lines_removed)d"
         )
-        values = {"origin": state.origin, **change}
+        values = {"origin": origin, **change}
         if change["turned"]:
             message += ", verdicts that turn %(turned_count)d: %(url)s is now %(now)s"
             values |= change["turned"][0]
         self._log.log(message, values, self._context.spider)
-        return {"old_sha256": before.sha256, **change}
 
 
 def compare(
