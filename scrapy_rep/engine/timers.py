@@ -6,8 +6,8 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
 from scrapy.crawler import Crawler
 from scrapy.utils.asyncio import CallLaterResult, call_later
@@ -15,6 +15,8 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred, DeferredLock
 
 from scrapy_rep.engine.log import Isolation
+
+T = TypeVar("T")
 
 SLICE_SECONDS = 0.01
 """The longest that work may block the event loop."""
@@ -150,3 +152,12 @@ class Slices:
             return False
         self._until = now + SLICE_SECONDS
         return True
+
+
+async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield *items*. After each slice of time, the event loop gets a turn."""
+    slices = Slices()
+    for one in items:
+        yield one
+        if slices.over:
+            await pause()

@@ -22,7 +22,7 @@ from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
+from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
@@ -397,14 +397,11 @@ class SitemapSeeding(ResolutionListener):
         connect = self._context.crawler.signals.connect
         connect(self._feeder.let_pass, scrapy_signals.request_scheduled)
         await self._upkeep.begin()
-        slices = Slices()
-        for url in own_sitemaps(self._context.crawler):
+        async for url in in_slices(own_sitemaps(self._context.crawler)):
             self._discovery.count(url)
             origin = Origin.from_url(url)
             # As if its robots.txt listed it.
             self._seed(origin, resolve_all(origin.robots_url, [url]))
-            if slices.over:
-                await pause()
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""
