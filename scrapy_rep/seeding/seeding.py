@@ -131,6 +131,11 @@ class Outstanding:
                 self._spool.wake()
 
 
+def _let_pass(request: Request) -> None:
+    """Make a page skip the dupe filter, which has seen it before."""
+    request.dont_filter = True
+
+
 class Feeder:
     """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
 
@@ -141,13 +146,13 @@ class Feeder:
         self._options = context.options
         self._spool = context.spool
         self._engine = context.crawl.engine
+        self._signals = context.crawl.crawler.signals
         self._deferral = deferral
         self._loader = loader
         self._verifier = verifier
         self.outstanding = Outstanding(context.spool)
         self._taken: deque[tuple[Page, Site]] = deque()
         """Pages on their way from the spool to the scheduler, with their sites."""
-        self._again = False
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
@@ -241,7 +246,9 @@ class Feeder:
         """Schedule the pages that were taken. If that fails, they stay for the next attempt."""
         while self._taken:
             page, site = self._taken[0]
-            self._again = page.id <= site.sent
+            if again := page.id <= site.sent:
+                # After the handler of OffsiteMiddleware, which must see the page unchanged.
+                self._signals.connect(_let_pass, scrapy_signals.request_scheduled)
             try:
                 self._send(page, site.id)
             except Exception:
@@ -249,14 +256,10 @@ class Feeder:
                 site.sent = max(site.sent, page.id)
                 raise
             finally:
-                self._again = False
+                if again:
+                    self._signals.disconnect(_let_pass, scrapy_signals.request_scheduled)
             self._taken.popleft()
         self.forget()
-
-    def let_pass(self, request: Request, **_: object) -> None:
-        """Make a page skip the dupe filter if that has seen it before."""
-        if self._again:
-            request.dont_filter = True
 
     def _send(self, page: Page, site: int) -> None:
         wanted, callback = self._options.callback_for(page.url)
@@ -393,9 +396,6 @@ class SitemapSeeding(ResolutionListener):
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
-        # Here, so that it comes after the handler of OffsiteMiddleware, which must see pages unchanged.
-        connect = self._context.crawler.signals.connect
-        connect(self._feeder.let_pass, scrapy_signals.request_scheduled)
         await self._upkeep.begin()
         async for url in in_slices(own_sitemaps(self._context.crawler)):
             self._discovery.count(url)

@@ -82,14 +82,15 @@ def host_of(origin: Origin) -> str:
 def entry_as_json(entry: SitemapEntry, pages: int) -> str:
     """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text. Of an entry
     too long for its *pages*, the requests that get it, only ``lastmod`` is left."""
-    text = ""
+    rest = {name: value for name, value in entry.items() if name != "loc"}
+    lastmod = rest.get("lastmod")
+    if not lastmod:
+        rest.pop("lastmod", None)
     with suppress(TypeError, ValueError, RecursionError):
-        rest = {name: value for name, value in entry.items() if name != "loc"}
         text = _encode(rest)
-    if text and len(text) <= _MAX_ENTRY and len(text) * pages <= _MAX_ENTRIES:
-        return text
-    lastmod = entry.get("lastmod")
-    return json.dumps({"lastmod": str(lastmod)[:_MAX_DATE]} if lastmod else {})
+        if len(text) <= _MAX_ENTRY and len(text) * pages <= _MAX_ENTRIES:
+            return text
+    return _encode({"lastmod": str(lastmod)[:_MAX_DATE]} if lastmod else {})
 
 
 class Selection:

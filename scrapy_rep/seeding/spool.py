@@ -13,7 +13,6 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -76,14 +75,13 @@ class Page(NamedTuple):
     @property
     def line(self) -> tuple[str, ...]:
         """See :attr:`SitemapRow.line`."""
-        return (*strings(_loaded(self.chain)), self.sitemap_url)
+        return (*strings(_loaded(self.chain, list)), self.sitemap_url)
 
     @property
     def about(self) -> dict[str, Any]:
         """What its sitemap says about it."""
-        found = _loaded(self.entry)
-        about = {"alternate": [], **found} if isinstance(found, dict) else {"alternate": []}
-        return {**about, "lastmod": about.get("lastmod") or None, "sitemap": self.sitemap_url}
+        entry: dict[str, Any] = _loaded(self.entry, dict)
+        return {"lastmod": None, "alternate": [], **entry, "sitemap": self.sitemap_url}
 
 
 class SitemapRow(NamedTuple):
@@ -139,10 +137,14 @@ def strings(value: object) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
 
 
-def _loaded(text: str | None) -> Any:
-    with suppress(TypeError, ValueError, RecursionError):  # somebody may have tampered with it
-        return json.loads(text) if text else None
-    return None
+def _loaded(text: str | None, kind: type[T]) -> T:
+    """Return what is in JSON; an empty object if it is not of that *kind*: somebody may have
+    tampered with it."""
+    try:
+        found = json.loads(text or "null")
+    except (TypeError, ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, kind) else kind()
 
 
 class Spool:
@@ -271,7 +273,7 @@ class Spool:
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
         for number, url, host, origin, chain, guessed in self._read(query, value):
-            indexes = tuple(strings(_loaded(chain)))
+            indexes = tuple(strings(_loaded(chain, list)))
             return SitemapRow(number, url, host, origin, indexes, bool(guessed))
         return None
 
