@@ -266,9 +266,9 @@ class Feeder:
         priority = self._crawl.settings.sitemap_page_priority
         try:
             request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: page.about})
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             wanted = False
-        if not wanted:  # the spider's rules, or Scrapy's, have changed since the last run
+        if not wanted:  # the spider's rules, Scrapy's, or the file have changed since the last run
             self._crawl.stats.inc_value(Reason.NO_RULE.stat)
             self.outstanding.finished.append(page.id)
             return

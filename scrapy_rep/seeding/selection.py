@@ -15,6 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 from tldextract import TLDExtract
 
@@ -27,7 +28,7 @@ from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, next_of, strings
+from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, next_of
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -151,10 +152,11 @@ class Selection:
 
     def _urls(self, entries: list[SitemapEntry]) -> Iterator[tuple[Any, str]]:
         """Yield the URLs of *entries*, with what their pages' requests carry, as JSON."""
+        alternate_links = self._options.alternate_links and self.reader.kind is not Kind.INDEX
         for entry in entries:
-            urls = [entry.get("loc")]
-            if self._options.alternate_links and self.reader.kind is not Kind.INDEX:
-                urls += strings(entry.get("alternate"))[:_MAX_ALTERNATES]
+            urls, others = [entry.get("loc")], entry.get("alternate")
+            if alternate_links and isinstance(others, list | tuple):
+                urls += others[:_MAX_ALTERNATES]
             text = entry_as_json(entry, len(urls))
             yield from ((url, text) for url in urls)
 
@@ -324,7 +326,7 @@ class Verifier:
         self._origins = context.origins
         self._log = log
         self._looking: set[int] = set()
-        """Sites that are being looked at."""
+        """Sites that are being looked at, or were a moment ago."""
 
     def begin(self) -> None:
         """Look at some of the sites whose pages wait, in turn."""
@@ -337,15 +339,18 @@ class Verifier:
             deferred_from_coro(self._look_at(site))
 
     async def _look_at(self, site: Site) -> None:
+        settled = False
         try:
             settled = await self._try(site)
-            await pause(0 if settled or self._spool.ending else _LOOK)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
-            self._looking.discard(site.id)
-            self._spool.wake()  # for the next one
-            self._crawl.engine.wake()  # the crawl may be over
+            call_later(0 if settled or self._spool.ending else _LOOK, self._looked_at, site)
+
+    def _looked_at(self, site: Site) -> None:
+        self._looking.discard(site.id)
+        self._spool.wake()  # for the next one
+        self._crawl.engine.wake()  # the crawl may be over
 
     async def _try(self, site: Site) -> bool:
         """Accept or reject the pages of *site* if it is known what its origin lists, or it is too

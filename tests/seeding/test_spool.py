@@ -23,7 +23,7 @@ async def opened(folder: Path) -> Spool:
 def add(spool: Spool, *names: str) -> Site:
     number = spool.site(A)
     spool.add_sitemaps(A, {f"{A}/map.xml": A})
-    spool.add_pages(A, [(number, 1, name, None) for name in names])
+    spool.add_pages(A, [(number, 1, name, "{}") for name in names])
     return spool.sites[number]
 
 

@@ -24,7 +24,7 @@ class World:
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
         number = self.spool.site(B, A)
         assert number is not None
-        self.spool.add_pages(A, [(number, 1, f"{B}/", None)])
+        self.spool.add_pages(A, [(number, 1, f"{B}/", "{}")])
         self.site = self.spool.unproven[number]
         self.asked: list[str] = []
         self.refused: list[Reason] = []
