@@ -337,15 +337,16 @@ class Spool:
             self._count(site, -site.waiting)
         return [Page(*page) for page in pages]
 
-    def take(self, site: Site, limit: int) -> list[Page]:
-        """Return the next pages of a site, which count as in the scheduler from now on."""
+    def take(self, site: Site, limit: int) -> Iterator[Page]:
+        """Yield the next pages of a site. Each counts as in the scheduler when the next one is asked
+        for; before that, it comes again."""
         pages = self.first_of(site, limit)
-        if pages:
-            site.position = pages[-1].id
-            if site.position > site.sent:
-                self._journal.put("sites", (site.id, site.origin, site.named_by, site.position))
-            self._count(site, -len(pages))
-        return pages
+        if pages and pages[-1].id > site.sent:
+            self._journal.put("sites", (site.id, site.origin, site.named_by, pages[-1].id))
+        for page in pages:
+            yield page
+            site.position = page.id
+            self._count(site, -1)
 
     def forget(self, pages: Iterable[int]) -> None:
         self._journal.delete("pages", *pages)

@@ -32,7 +32,7 @@ def add(spool: Spool, *names: str) -> Site:
 async def test_what_was_not_dealt_with_is_taken_by_the_next_run(tmp_path: Path, limit: int) -> None:
     spool = await opened(tmp_path)
     site = add(spool, "1", "2", "3", "4", "5")
-    first = spool.take(site, 3)
+    first = list(spool.take(site, 3))
     assert [page.url for page in first] == ["1", "2", "3"]
     spool.forget([first[1].id])
     spool.close()
