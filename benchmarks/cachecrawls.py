@@ -143,10 +143,11 @@ async def _fill(files: list[bytes], count: int, pipe: Connection, middleware: An
     with idle():
         await asyncio.sleep(1)
     origins = iter([Origin.from_url(url_of(number)) for number in range(count)])
+    anybody = scrapy.Request("data:,")
 
     async def ask() -> None:
         for origin in origins:
-            await cache.ask(Flight(origin, None))
+            await cache.ask(Flight(origin, anybody))
 
     began = time.perf_counter()
     with busy():

@@ -48,7 +48,7 @@ def ours(file: Site) -> object:
     origin = Origin.from_url(file.urls[0])
     packed, sha256 = pack_body(file.body)
     entry = Entry(str(origin), outcome=Outcome.RULES, status=200, packed=packed, sha256=sha256)
-    known = OriginState(entry)
+    known = OriginState(entry, origin)
     assert known.robots is not None
     known.robots.allowed(file.urls[0], AGENT)
     return known

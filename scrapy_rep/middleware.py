@@ -18,13 +18,13 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.lifecycle import StopAtStart, in_shell, is_interactive
+from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
+from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Advice, Drop, Origins
 from scrapy_rep.origins.state import OriginState
@@ -33,7 +33,7 @@ from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.record import IMPOLITE
-from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Signals
+from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import ROW_KEY, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
@@ -59,8 +59,7 @@ class RepMiddleware:
             settings = one_attempt(settings)
         self.context = context = CrawlContext(crawler, settings, self.clock)
         self.origins = origins = Origins(context)
-        self.parts: dict[type, Any] = {}
-        """What this package's other middlewares keep for the crawl."""
+        self.parts: dict[type, Any] = {}  # what our other middlewares keep for the crawl
         self._by_prefix = origins.table.by_prefix
         self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
@@ -152,9 +151,7 @@ class RepMiddleware:
             if check is not None:
                 await check
         elif SITEMAP in request.meta:
-            raise IgnoreRequest(
-                "another process requested this sitemap; this crawl reads no sitemaps"
-            )
+            raise IgnoreRequest("another process requested this sitemap; this crawl reads none")
         await self._judge(request)
 
     async def _judge(self, request: Request, *, waited: bool = False) -> None:
@@ -263,12 +260,7 @@ class RepMiddleware:
         error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)
         self._refuse(request, error, state)
 
-    def _refuse(
-        self,
-        request: Request,
-        error: RobotsDisallowed | RobotsUnreachable,
-        state: OriginState | None,
-    ) -> None:
+    def _refuse(self, request: Request, error: Refusal, state: OriginState | None) -> None:
         """Fail *request* with *error*, unless this is a dry run."""
         self.decisions.dropped(request, error, state, direct=request not in self._gate)
         if self.decisions.dry_run:

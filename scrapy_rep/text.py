@@ -157,14 +157,10 @@ def clean(text: str) -> str:
     outside goes through here before people see it: control characters steer terminals, newlines
     forge log lines, direction marks disguise text, and half of a surrogate pair can't be
     encoded."""
-    return text if text.isprintable() else "".join(map(_shown, text))
-
-
-def _shown(one: str) -> str:
-    if one.isprintable():
-        return one
-    form = "\\x{:02x}" if one < "\x80" else "\\u{:04x}" if one < "\U00010000" else "\\U{:08x}"
-    return form.format(ord(one))
+    if text.isprintable():
+        return text
+    shown = (one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(shown)
 
 
 def moment_of(seconds: float | None) -> datetime | None:

@@ -23,11 +23,11 @@ from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.cache import standing_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import held_fields
-from scrapy_rep.storages.base import Entry, UnreadableEntry
+from scrapy_rep.storages.base import BATCH, Entry, UnreadableEntry
 from scrapy_rep.text import clean, counted, duration, iso, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy_rep.commands.task import Task
     from scrapy_rep.settings import RepSettings
@@ -49,12 +49,21 @@ def cache(task: Task) -> None:
     with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
+        origins = []
+        for one in urls:
+            with task.going_on():
+                origins.append(str(request_for(one)[1]))
+        entries = _of_hosts(storage, hosts) if hosts or not task.arguments else ()
+        if task.options.drop:  # once all is read: a storage need not allow changes meanwhile
+            found = [*origins, *(entry.origin for entry in entries)]
+            _drop(task, storage, dict.fromkeys(found))
+            return
         for one in hashes:
             _body(task, storage, one)
-        for one in urls:
-            _one(task, storage, str(request_for(one)[1]))
+        for one in origins:
+            _show(task, storage, one)
         if hosts or not task.arguments:
-            _many(task, storage, hosts)
+            _list(task, entries, hosts)
 
 
 def _not_found(task: Task, what: str) -> None:
@@ -63,41 +72,32 @@ def _not_found(task: Task, what: str) -> None:
 
 
 def _body(task: Task, storage: Storage, sha256: str) -> None:
-    body, problem = None, "not in the cache"
     try:
-        body = storage.body(sha256)
-    except UnreadableEntry as error:
-        problem = str(error)
-    if body is None:
-        _not_found(task, f"robots.txt with hash {sha256}: {problem}")
-    else:
+        if (body := storage.body(sha256)) is None:
+            raise UnreadableEntry("not in the cache")
         task.output.bytes(body)
-
-
-def _one(task: Task, storage: Storage, origin: str) -> None:
-    if task.options.drop:
-        _drop(task, storage, [origin])
-        return
-    entry, problem = None, "nothing cached"
-    try:
-        if (loaded := storage.load(origin)) is not None:
-            entry = loaded.check(origin)
     except UnreadableEntry as error:
-        problem = str(error)
-    if entry is None:
-        _not_found(task, f"{origin}: {problem}")
+        _not_found(task, f"robots.txt with hash {sha256}: {error}")
+
+
+def _show(task: Task, storage: Storage, origin: str) -> None:
+    try:
+        if (entry := storage.load(origin)) is None:
+            raise UnreadableEntry("nothing cached")
+        entry.check(origin)
+    except UnreadableEntry as error:
+        _not_found(task, f"{origin}: {error}")
         return
     body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
-    data = {**_as_json(task.rep, entry), "body": body}
-    task.output.put_all(data, "state", "origin", body=[])
+    task.output.put_all({**_as_json(task.rep, entry), "body": body}, "state", "origin", body=[])
     for line in (body or "").splitlines():
         task.output.line(line)
 
 
-def _many(task: Task, storage: Storage, hosts: Sequence[str]) -> None:
-    names = [host.lower() for host in hosts] or ["*"]
-    unreadable: list[object] = []
-    listed, to_drop = False, []
+def _of_hosts(storage: Storage, hosts: Sequence[str]) -> Iterator[Entry]:
+    """Yield the entries of *hosts*, which may have wildcards; of all if there are none. Complains
+    about unreadable ones."""
+    names, unreadable = [host.lower() for host in hosts] or ["*"], list[object]()
     for entry in storage.entries():
         try:
             if isinstance(entry, UnreadableEntry):
@@ -105,40 +105,39 @@ def _many(task: Task, storage: Storage, hosts: Sequence[str]) -> None:
             host = Origin.from_url(entry.origin).host
         except (UnreadableEntry, ValueError) as error:
             unreadable.append(error)
-            continue
-        if not any(fnmatchcase(host, one) for one in names):
-            continue
-        if task.options.drop:  # later: a storage need not allow changes while it is read
-            to_drop.append(entry.origin)
         else:
-            listed = True
-            _list(task, entry, _as_json(task.rep, entry))
+            if any(fnmatchcase(host, one) for one in names):
+                yield entry
     if unreadable:
         entries = counted(len(unreadable), "unreadable entry", "unreadable entries")
         complain(f"skipped {entries}; the first: {unreadable[0]}")
-    if task.options.drop:
-        _drop(task, storage, to_drop)
-    elif not listed:
-        nothing = f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty"
-        _not_found(task, nothing)
 
 
-def _list(task: Task, entry: Entry, data: dict[str, Any]) -> None:
-    body = b""
-    with suppress(UnreadableEntry):
-        body = entry.body
-    facts = Facts(status=entry.status, hops=entry.hops)
-    answer = RobotsFile(entry.outcome, body, facts).answer if entry.status else "no answer"
-    times = f"fetched {data['fetched_at']}, fresh until {data['fresh_until']}"
-    if entry.unreachable_since is not None:
-        times = f"since {data['unreachable_since']}: {entry.error}"
-    task.output.put(data, data["state"].ljust(_WIDEST), entry.origin, answer, times)
+def _list(task: Task, entries: Iterable[Entry], hosts: Sequence[str]) -> None:
+    entry = None
+    for entry in entries:
+        data, body = _as_json(task.rep, entry), b""
+        with suppress(UnreadableEntry):
+            body = entry.body
+        facts = Facts(status=entry.status, hops=entry.hops)
+        answer = RobotsFile(entry.outcome, body, facts).answer if entry.status else "no answer"
+        times = f"fetched {data['fetched_at']}, fresh until {data['fresh_until']}"
+        if entry.unreachable_since is not None:
+            times = f"since {data['unreachable_since']}: {entry.error}"
+        task.output.put(data, data["state"].ljust(_WIDEST), entry.origin, answer, times)
+    if entry is None:
+        _not_found(
+            task, f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty"
+        )
 
 
-def _drop(task: Task, storage: Storage, origins: Sequence[str]) -> None:
-    dropped = [origin for origin in origins if storage.drop(origin)]
-    for origin in dropped:
-        task.output.put({"origin": origin}, f"dropped {origin}")
+def _drop(task: Task, storage: Storage, origins: Iterable[str]) -> None:
+    dropped = {origin: storage.drop(origin) for origin in origins}
+    for origin, was_there in dropped.items():
+        if was_there:
+            task.output.put({"origin": origin}, f"dropped {origin}")
+        else:
+            _not_found(task, f"{origin}: nothing cached")
     if not dropped:
         _not_found(task, "nothing to drop")
 
@@ -180,8 +179,11 @@ def held(task: Task) -> None:
     if not path.parent.is_dir():
         raise CommandError(f"{task.options.held!r} is not a directory")
     found = _held_in(path)
+    known: dict[str, Entry | UnreadableEntry] = {}
     with task.storage() as storage:
-        known = storage.load_many([origin for origin, *_ in found]) if storage and found else {}
+        for start in range(0, len(found), BATCH):
+            some = [origin for origin, *_ in found[start : start + BATCH]]
+            known |= storage.load_many(some) if storage is not None else {}
     for origin, requests, seconds in found:
         entry = one if isinstance(one := known.get(origin), Entry) else None
         why = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"

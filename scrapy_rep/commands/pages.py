@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     Fetched = Response | CommandError
     """A page, or why there is none."""
 
-# Stands for the URL of a page that is read from a file.
-_FILE = "file:"
-
 
 async def _fetched(
     task: Task, lookup: Lookup, asked: Sequence[tuple[str, Request, Origin]]
@@ -70,8 +67,8 @@ async def _get(
     return pages[request.url]
 
 
-def _about(url: str, chain: Chain, page: Fetched) -> dict[str, Any]:
-    fetched = page if isinstance(page, Response) and page.url != _FILE else None
+def _about(url: str, chain: Chain, page: Fetched | None) -> dict[str, Any]:
+    fetched = page if isinstance(page, Response) else None
     return {
         "url": url,
         "agent": ",".join(chain) or None,
@@ -107,9 +104,10 @@ def page(task: Task) -> None:
         if not colon:
             raise UsageError(f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'")
         headers.appendlist(name.strip(), value.strip().encode("utf-8", "surrogateescape"))
-    response = HtmlResponse(_FILE, body=read_file(task.options.file, MAX_BYTES), headers=headers)
+    name = task.options.file
+    response = HtmlResponse("file:", body=read_file(name, MAX_BYTES), headers=headers)
     for chain in task.agents():
-        _show(task, chain, response, _about(task.options.file, chain, response))
+        _show(task, chain, response, _about(name, chain, None))
 
 
 def _show(task: Task, chain: Chain, page: Fetched, about: dict[str, Any]) -> None:
@@ -183,28 +181,20 @@ Place = tuple[str, int, str]
 
 @dataclass
 class Sitemap:
-    """What ``--json`` prints of a sitemap."""
+    """What ``--json`` prints of a sitemap (docs/command-look.md explains the fields)."""
 
     sitemap: str
     listed_in: str
-    """The URL of the robots.txt or of the index that lists it."""
     depth: int
-    """1: listed by robots.txt itself."""
     kind: str | None = None
     status: int | None = None
     final_url: str = ""
-    """After redirects."""
     sitemaps: int = 0
-    """How many an index lists."""
     urls: int = 0
     forbidden: int = 0
-    """URLs that robots.txt forbids."""
     unjudged: int = 0
-    """URLs of hosts whose robots.txt is unreachable, or that aren't contacted."""
     invalid: int = 0
-    """Entries without an absolute http(s) URL: not among the URLs."""
     broken: int = 0
-    """The same for those whose URL is damaged."""
     rules: Counter[Place] = field(default_factory=Counter)
     """How many URLs each forbids."""
     fetched: bool = False

@@ -114,7 +114,7 @@ class RobotsCommand(ScrapyCommand):
         _check_combination(opts)
 
     def run(self, args: list[str], opts: Namespace) -> None:
-        from scrapy_rep.commands.output import Ending, Output, complain, gravest, set_up_logging
+        from scrapy_rep.commands.output import Ending, complain, gravest, set_up_logging
         from scrapy_rep.commands.task import Task, use_spider
         from scrapy_rep.exceptions import SettingsError
         from scrapy_rep.settings import warn_of_unknown
@@ -125,11 +125,10 @@ class RobotsCommand(ScrapyCommand):
         warn_of_unknown(self.settings)
         name = _action(opts)
         module = import_module(f"scrapy_rep.commands.{_ACTIONS[name][0]}")
-        output = Output(json=opts.json, csv=opts.csv)
         try:
-            task = Task(self, args, opts, output)
+            task = Task(self, args, opts)
             getattr(module, name)(task)
-            output.flush()
+            task.output.flush()
             self.exitcode = gravest(*task.statuses)
         except (Ending, SettingsError) as error:
             if str(error):

@@ -18,12 +18,9 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spiderloader import get_spider_loader
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain, waiting_for
-from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.engine.lifecycle import Stage
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
 from scrapy_rep.origins.agents import (
     SPIDER_ATTRIBUTE,
@@ -32,11 +29,12 @@ from scrapy_rep.origins.agents import (
     path_in,
     warning_of_digits,
 )
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
 from scrapy_rep.origins.fetcher import redirect_target
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import Settings
 
-    from scrapy_rep.origins.answer import Answer
     from scrapy_rep.storages.base import Entry, Storage
 
 STDIN = "-"
@@ -66,7 +63,7 @@ _MAX_LINE, _ENDLESS = 65_536, 16 * 1024 * 1024
 # How many origins are asked at once.
 _AHEAD = 256
 
-# Nothing is crawled, so nothing is scheduled, resumed, seeded, stored or closed early.
+# Nothing is crawled, so nothing is scheduled, resumed, seeded, stored, observed or closed early.
 _OVERRIDES: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
     "JOBDIR": None,
@@ -74,14 +71,8 @@ _OVERRIDES: dict[str, Any] = {
     "DUPEFILTER_CLASS": "scrapy.dupefilters.RFPDupeFilter",
     "SPIDER_MIDDLEWARES": {},
     "ITEM_PIPELINES": {},
-    "FEEDS": {},
-    "TELNETCONSOLE_ENABLED": False,
-    "REMOTE_CONTROL_ENABLED": False,
-    "CLOSESPIDER_TIMEOUT": 0,
-    "CLOSESPIDER_TIMEOUT_NO_ITEM": 0,
-    "CLOSESPIDER_PAGECOUNT": 0,
-    "CLOSESPIDER_PAGECOUNT_NO_ITEM": 0,
-    "CLOSESPIDER_ERRORCOUNT": 0,
+    "EXTENSIONS_BASE": {},
+    "EXTENSIONS": {"scrapy.extensions.throttle.AutoThrottle": 0},
 }
 
 Chain = tuple[str, ...]
@@ -92,7 +83,7 @@ Job = Callable[["Lookup"], Awaitable[None]]
 
 class Task:
     def __init__(
-        self, command: ScrapyCommand, arguments: Sequence[str], options: Namespace, output: Output
+        self, command: ScrapyCommand, arguments: Sequence[str], options: Namespace
     ) -> None:
         """Raises ``SettingsError`` for a wrong setting, ``UsageError`` for a wrong ``--agent``."""
         assert command.settings is not None  # Scrapy sets it
@@ -101,7 +92,7 @@ class Task:
         self.rep = RepSettings.from_settings(command.settings)
         self.arguments = arguments
         self.options = options
-        self.output = output
+        self.output = Output(json=options.json, csv=options.csv)
         self.named = list(dict.fromkeys(map(_chain, options.agent)))
         """The crawlers that ``--agent`` names."""
         if warning := warning_of_digits([token for one in self.named for token in one]):
@@ -143,13 +134,14 @@ class Task:
             process.start()
             if not isinstance(running, Deferred) and not running.cancelled():
                 errors.append(running.exception())
+        except asyncio.InvalidStateError:
+            pass  # it hasn't ended: Ctrl-C came early
         except Exception as error:  # noqa: BLE001 (of the project's parts, which are made here)
             errors.append(error)
         for one in errors:
             if isinstance(one, Exception):
                 raise CommandError(text_of(one), Status.UNREACHABLE) from one
-        spider = crawler.spider
-        problem = spider.error if isinstance(spider, RobotsSpider) else RobotsSpider.error
+        problem = getattr(crawler.spider, "error", RobotsSpider.error)  # there may be no spider
         if problem is not None:
             raise problem
 
@@ -264,28 +256,20 @@ class RobotsSpider(Spider):
     job: Job
 
     async def start(self) -> AsyncIterator[Any]:
-        """Run the job. If the spider is closed, stop it without waiting for answers."""
+        """Run the job. If the crawl is stopped, the engine cancels this."""
         try:
-            running: Deferred[None] = deferred_from_coro(self._run(Lookup(self.crawler)))
-
-            async def stop() -> None:
-                running.cancel()
-
-            EngineAccess(self.crawler).before_closing(Stage.COMMAND, stop)
-            await maybe_deferred_to_future(running)
+            lookup = Lookup(self.crawler)
+            try:
+                await self.job(lookup)
+            finally:
+                lookup.origins.flights.end()  # or the spider would wait for them, too
             self.error = None
-        except (CancelledError, asyncio.CancelledError):
-            pass  # by `stop`, or, if the crawl is stopped, by the engine
+        except CancelledError:
+            pass
         except Exception as error:  # noqa: BLE001
             self.error = error  # Scrapy would only log it
         return
         yield
-
-    async def _run(self, lookup: Lookup) -> None:
-        try:
-            await self.job(lookup)
-        finally:
-            lookup.origins.flights.end()  # or the spider would wait for them, too
 
 
 async def follow(
@@ -351,7 +335,7 @@ class Lookup(ResolutionListener):
         body may be longer than what counts."""
         try:
             with waiting_for(origin.robots_url):
-                answer = await self.origins.fetcher.fetch(origin)
+                answer = await self.origins.fetcher.fetch(origin, Request(origin.robots_url))
         except CONFIGURATION_ERRORS as error:
             raise CommandError(text_of(error), Status.UNREACHABLE) from None
         if answer.outcome is Outcome.UNREACHABLE:
@@ -392,8 +376,8 @@ class Lookup(ResolutionListener):
         refused = await self.origins.targets.refuses(target, by)
         return "not read: its host has a private address (see REP_PRIVATE_HOSTS)" if refused else ""
 
-    async def resolved(self, resolution: Resolution) -> None:
-        state, answer = resolution.state, resolution.answer
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
+        answer = flight.answer
         entry, stale = state.entry, state.standing is Standing.STALE
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count

@@ -5,10 +5,10 @@ NEW [URL…]``, what changes from one to the other. The last two read files as t
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
@@ -137,14 +137,16 @@ def _print_one(task: Task, one: Explanation, columns: int) -> None:
     """Print a verdict, the agent in *columns*."""
     options, output, agent = task.options, task.output, in_words(one.chain)
     if options.explain:
+        how = one.how()
         steps = [f"{step}: {result}" for step, result in one.steps]
-        matched = [f"line {m.rule.line}: {m.rule} ({m.why})" for m in one.matched]
-        words = {"steps": steps, "matched": matched}
-        output.put_all({**as_json(one), **how(one)}, "verdict", "url", **words)
+        matched = [
+            f"line {rule['line']}: {rule['rule']} ({rule['why']})" for rule in how["matched"]
+        ]
+        output.put_all({**one.as_dict(), **how}, "verdict", "url", steps=steps, matched=matched)
     elif options.json:
-        output.put(as_json(one))
+        output.put(one.as_dict())
     elif options.csv:
-        data = as_json(one)
+        data = one.as_dict()
         data |= {"agent": agent, "robots_url": data["robots_url"] or data["file"]}
         output.csv(data[name] for name in _CSV_FIELDS)
     else:
@@ -180,51 +182,6 @@ def facts_line(robots: RobotsFile) -> str:
     if facts.setting:
         told.append(facts.setting)
     return f"{told[0]}: {', '.join(told[1:])}"
-
-
-def as_json(one: Explanation) -> dict[str, Any]:
-    """Return what ``--json`` prints of an explanation (docs/command.md explains the fields)."""
-    robots, facts, rule = one.robots, one.robots.facts, one.decision.rule
-    _, slowest, visit = one.pace
-    return {
-        "url": one.url,
-        "agent": one.agent,
-        "allowed": one.allowed,
-        "line": rule.line if rule else None,
-        "rule": str(rule) if rule else None,
-        "group": one.decision.agent,
-        "reason": one.reason,
-        "path": one.path,
-        "outcome": robots.outcome.value,
-        **asdict(facts),  # the fields have the names, and the order, of the facts
-        "fetched_at": iso(facts.fetched_at),
-        "fresh_until": iso(facts.fresh_until),
-        "sha256": robots.sha256,
-        "crawl_delay": slowest and slowest.seconds,
-        "crawl_delay_line": slowest and slowest.line,
-        "visit_time": visit and visit.value,
-        "agent_in_words": in_words(one.chain),
-        "verdict": one.verdict,
-    }
-
-
-def how(one: Explanation) -> dict[str, Any]:
-    """Return how the verdict came about: for ``--json --explain``."""
-    groups = [
-        {
-            "agents": [agent.value for agent in group.agents],
-            "lines": [agent.line for agent in group.agents],
-            "rules": len(group.rules),
-            "applied": applied,
-        }
-        for group, applied in one.considered
-    ]
-    matched = [
-        {"line": m.rule.line, "rule": str(m.rule), "length": m.length, "why": m.why}
-        for m in one.matched
-    ]
-    steps = [{"step": step, "result": result} for step, result in one.steps]
-    return {"chain": list(one.chain), "steps": steps, "groups": groups, "matched": matched}
 
 
 def _read(task: Task, names: Sequence[str], use: Callable[[RobotsFile], None]) -> None:
@@ -320,7 +277,8 @@ def _verdicts(
         )
         if one.verdict != other.verdict:
             changed += 1
-            data = {"url": url, "agent": one.agent, "old": as_json(one), "new": as_json(other)}
+            before, after = one.as_dict(), other.as_dict()
+            data = {"url": url, "agent": before["agent"], "old": before, "new": after}
             verdicts, why = f"{one.verdict} -> {other.verdict}", f"{one.why} -> {other.why}"
             task.output.put(data, verdicts, in_words(chain), url, why)
     return changed

@@ -1,6 +1,13 @@
-"""The engine, its download slots and its signals: the one place that uses undocumented names of
-Scrapy's engine, where documented ones don't do. `tests/engine/test_scrapy_private.py` fails when
-one goes away."""
+"""Scrapy's engine: how a crawl begins and ends, its download slots and its signals. The one place
+that uses undocumented names of the engine, where documented ones don't do.
+`tests/engine/test_scrapy_private.py` fails when one goes away.
+
+Someone may be waiting for a crawl (``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``). A
+wrong setting ends it before anything is fetched, with one sentence in the log and no traceback.
+
+It ends in steps. Scrapy sends no signal before it closes the scheduler, so this wraps
+``close_spider_async``, which every way to close goes through.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from enum import IntEnum
 from heapq import nlargest
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -15,16 +23,22 @@ from typing import Any, NamedTuple
 from pydispatch import dispatcher  # type: ignore[import-untyped]
 from scrapy import Request, signals
 from scrapy.core import downloader as scrapys
+from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils import httpobj
 from scrapy.utils import request as of_requests
 from scrapy.utils.asyncio import call_later
-from twisted.internet.defer import Deferred, succeed
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.lifecycle import Closing, Stage
+from scrapy_rep.engine.log import Isolation, get_logger
+from scrapy_rep.engine.timers import pause
+
+logger = get_logger(__name__)
 
 META_KEY = "download_slot"
 
@@ -43,10 +57,122 @@ _CACHES: list[Any] = [
 # Origins of a slot whose delays are remembered. Those of others count once they are requested again.
 _MAX_ORIGINS = 100
 
+REASON = "rep_settings_error"
+"""The crawl's ``finish_reason``."""
+
+# Seconds between checks whether the engine runs.
+_START_SECONDS = 0.01
+# Someone waits there: nothing is held, no sitemaps are crawled. `scrapy robots` crawls nothing.
+_COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
+
 
 def concurrency_of(crawler: Crawler) -> int:
     """Return ``CONCURRENT_REQUESTS``; Scrapy's default, 16, if it is 0: no limit."""
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+
+
+def in_shell(crawler: Crawler) -> bool:
+    """Whether this is ``scrapy shell``, which makes middlewares before the spider. Ask only then."""
+    return crawler.spider is None
+
+
+def is_interactive(crawler: Crawler) -> bool:
+    """Whether this is one of these commands, which put their own start() into the spider's class."""
+    start = getattr(crawler.spidercls, "start", None)
+    return in_shell(crawler) or getattr(start, "__module__", "").startswith(_COMMANDS)
+
+
+class StopAtStart:
+    """Replaces the middleware and refuses everything until the crawl ends."""
+
+    def __init__(self, crawler: Crawler, message: str) -> None:
+        self._crawler = crawler
+        self._message = message
+        self._in_shell = in_shell(crawler)
+        crawler.signals.connect(self._engine_started, signals.engine_started)
+        crawler.signals.connect(self._engine_stopped, signals.engine_stopped)
+
+    def process_request(self, request: Request) -> None:
+        # The shell doesn't show an IgnoreRequest.
+        raise (ValueError if self._in_shell else IgnoreRequest)(self._message)
+
+    def _engine_started(self, **_: Any) -> None:
+        extra = {"spider": self._crawler.spider}
+        logger.error("%(message)s The crawl ends.", {"message": self._message}, extra=extra)
+        if not self._in_shell:  # fetch() would wait for ever
+            # Nothing leaves the scheduler meanwhile: with a JOBDIR, requests wait for the next run.
+            self._crawler.engine.pause()
+            deferred_from_coro(self._close())
+
+    async def _close(self) -> None:
+        engine = self._crawler.engine
+        await pause()
+        while engine.spider is not None and not engine.running:
+            # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
+            # If the spider closed now, there would be no engine_stopped.
+            await pause(_START_SECONDS)
+        if engine.spider is not None:  # else something else closed it
+            await engine.close_spider_async(reason=REASON)
+
+    def _engine_stopped(self) -> None:
+        # Without a spider, the crawl counts as failed to start: `bootstrap_failed`, exit status 1.
+        # An exception does that too, but is logged with its traceback.
+        self._crawler.spider = None
+
+
+class Stage(IntEnum):
+    """The order of the steps."""
+
+    SEEDING = 1  # no more pages from sitemaps, which could still be held
+    HOLDING = 2  # requests that wait or are held are saved, or their errbacks called
+    GATE = 3  # the scheduler is left to itself
+
+
+class Closing:
+    """Stands in for an engine's ``close_spider_async``."""
+
+    def __init__(self, engine: ExecutionEngine) -> None:
+        self._engine = engine
+        self._close = engine.close_spider_async
+        self._lock = DeferredLock()
+        self._wishes: list[dict[str, Any]] = []
+        self.steps: list[tuple[Stage, Callable[[], Awaitable[None]]]] = []
+        """Each is awaited once, in the order of their stages."""
+
+    @classmethod
+    def of(cls, engine: Any) -> Closing:
+        """Return *engine*'s, which is put in place if there is none."""
+        if not isinstance(engine.close_spider_async, cls):
+            engine.close_spider_async = cls(engine)
+        closing: Closing = engine.close_spider_async
+        return closing
+
+    async def __call__(self, **wish: Any) -> None:
+        """Close the spider after all steps. Further calls wait (the engine, not yet closing, may
+        find that it is idle); the first reason counts.
+
+        Nothing happens before the loop's next turn. Closing breaks the engine in a signal handler
+        for a request just taken from the scheduler, and, without asyncio, on Ctrl-C: Scrapy
+        iterates over its set of crawlers, which must not shrink.
+        """
+        self._wishes.append(wish)
+        self._engine.pause()  # it takes no more requests
+        await pause()
+        await maybe_deferred_to_future(self._lock.acquire())
+        isolated = Isolation(self._engine.crawler)
+        try:
+            while self.steps:
+                next_one = min(self.steps, key=lambda step: step[0])
+                self.steps.remove(next_one)
+                with isolated("work before closing"):  # or the spider would stay open, paused
+                    await next_one[1]()
+        finally:
+            self._lock.release()
+        # Or its loop may go on reading start(), and schedule requests after the scheduler's end.
+        self._engine._start = None
+        self._engine.unpause()
+        if self._engine.spider is not None:  # else another call closed it
+            await self._close(**self._wishes[0])
 
 
 class EngineAccess:
@@ -58,9 +184,8 @@ class EngineAccess:
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
-        """Add a download slot for something that isn't a page. `download_async` and requests that
-        wait in a middleware count against CONCURRENT_REQUESTS: 16 silent robots.txt would stop a
-        crawl of 16."""
+        """Add a download slot for what isn't a page: `download_async` and requests that wait in a
+        middleware count against CONCURRENT_REQUESTS. 16 silent sites would stop a crawl of 16."""
         downloader = self._crawler.engine.downloader
         # 0: their number isn't limited. Nothing public raises it.
         if not getattr(downloader, "total_concurrency", 0):
@@ -83,9 +208,8 @@ class EngineAccess:
         Closing.of(self._crawler.engine).steps.append((stage, step))
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
-        """Call *request*'s errback and handle its output, even if the engine takes no more requests
-        from the scheduler. The Deferred fires when done. The engine itself passes failures to
-        ``Scraper.enqueue_scrape``."""
+        """Call *request*'s errback and handle its output, as the engine does, by
+        ``Scraper.enqueue_scrape``, also while the spider closes. The Deferred fires when done."""
         failure = Failure(error)  # type: ignore[no-untyped-call]
         failure.request = request  # type: ignore[attr-defined]
         try:
@@ -103,8 +227,7 @@ class EngineAccess:
     @staticmethod
     def drop_body(response: Response) -> None:
         """Free a body that won't be read again: the exception that ends a sitemap's request keeps
-        its response alive until garbage collection. ``Response._set_body`` is what the constructor
-        calls."""
+        its response alive for a while. ``Response._set_body`` is what the constructor calls."""
         response._set_body(b"")
 
     @staticmethod
@@ -154,9 +277,8 @@ class EngineAccess:
 
     def crawl(self, request: Request) -> None:
         """Crawl *request*, of which a file of ours has a copy, through the memory queue of Scrapy's
-        own scheduler. After a kill, a disk queue may be read again from its start or not at all,
-        and new requests come out corrupted. ``Scheduler.dqs`` is None without JOBDIR, which is
-        undocumented."""
+        own scheduler. After a kill, disk queues may be read again from the start or not at all, and
+        new requests come out corrupted. ``Scheduler.dqs``, undocumented, is None without JOBDIR."""
         scheduler = self.scheduler
         queues = getattr(scheduler, "dqs", None)
         if queues is None:
@@ -179,8 +301,7 @@ class Listener:
         self._wanted = self._connected = False
 
     def listen(self, wanted: bool) -> None:
-        """Begin at once, or stop on the loop's next turn: disconnecting while a signal is sent makes
-        others miss it."""
+        """Begin at once, or stop on the loop's next turn: others would miss a signal being sent."""
         self._wanted = wanted
         if wanted:
             self._update()
@@ -205,8 +326,7 @@ class _Slowed(NamedTuple):
 class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
-        self.slowed: dict[str, _Slowed] = {}
-        """By key; some are gone, see :meth:`_known`."""
+        self.slowed: dict[str, _Slowed] = {}  # by key; some are gone, see _known()
         self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
     def key_of(self, url: str) -> str:
@@ -229,9 +349,8 @@ class DownloadSlots:
         return len(active) + len(leaving) >= most
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
-        """Make the slot *key* send one request at a time, and wait at least *seconds* after each:
-        the longest delay of its origins. 0: *origin* has none. Return whether *seconds* exceed the
-        project's own delay."""
+        """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
+        longer for another origin. Return whether *seconds* exceed the project's own delay."""
         slots = self._crawler.engine.downloader.slots
         slot = slots.get(key)
         if slot is None:

@@ -50,9 +50,8 @@ _FIRST = 10
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger for the module *name*: one per folder, so that names users filter by
-    outlast modules. A message of several lines needs a ``%s`` for each: newlines in arguments come
-    from outside."""
+    """Return the logger for the module *name*: one per folder, so that names that users filter by
+    outlast modules. Each line of a message needs a ``%s``: newlines come from outside."""
     logger = logging.getLogger(".".join(name.split(".")[:-1][:2]) or name)
     if _clean not in logger.filters:
         logger.addFilter(_clean)
@@ -99,8 +98,7 @@ class Limiter:
     def log(
         self, message: str, values: Mapping[str, Any], spider: Spider | None, about: Hashable = None
     ) -> None:
-        """Log one more. *about*, something of an origin, counts once, and is logged at DEBUG level
-        after that."""
+        """Log one more. Of an origin's same *about*, others don't count, and are at DEBUG level."""
         extra = {"spider": spider}
         if about is not None:
             if not self._seen.add(about):

@@ -13,6 +13,7 @@ from scrapy.crawler import Crawler
 from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred, DeferredLock
+from twisted.python.failure import Failure
 
 from scrapy_rep.engine.log import Isolation
 
@@ -129,6 +130,25 @@ class PeriodicTask:
             self._turn.release()
         if last and self._timer is not None:
             self._timer.cancel()
+
+
+async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -> T:
+    """Return what *waiting* comes to, even if it can't be cancelled. After some *seconds* (None: no
+    limit), raise *late*."""
+    done: Deferred[T] = Deferred()
+
+    def finish(result: Any) -> None:
+        if not done.called:
+            done.callback(result)  # a Failure goes to the errbacks
+
+    waiting.addBoth(finish)
+    timer = None if seconds is None else call_later(seconds, finish, Failure(late))  # type: ignore[no-untyped-call]
+    try:
+        return await maybe_deferred_to_future(done)
+    finally:
+        if timer is not None:
+            timer.cancel()
+        waiting.cancel()
 
 
 async def pause(seconds: float = 0) -> None:

@@ -32,15 +32,15 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.job import job_dir
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases
+from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import failure_in
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin
@@ -99,8 +99,7 @@ class Deferral(ResolutionListener):
         self._reports = Alarm(context.crawler, lambda _: self.tell())
         self._upkeep = PeriodicTask(self._look)
         self._disk: DiskHold | None = None  # None without a JOBDIR
-        self.closing = False
-        """Whether the spider closes: nothing leaves the gate any more."""
+        self.closing = False  # the spider closes: nothing leaves the gate any more
         recorder.waiting = self._some_urls
         connect = context.crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -168,10 +167,7 @@ class Deferral(ResolutionListener):
         if flight.result is not None:
             return  # without asyncio, the answer may be there at once
         seconds = flight.left_of(min(self._policy.grace, _LATE_SECONDS))
-        if seconds > 0:
-            self._first_answers.set(held_origin.key, seconds, sooner=True)
-        else:
-            self._first_answer_is_late(held_origin)
+        self._first_answers.set(held_origin.key, seconds, sooner=True)
 
     def joins(self, name: str, request: Request, since: float | None) -> bool:
         """Whether *request*, which may be fetched, stays behind others of its origin that are about
@@ -216,9 +212,8 @@ class Deferral(ResolutionListener):
 
     # What is known of an origin
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Let go what waited for this answer, or schedule the next attempt."""
-        state = resolution.state
         held_origin = self.held.origins.get(state.name)
         if held_origin is None:
             return
@@ -328,7 +323,7 @@ class Deferral(ResolutionListener):
         flight = self._flights.get(origin)
         if flight is not None:
             left = flight.left_of(self._patience + _LANDING_SECONDS)
-            if left > 0 or flight.landing:
+            if left > 0 or flight.outcome is not None:
                 self._deadlines.set(held_origin.key, max(left, _LANDING_SECONDS))
                 return
         self._give_up(held_origin)
@@ -470,9 +465,8 @@ class HoldLog:
     def state(
         self, origins: Collection[HeldOrigin], attempt: float, given_up: float, *, idle: bool
     ) -> None:
-        """Log what is held of which *origins*, and why. *attempt*, *given_up*: seconds until a
-        robots.txt is fetched again, and until the first requests are given up. *idle*: the crawl can
-        only wait."""
+        """Log what is held of *origins*, and why; seconds until the next *attempt* at a robots.txt,
+        and until the first requests are *given_up*. *idle*: the crawl can only wait."""
         total = sum(one.count for one in origins)
         most = nlargest(_NAMED, origins, key=attrgetter("count"))
         parts = [f"{one.count:,} to {one.origin}: {self._why(one.origin)}" for one in most]

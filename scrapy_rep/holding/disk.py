@@ -21,7 +21,7 @@ from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.storages.journal import Journal, is_damaged
+from scrapy_rep.storages.journal import Journal
 from scrapy_rep.text import counted
 
 logger = get_logger(__name__)
@@ -59,8 +59,6 @@ SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 
        (SELECT count(*) FROM held)
 """
 
-# Failed reads in a row before unreadable requests are left to the next run: this one has to end.
-_READS = 60
 # Rows deleted at a time.
 _ROWS = 20
 # A priority beyond that is written as this one: SQLite's integers end.
@@ -94,13 +92,11 @@ class DiskHold:
             "crawl is killed",
             "what is held from now on stays in memory, and is lost if the crawl is killed",
         )
+        # By origin, what an earlier run held, and the fingerprints of these requests.
         self.recovered: dict[str, list[Held]] = {}
-        """What an earlier run held, by origin."""
         self._earlier: dict[str, Counter[int]] = {}
-        """Fingerprints of requests that an earlier run held, by origin."""
         self.ran = 0.0  # seconds for which earlier runs have run
         self._warned = False
-        self._failed_reads = 0
         self._unreadable = 0
         self._why_unreadable: object = None
         self._left: set[int] = set()  # rows of requests that have left the gate
@@ -172,14 +168,10 @@ class DiskHold:
         return self.journal.unwritten("held", row) is None
 
     def read(self, held: Held) -> Held | None:
-        """Return *held* with its request; None if it is unreadable. May raise ``sqlite3.Error``."""
+        """Return *held* with its request; None if it can't be read: then the next run tries."""
         try:
             return held._replace(request=self.load(held))
-        except Exception as error:  # the spider's callback may be gone, say
-            if isinstance(error, sqlite3.Error):
-                self._failed_reads += 1
-                if not is_damaged(error) and self._failed_reads < _READS:
-                    raise
+        except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
             self.skip(1, error)
             return None
 
@@ -188,7 +180,6 @@ class DiskHold:
         unwritten = self.journal.unwritten("held", held.row)
         query = "SELECT request FROM held WHERE id = ?"
         found = [unwritten[_REQUEST:]] if unwritten else self.journal.read(query, held.row)
-        self._failed_reads = 0
         if not found:
             raise ValueError("damaged")
         return loads(found[0][0], self._spider)
@@ -243,15 +234,11 @@ class DiskHold:
         await self.journal.flush()
 
     def close(self) -> None:
-        """Close the file at the end of a run: what has left is done, the rest is for the next run.
-        Blocks."""
+        """Close the file: what has left is done, the rest is for the next run. Blocks."""
         self._forget(list(self._left))
         if self._unreadable:
-            values = {
-                "count": counted(self._unreadable, "held request"),
-                "path": self.journal.path,
-                "error": self._why_unreadable,
-            }
+            count = counted(self._unreadable, "held request")
+            values = {"count": count, "path": self.journal.path, "error": self._why_unreadable}
             message = (
                 "%(count)s could not be read from %(path)s (%(error)s); left there for the next run"
             )

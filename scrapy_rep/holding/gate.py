@@ -18,7 +18,7 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.deferral import Deferral
@@ -53,8 +53,8 @@ class Gate:
         self._idle_after = context.settings.defer_idle
         self._next: Callable[[], Request | None]
         self._has_pending: Callable[[], bool]
+        # Whether the scheduler's own methods count: it calls them itself, or the crawl has ended.
         self._aside = False
-        """Whether the scheduler's own methods count: it calls them itself, or the crawl has ended."""
         context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
     def _spider_opened(self) -> None:
@@ -112,9 +112,8 @@ class Gate:
         return request
 
     def has_pending_requests(self) -> bool:
-        """Whether the crawl isn't idle: requests are scheduled, may leave the gate, or wait for an
-        answer. After ``REP_DEFER_IDLE`` seconds of only waiting it counts as idle: its spider may
-        have other work."""
+        """Whether requests are scheduled, may leave the gate, or wait for an answer. After
+        ``REP_DEFER_IDLE`` seconds of only waiting, not: the spider may have other work."""
         if self._aside:
             return self._has_pending()
         self._aside = True
@@ -205,7 +204,7 @@ class Gate:
         held_origin = hold.origins.get(str(origin))
         # Without room, requests wait for a first answer all the same, unless it takes very long.
         may_be_full = state is not None or (held_origin is not None and not held_origin.most)
-        full = may_be_full and hold.full_for(origin)
+        full = may_be_full and not hold.room_for(held_origin)
         advice = self._origins.policy.at_the_gate(state, full=full)
         if advice is Advice.LEAVE:
             return False

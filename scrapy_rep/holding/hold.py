@@ -5,23 +5,20 @@ first, origins in turns."""
 
 from __future__ import annotations
 
-import math
-import sqlite3
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from math import inf
 from operator import attrgetter
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
-from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.engine.access import concurrency_of
-from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Slices, pause
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import DiskHold, Held
@@ -29,8 +26,6 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.signals import request_deferred, request_given_up, request_released
-
-logger = get_logger(__name__)
 
 # Seconds for which an answer releases requests, however short it may be kept.
 _GOOD_SECONDS = 5.0
@@ -42,8 +37,6 @@ _SHARE = 10
 _WAITING = 8
 # Origins looked at in one step for one whose download slot isn't full.
 _LOOKS = 50
-# Seconds until an unreadable file is tried again.
-_RETRY_SECONDS = 1.0
 
 Verdict: TypeAlias = "Drop | Exception"
 
@@ -64,7 +57,7 @@ class HeldOrigin:
     count: int = 0  # how many are held, including those that are ready
     unanswered: int = 0  # how many of the held ones never had an answer
     answered: bool = False  # if only by a failure
-    most: float = math.inf  # how many count while they wait for a first answer
+    most: float = inf  # how many count while they wait for a first answer
     weight: int = 0  # how many do now, see HeldOrigins.changed()
     last_attempt: int = 0  # which in a row of failures was made because time was over
     leaving: list[Request] = field(default_factory=list)  # may not have reached their download slot
@@ -86,7 +79,7 @@ class HeldOrigin:
         self.fails, self.why = why is not None, why or self.why
         if why is None:
             self.good_until = time.monotonic() + _GOOD_SECONDS
-        if before == math.inf and not self.ready:  # ordering 100,000 again takes long
+        if before == inf and not self.ready:  # ordering 100,000 again takes long
             self.ready, self.heap = self.heap, []
         some, self.heap, self.waiting = self.heap + self.waiting, [], []
         for held in some:
@@ -115,12 +108,10 @@ class HeldOrigins:
         self.disk: DiskHold | None = None  # where requests are held that outlive the process
         self.origins: dict[str, HeldOrigin] = {}
         self._total = self._unheld = 0
-        self.awaiting = 0
-        """How many wait for an answer that may come soon."""
+        self.awaiting = 0  # how many wait for an answer that may come soon
         self.most = context.settings.defer_max_requests
         self._most_waiting = _WAITING * concurrency_of(context.crawler)
-        self.may_wait = True
-        """Whether another request may come to the gate to wait for a first answer."""
+        self.may_wait = True  # another request may come to wait for a first answer
         self._started = time.monotonic()
         self._number = 0  # of the request that came last
 
@@ -136,9 +127,6 @@ class HeldOrigins:
         count = held_origin.count if held_origin is not None else 0
         # One more while it has less than _SHARE times what is left.
         return max(0, min(room, -((count - _SHARE * room) // (_SHARE + 1))))
-
-    def full_for(self, origin: Origin | str) -> bool:
-        return self.room_for(self.origins.get(str(origin))) == 0
 
     # They come and go
 
@@ -197,8 +185,7 @@ class HeldOrigins:
             self._context.stats.max_value("rep/held/max", self._total)
 
     def first(self, held_origin: HeldOrigin) -> Held | None:
-        """Return the origin's request that is next to leave, if any; ``sqlite3.Error`` if it can't
-        be read now."""
+        """Return the origin's request that is next to leave, if any."""
         while ready := held_origin.ready:
             held: Held | None = ready[0]
             if ready[0].request is None and self.disk is not None:
@@ -238,8 +225,7 @@ class HeldOrigins:
         return held.request
 
     def give_up(self, held: Held, origin: Origin, why: Drop) -> RobotsUnreachable:
-        """Return the error with which *held*, which has left, is to fail. Count and announce it, if
-        it was held."""
+        """Return the error with which *held* is to fail. Count and announce it, if it was held."""
         error = RobotsUnreachable(origin, why.reason, why.attempts, why.cause)
         if held.counts:
             error.held_for = self.now() - held.since
@@ -290,18 +276,14 @@ class Releases:
         self.turns: list[tuple[int, int, HeldOrigin]] = []
         """A heap of origins, by the priority of their most urgent request, and in turns."""
         self._turn = 0  # the number of the last turn given
-        self._rests_until = 0.0  # since requests can't be read at the moment
         self._ended = False
         self.loose: deque[Request] = deque()
         """Requests that needn't wait for anything, but couldn't leave at once."""
-        self.checked: set[Request] = set()
-        """Requests that can't leave before a check is over."""
+        self.checked: set[Request] = set()  # they can't leave before a check is over
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
         """What was decided about requests that have left, or are about to."""
 
-    def add(
-        self, held_origin: HeldOrigin, why: Drop | None = None, before: float = math.inf
-    ) -> None:
+    def add(self, held_origin: HeldOrigin, why: Drop | None = None, before: float = inf) -> None:
         """Let requests of an origin leave: all, or those that came *before* then. *why* they are
         given up; None to release them."""
         if self._ended:
@@ -327,16 +309,11 @@ class Releases:
         """Return the next request to leave for which a download slot is free, if any."""
         if self.loose:
             return self.loose.popleft()
-        if time.monotonic() < self._rests_until:
-            return None
         looked: list[HeldOrigin] = []
         request = None
-        try:
-            while request is None and self.turns and len(looked) < _LOOKS:
-                looked.append(heappop(self.turns)[2])
-                request = self._leave(looked[-1])
-        except sqlite3.Error as error:
-            self._rest(error)
+        while request is None and self.turns and len(looked) < _LOOKS:
+            looked.append(heappop(self.turns)[2])
+            request = self._leave(looked[-1])
         for held_origin in looked:
             held_origin.in_turn = False
             if held_origin.ready:
@@ -367,12 +344,14 @@ class Releases:
             held_origin.overtaken = False
             held_origin.leaving.append(held.request)
         heappop(held_origin.ready)
-        self._rests_until = 0.0
         self._held.left(held_origin, held, given_up=held_origin.fails)
         if held_origin.fails:
             self._give_up(held_origin, held)
         elif held.counts:
-            self._release(held_origin, held)
+            held_origin.released += 1
+            self._context.stats.inc_value("rep/released")
+            told, seconds = held_origin.origin, self._held.now() - held.since
+            announce(self._context, request_released, held.request, told, held_for=seconds)
         return held.request
 
     def _queue(self, held_origin: HeldOrigin) -> None:
@@ -381,20 +360,6 @@ class Releases:
         self._turn += 1
         urgency = held_origin.ready[0].urgency if held_origin.ready else 0
         heappush(self.turns, (urgency, self._turn, held_origin))
-
-    def _rest(self, error: sqlite3.Error) -> None:
-        """Try again to read held requests a little later."""
-        if not self._rests_until:
-            message = "Can't release held requests, retrying: %(error)s"
-            logger.error(message, {"error": error}, extra=self._context.extra)
-        self._rests_until = time.monotonic() + _RETRY_SECONDS
-        call_later(_RETRY_SECONDS, self._context.engine.wake)
-
-    def _release(self, held_origin: HeldOrigin, held: Held) -> None:
-        held_origin.released += 1
-        self._context.stats.inc_value("rep/released")
-        seconds, kind = self._held.now() - held.since, request_released
-        announce(self._context, kind, held.request, held_origin.origin, held_for=seconds)
 
     def _give_up(self, held_origin: HeldOrigin, held: Held) -> None:
         held_origin.given_up += held.counts

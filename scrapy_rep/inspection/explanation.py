@@ -8,14 +8,14 @@ Both read lines by the same code.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome, is_html
-from scrapy_rep.protocol.matching import ALLOW_BIT, LENGTH_BIT, Rules
+from scrapy_rep.protocol.matching import ALLOW, ALLOW_BIT, LENGTH_BIT, Rules
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.robotstxt import Pace
 from scrapy_rep.protocol.syntax import (
@@ -27,8 +27,8 @@ from scrapy_rep.protocol.syntax import (
     obeyed,
     read,
     readable,
-    readable_url,
 )
+from scrapy_rep.text import iso
 
 
 class AgentLine(NamedTuple):
@@ -49,16 +49,15 @@ class RuleLine(NamedTuple):
     pattern: str
     """As it is compared: percent-encoded."""
 
-    def length_for(self, path: str) -> int | None:
-        """Return how many octets of this rule match *path* (those of the pattern, or of the
-        directory that an ``index.htm`` stands for); None if it doesn't match."""
+    def key_for(self, path: str) -> int:
+        """Return the key with which this rule alone matches *path*; 0 if it doesn't match. The
+        largest of several wins, see :mod:`~scrapy_rep.protocol.matching`."""
         # Preparing each of thousands of rules takes too long.
         start = self.pattern.partition("*")[0].rstrip("$")
         if not path.startswith(start) and "/index.htm" not in self.pattern:
-            return None
-        # For the matcher to judge, alone. Any number but 0 is one of a rule.
-        key = Rules([self.pattern], [(self.rule.allow << ALLOW_BIT) + 1]).find(path)
-        return key >> LENGTH_BIT if key else None
+            return 0
+        number = (self.rule.allow << ALLOW_BIT) + ALLOW - 1 - self.rule.line
+        return Rules([self.pattern], [number]).find(path)
 
 
 class Group(NamedTuple):
@@ -69,26 +68,26 @@ class Group(NamedTuple):
 
     def names(self, token: str) -> bool:
         """Return whether one of the group's lines names *token* (in lower case, or ``*``)."""
-        return any(agent.token == token for agent in self.agents)
+        return token != "" and any(agent.token == token for agent in self.agents)
 
 
 @dataclass(slots=True)
 class Outline:
     """The lines of a robots.txt that mean something."""
 
+    fields: dict[int, tuple[int, str]]
+    """All known fields: line, kind and value, in latin-1."""
     groups: list[Group] = field(default_factory=list)
     ungrouped: list[RuleLine] = field(default_factory=list)
     """Rules before the first ``user-agent`` line: ignored."""
-    sitemaps: list[tuple[int, str]] = field(default_factory=list)
-    """Line and value as written, empty values included."""
 
     @classmethod
     def of(cls, body: bytes) -> Outline:
         """Read *body*, any bytes at all; never raises."""
-        outline = cls()
-        group = Group([], outline.ungrouped)
         rows = normalise(body).split("\n")
-        for number, kind, value in read(rows):
+        outline = cls({number: (kind, value) for number, kind, value in read(rows)})
+        group = Group([], outline.ungrouped)
+        for number, (kind, value) in outline.fields.items():
             if kind <= Field.ALLOW:
                 rule = Rule.of(rows[number - 1], number, value, kind == Field.ALLOW)
                 group.rules.append(RuleLine(rule, escape(value)))
@@ -97,8 +96,6 @@ class Outline:
                     group = Group([], [])
                     outline.groups.append(group)
                 group.agents.append(AgentLine(number, readable(value), agent_token(value)))
-            elif kind == Field.SITEMAP:
-                outline.sitemaps.append((number, readable_url(value)))
         return outline
 
     def tokens(self) -> list[str]:
@@ -118,16 +115,6 @@ STDIN = "standard input"
 def in_words(chain: Sequence[str]) -> str:
     """Return the name of a crawler with these tokens: ``GPTBot, as fallback for Googlebot``."""
     return ", as fallback for ".join(reversed(chain)) or "an unknown crawler"
-
-
-class Matched(NamedTuple):
-    """A matching rule of the group that applied."""
-
-    rule: Rule
-    length: int
-    """In octets. The longest rule wins."""
-    why: str
-    """Why it decided, or what it lost by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +165,6 @@ class Explanation:
         return self.robots.outcome is Outcome.UNREACHABLE and self.path != ROBOTS_PATH
 
     @property
-    def agent(self) -> str | None:
-        """The crawler's token or chain, as ``--agent`` takes it."""
-        return ",".join(self.chain) or None
-
-    @property
     def verdict(self) -> str:
         return "allowed" if self.allowed else "unreachable" if self.unreachable else "disallowed"
 
@@ -196,40 +178,62 @@ class Explanation:
         raw = "" if self.path.isascii() else "; compared as it stands, but a crawl encodes it"
         return why + raw
 
-    @property
-    def pace(self) -> Pace:
-        """What the group that applied asks of the pace of a crawl."""
-        token = self.decision.agent
-        return Pace() if token is None else self.robots.parsed.pace(token)
+    def as_dict(self) -> dict[str, Any]:
+        """Return the verdict, ready for JSON (docs/command.md explains the fields)."""
+        robots, facts = self.robots, self.robots.facts
+        _, rule, group = self.decision
+        pace = Pace() if group is None else robots.parsed.pace(group)
+        delay, visit = pace.slowest, pace.visit_time
+        return {
+            "url": self.url,
+            "agent": ",".join(self.chain) or None,
+            "allowed": self.allowed,
+            "line": rule and rule.line,
+            "rule": rule and str(rule),
+            "group": group,
+            "reason": self.reason,
+            "path": self.path,
+            "outcome": robots.outcome.value,
+            **asdict(facts),  # the fields have the names, and the order, of the facts
+            "fetched_at": iso(facts.fetched_at),
+            "fresh_until": iso(facts.fresh_until),
+            "sha256": robots.sha256,
+            "crawl_delay": delay and delay.seconds,
+            "crawl_delay_line": delay and delay.line,
+            "visit_time": visit and visit.value,
+            "agent_in_words": in_words(self.chain),
+            "verdict": self.verdict,
+        }
 
-    @property
-    def matched(self) -> list[Matched]:
-        """The matching rules of the group that applied, the deciding one first."""
-        token = self.decision.agent
-        if token is None or self.decision.rule is None:
-            return []
-        found = [
-            (line.rule, length)
-            for line in self.robots.outline.rules_for(token.lower())
-            if (length := line.length_for(self.path)) is not None
-        ]
-        # As the matcher has it: the longest, then an allow, then the first.
-        found.sort(key=lambda one: (-one[1], not one[0].allow, one[0].line))
-        longest = found[0][1]
-        lost = "lost: shorter", "lost: as long, but Allow wins, then the first"
-        whys = ("decides", *(lost[length == longest] for _, length in found[1:]))
-        return [Matched(*one, why) for one, why in zip(found, whys, strict=True)]
-
-    @property
-    def considered(self) -> list[tuple[Group, bool]]:
-        """The groups that name a token of the chain, or all crawlers, and whether they applied."""
+    def how(self) -> dict[str, Any]:
+        """Return how the verdict came about, ready for JSON. The groups are those that name a token
+        of the chain, or all crawlers."""
         tokens = {token.lower() for token in obeyed(self.chain, True)}
-        applied = (self.decision.agent or "").lower()
-        return [
-            (group, group.names(applied))
+        groups = [
+            {
+                "agents": [agent.value for agent in group.agents],
+                "lines": [agent.line for agent in group.agents],
+                "rules": len(group.rules),
+                "applied": group.names((self.decision.agent or "").lower()),
+            }
             for group in self.robots.outline.groups
-            if any(group.names(token) for token in tokens)
+            if any(map(group.names, tokens))
         ]
+        steps = [{"step": step, "result": result} for step, result in self.steps]
+        matched = self._matched()
+        return {"chain": list(self.chain), "steps": steps, "groups": groups, "matched": matched}
+
+    def _matched(self) -> list[dict[str, Any]]:
+        """Return the matching rules of the group that applied, and why each wins or loses."""
+        lines = self.robots.outline.rules_for((self.decision.agent or "").lower())
+        keys = {key: line.rule for line in lines if (key := line.key_for(self.path))}
+        best, found = max(keys, default=0), list[dict[str, Any]]()
+        for key, rule in sorted(keys.items(), reverse=True):
+            length, why = key >> LENGTH_BIT, "lost: shorter"
+            if length == best >> LENGTH_BIT:
+                why = "decides" if key == best else "lost: as long, but Allow wins, then the first"
+            found.append({"line": rule.line, "rule": str(rule), "length": length, "why": why})
+        return found
 
 
 @dataclass(frozen=True)
@@ -289,10 +293,9 @@ class RobotsFile:
         if path == ROBOTS_PATH and self.facts.file is None:
             return free, "robots.txt itself may always be fetched"
         if self.outcome is Outcome.MISSING:
-            if setting := self.facts.setting:
-                meant = "nothing may be fetched" if self.forbids else "no restrictions"
-                return Decision(not self.forbids, None, None), f"{setting}: {meant}"
-            return free, f"no robots.txt ({self.answer}): no restrictions"
+            why = self.facts.setting or f"no robots.txt ({self.answer})"
+            meant = "nothing may be fetched" if self.forbids else "no restrictions"
+            return Decision(not self.forbids, None, None), f"{why}: {meant}"
         if self.outcome is Outcome.UNREACHABLE:
             why = f"robots.txt unreachable ({noted(str(self.facts.error), self.note)})"
             if self.unrestricted:

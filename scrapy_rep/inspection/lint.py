@@ -12,10 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from itertools import islice
 from typing import NamedTuple
 
-from scrapy_rep.inspection.explanation import AgentLine, Outline, RuleLine
+from scrapy_rep.inspection.explanation import AgentLine, Group, Outline, RuleLine
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.availability import is_html
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, line_of, path_of
@@ -28,8 +27,7 @@ from scrapy_rep.protocol.syntax import (
     SPACE,
     Field,
     cut,
-    normalise,
-    read,
+    readable_url,
 )
 from scrapy_rep.text import resolve_sitemap
 
@@ -70,7 +68,7 @@ def lint(
     body: bytes,
     *,
     robots_url: str | None = None,
-    also: Sequence[Callable[[bytes, Outline], Iterable[Finding]]] = (),
+    also: Sequence[Callable[[bytes], Iterable[Finding]]] = (),
 ) -> list[Finding]:
     """Return what there is to say about *body*, in the order of the lines.
 
@@ -81,26 +79,27 @@ def lint(
     kept = cut(body)
     outline = Outline.of(kept)
     found = [
-        *_file(body, kept, outline),
+        *_file(body, outline),
         *_lines(kept, outline),
         *_groups(outline),
         *_effects(kept, outline, robots_url),
-        *(finding for check in also for finding in check(kept, outline)),
+        *(finding for check in also for finding in check(kept)),
     ]
-    texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]
+    # After the last line, what is beyond the limit may begin.
+    texts = [*(row.decode("utf-8", "backslashreplace") for row in rows(kept)), ""]
     found.sort(key=lambda one: one.line or 0)
     return [one._replace(text=texts[one.line - 1]) if one.line else one for one in found]
 
 
-# The latter is how Windows' "Unicode" files begin.
-_BOM, _UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+# Even part of a byte order mark is skipped, see `normalise`.
+_BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
+# How Windows' "Unicode" files begin.
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def rows(kept: bytes) -> list[bytes]:
     """Return the lines as they stand in the file, numbered as the parser numbers them."""
-    # Even part of a byte order mark is skipped, see `normalise`.
-    mark = next((size for size in (3, 2, 1) if kept.startswith(_BOM[:size])), 0)
-    return kept[mark:].replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return _BOM.sub(b"", kept).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
 
 
 def quoted(text: str) -> str:
@@ -108,10 +107,10 @@ def quoted(text: str) -> str:
     return f'"{text if len(text) <= 60 else text[:60] + "…"}"'
 
 
-def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
+def _file(body: bytes, outline: Outline) -> Iterator[Finding]:
     if body.startswith(_UTF16):
         yield Finding(1, "utf-16", "the file is UTF-16, but is read as UTF-8: save it as UTF-8")
-    elif body[:1] == _BOM[:1]:
+    elif _BOM.match(body):
         why = "byte order mark: skipped here, but other crawlers may miss the first line"
         yield Finding(1, "bom", why)
     if is_html(body):
@@ -120,7 +119,8 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
         yield Finding(None, "empty", "the file has no rules: no restrictions")
     if len(body) > MAX_BYTES:
         why = f"from this line on the file is ignored: only the first {MAX_BYTES:,} bytes count"
-        yield Finding(len(rows(kept)), "beyond-limit", why)
+        first = len(rows(body[: MAX_BYTES + 1]))
+        yield Finding(first, "beyond-limit", why)
 
 
 _ABOUT_USE = ("content-signal", "content-usage", "license")  # see preferences/lint.py
@@ -133,7 +133,6 @@ _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
 def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
     if kept.startswith(_UTF16):
         return  # said once, that is enough
-    known = {number: (field, value) for number, field, value in read(normalise(kept).split("\n"))}
     page = is_html(kept)
     not_utf8 = []
     for number, row in enumerate(rows(kept), 1):
@@ -144,8 +143,8 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         if row.decode("utf-8", "ignore").encode() != row:
             not_utf8.append(number)
         text = row.decode("latin-1")
-        if number in known:
-            yield from _known(number, text, *known[number])
+        if number in outline.fields:
+            yield from _known(number, text, *outline.fields[number])
         elif not page:
             yield from _unknown(number, text)
     if not_utf8:
@@ -154,11 +153,6 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         yield Finding(not_utf8[0], "not-utf8", why)
     for one in outline.ungrouped:
         yield Finding(one.rule.line, "rule-before-group", "ignored: no user-agent line above it")
-    for group in outline.groups:
-        for agent in group.agents:
-            yield from _agent(agent)
-        for rule in group.rules:
-            yield from _pattern(rule)
 
 
 def _known(number: int, row: str, field: int, value: str) -> Iterator[Finding]:
@@ -219,43 +213,44 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
         yield Finding(line, "agent-cut", f"{quoted(value)} is read as {read_as}")
 
 
-def _pattern(line: RuleLine) -> Iterator[Finding]:
-    """Yield why a rule matches nothing, if that is so."""
-    number, pattern = line.rule.line, line.rule.pattern
-    if url := _URL.match(pattern):
-        path = quoted("/" + url[1])
-        why = f"can never match: rules are paths, not URLs; did you mean {path}?"
-        yield Finding(number, "never-matches", why)
-    elif pattern[:1] not in ("", "/", "*"):
-        yield Finding(number, "never-matches", "can never match: paths start with /")
-    elif _BLANK.search(pattern):
-        why = "crawlers send spaces as %20, so this matches nothing"
-        yield Finding(number, "blank-in-rule", why)
-
-
 def _groups(outline: Outline) -> Iterator[Finding]:
     """Yield agents with several groups, and rules without effect."""
-    first: dict[str, int] = {}  # line of each agent
+    first: dict[str, tuple[Group, int]] = {}  # of each agent: its group and line
     merged: dict[frozenset[str], list[RuleLine]] = {}  # rules of groups with the same agents
     for group in outline.groups:
-        for line, value, token in group.agents:
-            if token and token in first:
-                why = f"{value} already has a group on line {first[token]}: merged with it here, but not by all crawlers"
-                yield Finding(line, "split-group", why)
-        first |= {one.token: one.line for one in reversed(group.agents) if one.token not in first}
+        for agent in group.agents:
+            yield from _agent(agent)
+            other, line = first.setdefault(agent.token, (group, agent.line))
+            if agent.token and other is not group:
+                why = f"{agent.value} already has a group on line {line}: merged with it here, but not by all crawlers"
+                yield Finding(agent.line, "split-group", why)
         merged.setdefault(frozenset(one.token for one in group.agents), []).extend(group.rules)
         spelt: dict[str, RuleLine] = {}
         for rule in group.rules:
-            number, pattern = rule.rule.line, rule.pattern
-            other = spelt.setdefault(pattern.lower(), rule)
-            if other.pattern != pattern:
-                why = f"differs from line {other.rule.line} ({other.rule}) only in case; paths are case-sensitive, so these are two rules"
-                yield Finding(number, "case", why)
-            if len(pattern) > 1 and pattern.endswith("*"):
-                why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
-                yield Finding(number, "trailing-star", why)
+            yield from _pattern(rule, spelt.setdefault(rule.pattern.lower(), rule))
     for rules in merged.values():
         yield from _never_decide(rules)
+
+
+def _pattern(one: RuleLine, other: RuleLine) -> Iterator[Finding]:
+    """Yield what is wrong with a pattern. *other*: the first of the group that differs from it only
+    in case, or itself."""
+    number, written = one.rule.line, one.rule.pattern
+    if url := _URL.match(written):
+        path = quoted("/" + url[1])
+        why = f"can never match: rules are paths, not URLs; did you mean {path}?"
+        yield Finding(number, "never-matches", why)
+    elif written[:1] not in ("", "/", "*"):
+        yield Finding(number, "never-matches", "can never match: paths start with /")
+    elif _BLANK.search(written):
+        why = "crawlers send spaces as %20, so this matches nothing"
+        yield Finding(number, "blank-in-rule", why)
+    if other.pattern != one.pattern:
+        why = f"differs from line {other.rule.line} ({other.rule}) only in case; paths are case-sensitive, so these are two rules"
+        yield Finding(number, "case", why)
+    if len(one.pattern) > 1 and one.pattern.endswith("*"):
+        why = "the * at the end matches nothing more; it only makes the rule longer, and the longest rule wins"
+        yield Finding(number, "trailing-star", why)
 
 
 def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
@@ -303,8 +298,8 @@ _ASSETS = re.compile(
 
 def _effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[Finding]:
     robots = RobotsTxt.parse(kept)
-    tokens = dict.fromkeys([GLOBAL, *(token.lower() for token in outline.tokens())])
-    rules = {agent: robots.rules(agent)[1] for agent in islice(tokens, _ASKED)}
+    agents = [GLOBAL, *outline.tokens()][:_ASKED]
+    rules = {agent.lower(): robots.rules(agent)[1] for agent in agents}
     wildcards = sum("*" in one.pattern for agent in rules for one in outline.rules_for(agent))
     trials = sum(len(group.rules) for group in outline.groups) * (len(rules) + wildcards)
     if closed := _closed(outline):
@@ -383,11 +378,12 @@ def _sitemaps(outline: Outline, rules: dict[str, Rules], place: str | None) -> I
     """:param place: the URL of the file; None: unknown. Then all sitemaps may be on its host"""
     own = Origin.from_url(place) if place else None
     base = place or "http://host.invalid/robots.txt"
-    for line, value in outline.sitemaps:
+    fields = outline.fields.items()
+    for line, value in [(line, value) for line, (kind, value) in fields if kind == Field.SITEMAP]:
         try:
             if not value:
                 raise ValueError("no URL")
-            url, origin, relative = resolve_sitemap(value, base)
+            url, origin, relative = resolve_sitemap(readable_url(value), base)
         except ValueError as error:
             yield Finding(line, "bad-sitemap", f"ignored: {error}")
             continue

@@ -16,16 +16,17 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
-from scrapy_rep.origins.answer import Answer, header_text
-from scrapy_rep.origins.choices import Choices, on_ladder
-from scrapy_rep.origins.faults import (
+from scrapy_rep.origins.answer import (
     NOT_ABOUT_SITE,
+    Answer,
     ProjectError,
     ProxyError,
+    header_text,
     is_dead_host,
     is_lost_connection,
     is_tls_failure,
 )
+from scrapy_rep.origins.choices import Choices, in_outage
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.state import OriginState, OriginTable
@@ -37,11 +38,10 @@ from scrapy_rep.protocol.freshness import (
     backoff,
     fresh_seconds,
     retry_after,
-    standing,
     unreachable_seconds,
 )
 from scrapy_rep.protocol.syntax import cut
-from scrapy_rep.settings import LADDER, RepSettings
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import MAX_TIME, Entry, squeeze
 from scrapy_rep.storages.client import StorageClient
 
@@ -70,7 +70,6 @@ class RobotsCache:
     def __init__(
         self,
         settings: RepSettings,
-        table: OriginTable,
         fetcher: Fetcher,
         clock: Callable[[], float],
         storage: StorageClient | None = None,
@@ -80,7 +79,7 @@ class RobotsCache:
         self._fetcher = fetcher
         self._clock = clock
         self._storage = storage
-        self._table = table
+        self.table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes, clock)
         self.choices: Choices | None = None
         """What the project chooses beyond the protocol; None: nothing."""
         # Parsing threads compete with the event loop: one at a time.
@@ -92,13 +91,11 @@ class RobotsCache:
 
     def sibling(self) -> RobotsCache:
         """Return a cache for another of the origins' files, with the same source and storage."""
-        settings = self._settings
-        table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes, self._clock)
-        return RobotsCache(settings, table, self._fetcher, self._clock, self._storage)
+        return RobotsCache(self._settings, self._fetcher, self._clock, self._storage)
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin* and usable now; None if a fetch is due."""
-        state = self._table.get(origin)
+        state = self.table.get(origin)
         if state is None:
             return None
         now = state.used_at = self._clock()
@@ -137,28 +134,28 @@ class RobotsCache:
                 self._read_seconds += time.perf_counter() - began
             if state.entry is entry:
                 state.robots = robots
-                self._table.weigh(state)
+                self.table.weigh(state)
         finally:
             self._reading.release()
 
-    async def ask(self, flight: Flight) -> tuple[OriginState, Answer | None]:
+    async def ask(self, flight: Flight) -> OriginState:
         """Get the robots.txt of the flight's origin fetched, here or by another process. Return
-        what is known now, and the answer; None if it came from the storage. Raises
-        :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`."""
+        what is known now. Raises :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         origin, storage, choices = flight.origin, self._storage, self.choices
         if choices is not None and (answer := choices.own_answer(origin)) is not None:
-            return self._learn(origin, answer), answer
+            flight.answer = answer
+            return self._learn(origin, answer)
         broken_until, why = self._broken.get(origin, (-math.inf, ""))
         if self._clock() < broken_until:
             raise ProjectError(why)
         state = await self._recall(origin, storage) if storage else None
         if state is not None:
-            return state, None
+            return state
         try:
             answer = await self._fetch(flight)
             if choices is not None and (by := choices.refusal(answer)):
                 answer = replace(answer, outcome=Outcome.UNREACHABLE, by=by)
-            state = self._learn(origin, answer)
+            flight.answer, state = answer, self._learn(origin, answer)
             self._broken.pop(origin, None)
         except BaseException as error:
             if storage:
@@ -171,12 +168,12 @@ class RobotsCache:
             raise
         if storage:
             storage.publish(state.entry)
-        return state, answer
+        return state
 
     async def _recall(self, origin: Origin, storage: StorageClient) -> OriginState | None:
         """Return what *storage* has of *origin*, after another process's fetch if there is one;
         None if the fetch is ours to make."""
-        state = self._table.get(origin)
+        state = self.table.get(origin)
         known, seconds = state.entry.updated_at if state else -math.inf, _POLL_SECONDS
 
         def is_enough(entry: Entry) -> bool:
@@ -198,7 +195,7 @@ class RobotsCache:
 
     async def _fetch(self, flight: Flight) -> Answer:
         """Fetch robots.txt: twice if a connection is lost that has worked so far."""
-        origin, known = flight.origin, self._table.get(flight.origin)
+        origin, known = flight.origin, self.table.get(flight.origin)
         entry, settings = known.entry if known else None, self._settings
         until = time.monotonic() + _FETCH_SHARE * max(settings.defer_max_wait, settings.defer_grace)
         flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
@@ -213,7 +210,7 @@ class RobotsCache:
 
     def page_answered(self, origin: Origin) -> None:
         """Note that a page of *origin* answered. If robots.txt doesn't, later runs need to know, too."""
-        state, now = self._table.get(origin), self._clock()
+        state, now = self.table.get(origin), self._clock()
         if state is None or state.entry.unreachable_since is None or now >= state.usable_until:
             return
         if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
@@ -224,7 +221,7 @@ class RobotsCache:
     def _learn(self, origin: Origin, answer: Answer) -> OriginState:
         settings, now = self._settings, min(max(self._clock(), 0.0), MAX_TIME)
         if answer.outcome is Outcome.UNREACHABLE:
-            previous = self._table.get(origin)
+            previous = self.table.get(origin)
             entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
             return self._take(origin, entry)
         lifetime = fresh_seconds(
@@ -286,7 +283,7 @@ class RobotsCache:
     def _take(self, origin: Origin, entry: Entry) -> OriginState:
         if self.choices is not None and self.choices.refusal(entry):
             entry = Entry(entry.origin)
-        state = self._table.put(origin, entry)
+        state = self.table.put(origin, entry)
         self._judge(state, self._clock())
         return state
 
@@ -298,21 +295,12 @@ class RobotsCache:
 
 
 def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
-    """Return how *entry* can be used *now*, and until when, by the rules for unreachable origins
-    that *settings* name. No time is farther off than it can be: another user of the storage may
-    have a clock that is years ahead."""
-    fresh, again = entry.fresh_until, entry.next_attempt_at
-    most = max(settings.cache_ttl, settings.cache_max_ttl)
-    found, until = standing(
-        now,
-        fresh_until=fresh if fresh - now <= most else 0.0,
-        has_copy=entry.has_copy,
-        unreachable_since=entry.unreachable_since,
-        unreachable_for=entry.unreachable_for,
-        next_attempt_at=again if again - now <= settings.retry_max_delay else 0.0,
-        limit=settings.unreachable_limit,
-    )
-    failing = entry.unreachable_since is not None
-    if failing and found is not Standing.ASK and settings.unreachable_rules == LADDER:
-        found = on_ladder(entry, now, settings)
-    return found, until
+    """Return how *entry* can be used *now*, and until when (REP.md sections 4 and 5). No time is
+    farther off than it can be: another user of the storage may have a clock that is years ahead."""
+    if entry.unreachable_since is None:
+        found, until = Standing.FRESH, entry.fresh_until
+        most = max(settings.cache_ttl, settings.cache_max_ttl)
+    else:
+        found, until = in_outage(entry, now, settings), entry.next_attempt_at
+        most = settings.retry_max_delay
+    return (found, until) if 0 < until - now <= most else (Standing.ASK, now)

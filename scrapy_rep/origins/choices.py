@@ -15,7 +15,7 @@ from scrapy_rep.origins.answer import READ_BYTES, Answer
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
-from scrapy_rep.protocol.freshness import Standing, rung
+from scrapy_rep.protocol.freshness import BLACKOUT, SHARES, Standing
 from scrapy_rep.settings import LADDER, RepSettings, setting_name
 from scrapy_rep.storages.base import Entry
 
@@ -32,18 +32,14 @@ class Choices:
         self.overrides = {host: _override(host, path) for host, path in chosen.items()}
         """By host, or ``*.`` and a domain."""
 
-    def override(self, host: str) -> Answer | None:
-        """Return what the project says of *host*: by its name, else by its closest domain."""
-        found, domain = self.overrides.get(host), host
-        while self.overrides and found is None and "." in domain:
+    def own_answer(self, origin: Origin) -> Answer | None:
+        """Return the project's answer in place of *origin*'s, if it has one: by its host's name,
+        else by the closest domain."""
+        found, domain = self.overrides.get(origin.host), origin.host
+        while found is None and "." in domain:
             domain = domain.partition(".")[2]
             found = self.overrides.get(f"*.{domain}")
-        return found
-
-    def own_answer(self, origin: Origin) -> Answer | None:
-        """Return the project's answer in place of *origin*'s, if it has one."""
-        answer = self.override(origin.host)
-        return None if answer is None else replace(answer, url=origin.robots_url)
+        return None if found is None else replace(found, url=origin.robots_url)
 
     def refusal(self, one: Answer | Entry) -> str:
         """Return why this project doesn't accept such an answer; empty if it does. Another project
@@ -60,21 +56,31 @@ class Choices:
         entry = state.entry
         failing = entry.unreachable_since is not None
         state.by, state.forbids, state.blackout = "", False, False
-        if (override := self.override(state.origin.host)) is not None:
-            state.by = override.by
+        if (own := self.own_answer(state.origin)) is not None:
+            state.by = own.by
         elif failing and self.ladder:
             state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
-            state.blackout = on_ladder(entry, now, self._settings) is Standing.UNREACHABLE
+            state.blackout = in_outage(entry, now, self._settings) is Standing.UNREACHABLE
         elif not failing and entry.outcome is Outcome.MISSING and entry.status in FORBIDDEN:
             state.forbids = self._settings.forbidden == "disallow"
             if state.forbids:
                 state.by = f"HTTP {entry.status}, and REP_FORBIDDEN is 'disallow'"
 
 
-def on_ladder(entry: Entry, now: float, settings: RepSettings) -> Standing:
-    """Return what an entry of an unreachable origin is good for by Google's newer rules."""
-    limit, page_ago = settings.unreachable_limit, now - entry.page_answered_at
-    return rung(entry.unreachable_for, page_ago, limit, has_copy=entry.has_copy)
+def in_outage(entry: Entry, now: float, settings: RepSettings) -> Standing:
+    """Return what an entry of an unreachable origin is good for (REP.md sections 4 and 13)."""
+    seconds, limit = entry.unreachable_for, settings.unreachable_limit
+    if settings.unreachable_rules != LADDER:
+        if entry.has_copy:  # however old
+            return Standing.STALE
+        return Standing.UNRESTRICTED if seconds >= limit else Standing.UNREACHABLE
+    if seconds < BLACKOUT:
+        return Standing.UNREACHABLE
+    if seconds < limit:
+        return Standing.STALE if entry.has_copy else Standing.UNRESTRICTED
+    # As for attempts: a share of the limit, more than a weekly crawl's pause.
+    pages_answer = 0 <= now - entry.page_answered_at <= limit / SHARES
+    return Standing.UNRESTRICTED if pages_answer else Standing.UNREACHABLE
 
 
 def chosen(settings: RepSettings) -> list[str]:

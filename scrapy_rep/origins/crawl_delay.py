@@ -9,9 +9,9 @@ from scrapy_rep.engine.access import META_KEY
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.origins.agents import SCHEME, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.state import OriginState, OriginTable
-from scrapy_rep.protocol import RobotsTxt
+from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.robotstxt import Pace
 
 logger = get_logger(__name__)
@@ -38,22 +38,22 @@ class CrawlDelay(ResolutionListener):
     def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
         """Return the seconds between two requests to the origin, at most ``REP_CRAWL_DELAY``; 0 if
         its robots.txt asks for none."""
-        slowest = self._pace(state.robots, chain).slowest if self._most else None
+        slowest = self._pace(state, chain).slowest if self._most else None
         return 0.0 if slowest is None else min(slowest.seconds, self._most)
 
-    def _pace(self, robots: RobotsTxt | None, chain: tuple[str, ...]) -> Pace:
+    def _pace(self, state: OriginState, chain: tuple[str, ...]) -> Pace:
         obey_global = self._context.settings.obey_global_group
-        return Pace() if robots is None else robots.pace(chain, obey_global)
+        return Pace() if state.robots is None else state.robots.pace(chain, obey_global)
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Slow down at once: requests may be waiting in the slot."""
-        request, robots = resolution.request, resolution.robots
-        if robots is None or not self._agents.is_usual(request):
+        request = flight.request
+        if flight.outcome is not Outcome.RULES or not self._agents.is_usual(request):
             return
         chain = self._agents.chain_of(request)
-        self._slow(self._context.engine.slots.key_of(request.url), resolution.state, chain)
-        visit, name = self._pace(robots, chain).visit_time, resolution.state.name
-        if visit is not None and self._told.add((name, visit.value)):
+        self._slow(self._context.engine.slots.key_of(request.url), state, chain)
+        visit = self._pace(state, chain).visit_time
+        if visit is not None and self._told.add((state.name, visit.value)):
             self._context.stats.inc_value("rep/visit_time/origins")
 
     def _reached(self, request: Request) -> None:
@@ -79,7 +79,7 @@ class CrawlDelay(ResolutionListener):
             raised = seconds > context.crawler.settings.getfloat("DOWNLOAD_DELAY")
         else:
             raised = context.engine.slots.slow(key, state.name, seconds)
-        slowest = self._pace(state.robots, chain).slowest if raised else None
+        slowest = self._pace(state, chain).slowest if raised else None
         if slowest is None or not self._told.add((state.name, seconds)):
             return
         stats = context.stats

@@ -20,32 +20,30 @@ from scrapy import Request, signals
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
-from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred, DeferredQueue
 from twisted.internet.protocol import ClientCreator, Protocol
 from twisted.python.failure import Failure
 
 from scrapy_rep.engine.access import Listener
+from scrapy_rep.engine.timers import within
 from scrapy_rep.origins.answer import (
-    MAX_HEADER,
-    READ_BYTES,
-    Answer,
-    Transfer,
-    accept_encoding,
-    answer_of,
-)
-from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import (
     CONFIGURATION_ERRORS,
+    MAX_HEADER,
     PROJECT_REFUSES,
+    READ_BYTES,
     STOPPED,
+    Answer,
     ProjectError,
     ProxyError,
     RedirectRefused,
+    Transfer,
+    accept_encoding,
+    answer_of,
     blamed_on_proxy,
     refused_by_project,
 )
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outcome
@@ -193,9 +191,7 @@ class Fetcher:
         self.targets = Targets(context.crawler, context.settings.private_hosts)
         """Where an origin may lead us."""
 
-    async def fetch(
-        self, origin: Origin, like: Request | None = None, until: float = math.inf
-    ) -> Answer:
+    async def fetch(self, origin: Origin, like: Request, until: float = math.inf) -> Answer:
         """Fetch *origin*'s robots.txt, once. Any error is an answer, except
         :data:`CONFIGURATION_ERRORS` and ``CancelledError``. *like* is a request to *origin* whose
         User-Agent header, proxy and bind address to use. *until*: when it is too late, in seconds
@@ -222,9 +218,7 @@ class Fetcher:
                 continue
             return Answer(Outcome.MISSING, *given, note=note)
 
-    async def _ask(
-        self, url: str, hops: int, like: Request | None, until: float
-    ) -> Answer | Response:
+    async def _ask(self, url: str, hops: int, like: Request, until: float) -> Answer | Response:
         self._running += 1
         self._listener.listen(True)
         transfer = Transfer()
@@ -262,28 +256,26 @@ class Fetcher:
         self._context.stats.inc_value("rep/redirects/refused")
         return RedirectRefused(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
 
-    async def _get(
-        self, url: str, transfer: Transfer, like: Request | None, until: float
-    ) -> Response:
+    async def _get(self, url: str, transfer: Transfer, like: Request, until: float) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
         and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
         timeout = min(self._context.settings.download_timeout, round(until - time.monotonic(), 2))
         if timeout <= 0:  # no time is left after redirects
             raise DownloadTimeoutError(f"no answer from {url} in time")
+        late = DownloadTimeoutError(f"took longer than {timeout} seconds")
         if url.startswith("ftp:") and self._replaces_ftp:
             transfer.slot.close()  # this bypasses the downloader
-            return await _within(timeout, Deferred.fromCoroutine(_retrieve(url)))
+            return await within(timeout, Deferred.fromCoroutine(_retrieve(url)), late)
         headers: dict[str, Any] = dict(self._accepts)
         meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
         if self._engine.slots.slowed:
             meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
-        if like is not None:
-            for key in {"proxy", "bindaddress"} & like.meta.keys():
-                meta[key] = like.meta[key]
-            # HttpProxyMiddleware may have moved the proxy's login there.
-            for name in ("User-Agent", *["Proxy-Authorization"] * bool(meta.get("proxy"))):
-                if like.headers.get(name):
-                    headers[name] = like.headers[name]
+        for key in {"proxy", "bindaddress"} & like.meta.keys():
+            meta[key] = like.meta[key]
+        # HttpProxyMiddleware may have moved the proxy's login there.
+        for name in ("User-Agent", *["Proxy-Authorization"] * bool(meta.get("proxy"))):
+            if like.headers.get(name):
+                headers[name] = like.headers[name]
         request = Request(
             url,
             callback=NO_CALLBACK,
@@ -298,7 +290,7 @@ class Fetcher:
         if url.startswith("ftp:"):
             # FTP handlers may have no timeout. Others count theirs from when the request leaves its
             # slot's queue.
-            download = _within(timeout, download)
+            download = within(timeout, deferred_from_coro(download), late)
         try:
             response = await download
         except Exception as error:
@@ -354,22 +346,3 @@ def redirect_target(url: str, response: Response) -> str | None:
     authority = str(origin).partition("://")[2]
     target = urlsplit(target)._replace(netloc=authority, fragment="").geturl()
     return target if len(target) <= MAX_URL else None
-
-
-async def _within(seconds: float, download: object) -> Response:
-    """Await *download* for at most *seconds*; ``DownloadTimeoutError`` after that."""
-    done: Deferred[Response] = Deferred()
-    running: Deferred[Response] = deferred_from_coro(download)  # type: ignore[arg-type]
-
-    def finish(result: Response | Failure) -> None:
-        if not done.called:
-            done.callback(result)  # a Failure goes to the errbacks
-
-    running.addBoth(finish)
-    late = Failure(DownloadTimeoutError(f"took longer than {seconds} seconds"))  # type: ignore[no-untyped-call]
-    timer = call_later(seconds, finish, late)
-    try:
-        return await maybe_deferred_to_future(done)
-    finally:
-        timer.cancel()
-        running.cancel()

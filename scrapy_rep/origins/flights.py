@@ -8,21 +8,19 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.timers import Alarm
-from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.faults import CONFIGURATION_ERRORS
+from scrapy_rep.engine.timers import Alarm, within
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages.base import Entry
 
@@ -35,37 +33,18 @@ _AT_A_TIME, _SLOW_SECONDS = 4, 2.0
 _SLOW_TIMES, _SOCKETS = 4, 512
 
 
-class Resolution(NamedTuple):
-    state: OriginState
-    answer: Answer | None
-    """None: it came from the storage."""
-    request: Request
-    """The first request that needed it."""
-    outcome: Outcome
-    """What the answer means; without one, what the stored one means."""
-    robots: RobotsTxt | None
-    """The rules, if it has any."""
-    flight: Flight
-    """How it came."""
-
-    @property
-    def robots_url(self) -> str:
-        """The file's URL after redirects: the base of relative URLs in it."""
-        return self.state.entry.url or self.state.origin.robots_url
-
-
 class ResolutionListener:
     """Is notified of answers. A bug in one listener doesn't affect the others."""
 
     part = "part"
     """Its name in the log."""
 
-    async def resolved(self, resolution: Resolution) -> None:
-        """Handle an answer, or news from the storage. Requests already obey it."""
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
+        """Handle the answer of a *flight*, or news from the storage: requests obey *state* now."""
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Handle that there will be no answer. *error* is one of
-        :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`, a bug, or ``CancelledError``
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or ``CancelledError``
         (nothing waits for it)."""
 
 
@@ -80,8 +59,8 @@ class CrawlEnding(Exception):
 @dataclass(slots=True, eq=False)
 class Flight:
     origin: Origin
-    request: Request | None
-    """The first request that needs the answer, if any does."""
+    request: Request
+    """The first request that needs the answer; if none does, one for the file itself."""
     began_at: float = field(default_factory=time.monotonic)
     waiters: list[Deferred[OriginState]] = field(default_factory=list)
     running: Deferred[Any] | None = None
@@ -92,8 +71,11 @@ class Flight:
     """When it began to, in seconds since the epoch."""
     before: Entry | None = None
     """What was known then."""
-    landing: bool = False
-    """Whether there is an answer, and listeners are being notified."""
+    answer: Answer | None = None
+    """None: it came from the storage."""
+    outcome: Outcome | None = None
+    """What the answer means; without one, what the stored one means. Once it is set, listeners are
+    being notified."""
     result: OriginState | Exception | None = None
     """Set on landing, which may be at once without asyncio."""
 
@@ -103,7 +85,7 @@ class Flight:
 
     async def wait(self, seconds: float | None = None) -> OriginState:
         """Wait for the answer: ``StillWaiting`` after *seconds*, ``CrawlEnding`` if the spider
-        closes; or one of :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`."""
+        closes; or one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         if isinstance(self.result, Exception):
             raise self.result
         if self.result is not None:
@@ -112,19 +94,10 @@ class Flight:
             raise StillWaiting
         waiter: Deferred[OriginState] = Deferred()
         self.waiters.append(waiter)
-
-        def give_up() -> None:
-            if waiter in self.waiters:  # else it landed in this turn of the event loop
-                self.waiters.remove(waiter)
-                waiter.errback(StillWaiting())
-
-        timer = None if seconds is None else call_later(seconds, give_up)
         try:
-            return await maybe_deferred_to_future(waiter)
+            return await within(seconds, waiter, StillWaiting())
         finally:
-            if timer is not None:
-                timer.cancel()
-            if waiter in self.waiters:  # it was cancelled
+            if waiter in self.waiters:
                 self.waiters.remove(waiter)
 
     def land(self, result: OriginState | Exception) -> None:
@@ -149,7 +122,7 @@ class Flights:
         self._quick: set[Flight] = set()
         """Those in the air, without the slow ones."""
         self._slow = Alarm(crawler, self._is_slow)
-        self._end = Flight(Origin("", "", 0), None)
+        self._end = Flight(Origin("", "", 0), Request("data:,"))
         """Lands when the spider closes."""
         concurrency = concurrency_of(crawler)
         if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
@@ -168,7 +141,7 @@ class Flights:
             return self._end
         flight = self._flights.get(origin)
         if flight is None:
-            flight = Flight(origin, request)
+            flight = Flight(origin, request or Request(origin.robots_url))
             self._flights[origin] = flight
             (self._again if again else self._first)[flight] = None
             self._take_off()
@@ -217,12 +190,12 @@ class Flights:
 
     @property
     def landing(self) -> bool:
-        return any(flight.landing for flight in self._flights.values())
+        return any(flight.outcome is not None for flight in self._flights.values())
 
     def abandon(self, origin: Origin) -> None:
         """Cancel the flight to *origin*, unless something waits for it or it is landing."""
         flight = self._flights.get(origin)
-        if flight is not None and not flight.waiters and not flight.landing:
+        if flight is not None and not flight.waiters and flight.outcome is None:
             self._cancel(flight)
 
     def _cancel(self, flight: Flight) -> None:

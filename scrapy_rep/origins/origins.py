@@ -12,14 +12,14 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.origins.agents import USUAL, Agents, origin_of, path_in
+from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.crawl_delay import CrawlDelay
-from scrapy_rep.origins.faults import failure_in
 from scrapy_rep.origins.fetcher import Fetcher
-from scrapy_rep.origins.flights import Flight, Flights, Resolution, ResolutionListener
-from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.origins.flights import Flight, Flights, ResolutionListener
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
@@ -130,13 +130,11 @@ class Origins:
         self._clock = context.clock
         self._obey_global = settings.obey_global_group
         self.agents = Agents(context.crawler, settings)
-        self.table = OriginTable(
-            settings.cache_max_origins, settings.cache_max_bytes, context.clock
-        )
         self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
         storage = open_storage(context.crawler, settings)
-        self.cache = RobotsCache(settings, self.table, fetcher, context.clock, storage)
+        self.cache = RobotsCache(settings, fetcher, context.clock, storage)
+        self.table = self.cache.table
         self.cache.choices = Choices(settings) if chosen(settings) else None
         self.policy = Policy(settings)
         self.crawl_delay = CrawlDelay(context, self.agents, self.table)
@@ -148,22 +146,18 @@ class Origins:
 
     async def ask(self, flight: Flight) -> OriginState:
         """Get a flight's robots.txt fetched, and notify the listeners, before waiting requests go
-        on. Raises :data:`~scrapy_rep.origins.faults.CONFIGURATION_ERRORS`."""
+        on. Raises :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         try:
-            state, answer = await self.cache.ask(flight)
+            state = await self.cache.ask(flight)
         except (Exception, asyncio.CancelledError) as error:
             self._failed(flight.origin, error)
             raise
-        flight.landing = True
-        request = flight.request or Request(flight.origin.robots_url)
-        outcome = state.entry.outcome if answer is None else answer.outcome
+        request, answer = flight.request, flight.answer
+        flight.outcome = state.entry.outcome if answer is None else answer.outcome
         chain = self.agents.chain_of(request)
-        robots = state.robots if outcome is Outcome.RULES else None
-        if robots is not None:
+        if flight.outcome is Outcome.RULES:
             # While its body is in memory, so that listeners needn't.
             await self.cache.read(state, chain, answer.body if answer else None)
-            robots = state.robots
-        resolution = Resolution(state, answer, request, outcome, robots, flight)
         usual = USUAL.match(request.url)
         is_plain = state.standing is Standing.FRESH and not state.by and not self._records_all
         if is_plain and usual is not None and chain is self.agents.usual:
@@ -173,7 +167,7 @@ class Origins:
             self.table.add_prefix(state, usual[1] + "/")
         for listener in self.listeners:
             with self._isolated(listener.part):
-                await listener.resolved(resolution)
+                await listener.resolved(state, flight)
         return state
 
     def _failed(self, origin: Origin, error: Exception | asyncio.CancelledError) -> None:

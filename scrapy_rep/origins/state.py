@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from scrapy_rep.protocol import Origin, RobotsTxt
@@ -43,11 +43,10 @@ class OriginState:
     """
 
     entry: Entry
-    origin: Origin = None  # type: ignore[assignment]
-    """Whose robots.txt this is; by default the entry's origin."""
-    name: str = ""
+    origin: Origin
+    name: str = field(init=False)
     """The origin, as text."""
-    robots: RobotsTxt | None = None
+    robots: RobotsTxt | None = field(init=False)
     standing: Standing = Standing.ASK
     usable_until: float = 0.0
     """When the next fetch is due, in seconds since the epoch."""
@@ -70,7 +69,6 @@ class OriginState:
 
     def __post_init__(self) -> None:
         self.name = self.entry.origin
-        self.origin = self.origin or Origin.from_text(self.name)
         self.robots = RobotsTxt(self.entry) if self.entry.has_copy else None
 
     @property
@@ -79,6 +77,11 @@ class OriginState:
         entry = self.entry
         size = _BYTES + len(entry.packed) + len(entry.url) + len(entry.error or "")
         return size if self.robots is None else size + self.robots.size
+
+    @property
+    def robots_url(self) -> str:
+        """The file's URL after redirects: the base of relative URLs in it."""
+        return self.entry.url or self.origin.robots_url
 
     @property
     def unreachable(self) -> bool:

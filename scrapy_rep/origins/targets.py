@@ -110,20 +110,27 @@ class Targets:
         self._log = Limiter(logger, "connections refused")
         if not private_hosts:
             crawler.signals.connect(self._opened, scrapy_signals.spider_opened)
-            crawler.signals.connect(self._stopped, scrapy_signals.engine_stopped)
+            crawler.signals.connect(self.unwatch, scrapy_signals.engine_stopped)
 
     def _opened(self) -> None:
-        call_later(0, watch, self)  # CrawlerProcess installs Scrapy's resolver after that
+        call_later(0, self.watch)  # CrawlerProcess installs Scrapy's resolver after that
 
-    def _stopped(self) -> None:
-        unwatch(self)
+    def watch(self) -> None:
+        """Be asked about connections from now on. Call it again when something may have replaced our
+        resolver, as CrawlerProcess does."""
+        _watchers.add(self)
+        _update_resolvers()
+
+    def unwatch(self) -> None:
+        _watchers.discard(self)
+        _update_resolvers()
 
     async def refuses(self, target: Origin, by: Origin) -> bool:
         """Whether to request nothing from *target*, which *by* named: it is private, and *by* isn't.
         A name that can't be resolved now passes: connections to it are watched."""
         if self._all:
             return False
-        watch(self)
+        self.watch()
         if await self._is_inside(by):  # in the user's own network: it may name whatever it likes
             return False
         self.keep(by)
@@ -161,7 +168,7 @@ class Targets:
             return ()
         found = await look_up(_name(origin))
         for address in found:
-            self.may_connect(_name(origin), address)  # if nothing asks: see watch()
+            self.may_connect(_name(origin), address)  # if nothing asks: see _update_resolvers()
         return found
 
     def may_connect(self, host: str, address: str) -> bool:
@@ -250,40 +257,23 @@ class _Getaddrinfo:
         return left
 
 
-def watch(watcher: Targets) -> None:
-    """Ask *watcher* from now on, unless the event loop can't be changed. Call it again when
-    something may have replaced our resolver, as CrawlerProcess does."""
-    _watchers.add(watcher)
+def _update_resolvers() -> None:
     if is_reactor_installed():
         from twisted.internet import reactor
 
-        if not isinstance(reactor.nameResolver, _Resolver):
-            reactor.installNameResolver(_Resolver(reactor.nameResolver))
-    loop = _loop()
-    if loop is not None and not isinstance(loop.getaddrinfo, _Getaddrinfo):
-        with suppress(AttributeError):  # a loop that can't be changed
-            loop.getaddrinfo = _Getaddrinfo(loop.getaddrinfo)
+        reactor.installNameResolver(_current(reactor.nameResolver, _Resolver))
+    with suppress(
+        RuntimeError, AttributeError
+    ):  # no loop of asyncio's, or one that can't be changed
+        loop: Any = asyncio.get_running_loop()
+        loop.getaddrinfo = _current(loop.getaddrinfo, _Getaddrinfo)
 
 
-def unwatch(watcher: Targets) -> None:
-    _watchers.discard(watcher)
-    if _watchers:
-        return
-    if is_reactor_installed():
-        from twisted.internet import reactor
-
-        if isinstance(reactor.nameResolver, _Resolver):
-            reactor.installNameResolver(reactor.nameResolver.inner)
-    loop = _loop()
-    if loop is not None and isinstance(loop.getaddrinfo, _Getaddrinfo):
-        loop.getaddrinfo = loop.getaddrinfo.inner
-
-
-def _loop() -> Any:
-    """Return asyncio's running event loop; None with another reactor."""
-    with suppress(RuntimeError):
-        return asyncio.get_running_loop()
-    return None
+def _current(found: Any, ours: type[Any]) -> Any:
+    """Return *found* in one of *ours* while anyone watches, else without it."""
+    if isinstance(found, ours) == bool(_watchers):
+        return found
+    return ours(found) if _watchers else found.inner
 
 
 async def look_up(host: str) -> Sequence[str]:

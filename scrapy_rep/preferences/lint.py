@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 
-from scrapy_rep.inspection.explanation import Outline
 from scrapy_rep.inspection.lint import Finding, quoted
 from scrapy_rep.preferences.statements import (
     EXTRA,
@@ -15,54 +14,50 @@ from scrapy_rep.preferences.statements import (
     OTHER,
     SIGNALS,
     VALUES,
-    fields,
-    meaning,
+    lines_about_use,
     read_preferences,
     read_signals,
     split_rule,
 )
 from scrapy_rep.protocol.syntax import normalise
 
-_BLANKS = re.compile(rb"[ \t]=|=[ \t]")
+_BLANKS = re.compile(r"[ \t]=|=[ \t]")
 
 
-def usage_findings(kept: bytes, outline: Outline) -> Iterator[Finding]:
+def usage_findings(kept: bytes) -> Iterator[Finding]:
     """*kept*: the part of the file that counts."""
-    first = outline.groups[0].agents[0].line if outline.groups else None
-    for line, field, value, _ in fields("\n" + normalise(kept)):
-        ungrouped = first is None or line < first
+    for line, field, value, _, named in lines_about_use(normalise(kept)):
         if field == "license":
             if "://" not in value:
                 yield Finding(line, "bad-license", "a license needs a full URL")
         elif field == "content-signal":
-            if ungrouped:
+            if named is None:
                 why = "no user-agent line above it: applied to all crawlers here, but other parsers may ignore it"
                 yield Finding(line, "signal-before-group", why)
             yield from _signals(line, value)
         else:
-            if ungrouped:
+            if named is None:
                 yield Finding(line, "rule-before-group", "ignored: no user-agent line above it")
             try:
-                yield from _preferences(line, split_rule(value)[1].encode("latin-1"))
+                yield from _preferences(line, split_rule(value)[1])
             except ModuleNotFoundError:
                 yield Finding(line, "not-checked", f"Content-Usage is not checked: {EXTRA}")
 
 
-def _preferences(line: int, value: bytes) -> Iterator[Finding]:
+def _preferences(line: int, value: str) -> Iterator[Finding]:
     if not value:
         yield Finding(line, "bad-usage", "no preference is given, so the line says nothing")
         return
     try:
-        members = read_preferences(value)
+        said = read_preferences(value)
     except ValueError as error:
         why = "remove the blanks around the =" if _BLANKS.search(value) else str(error)[:100]
         yield Finding(line, "bad-usage", f"can't be read, so the line says nothing: {why}")
         return
-    said = meaning(members)
-    for key in members:
+    for key, answer in said.items():
         if key not in LABELS:
             yield _unknown(line, key, LABELS)
-        elif LABELS[key] not in said:
+        elif answer is None:
             why = f"{quoted(key)} is neither y nor n, so it says nothing"
             yield Finding(line, "bad-usage", why)
 

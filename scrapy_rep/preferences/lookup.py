@@ -18,7 +18,7 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import origin_of, path_in
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight, Flights
+from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.pages import chain_behind, crawls_behind, encoding_of, is_html, page_rules
@@ -30,16 +30,15 @@ from scrapy_rep.preferences.statements import (
     RobotsUsage,
     TdmFile,
     Usage,
-    from_headers,
-    from_html,
     header_statements,
     link_licenses,
     page_statements,
     read_robots,
-    signal_headers,
+    reservation_in,
     token_statement,
 )
 from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.html import metas_of
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import moment_of
@@ -94,17 +93,20 @@ def usage_of(
     """Return the same for a known crawl, and remember it. *request* is what *response* answers."""
     values = response.headers.getlist
     robots, tdm, sha256 = Usage(), None, None
+    names = RESERVATION, POLICY
     if is_html(response):
-        tdm = from_html(response.body, encoding_of(response))
-    tdm = tdm or from_headers(values(RESERVATION), values(POLICY))
+        tdm = reservation_in("meta", metas_of(response.body, encoding_of(response), names))
+    if tdm is None:
+        said = [(name, value.decode("latin-1"), None) for name in names for value in values(name)]
+        tdm = reservation_in("header", said)
     if lookup is not None and request is not None:
         robots = lookup.robots(request, chain)
         if tdm is None:
             tdm, sha256 = lookup.tdmrep(request)
     statements = [
         *robots.statements,
-        *header_statements(values("Content-Usage")),
-        *signal_headers(values("Content-Signal")),
+        *header_statements("Content-Usage", values("Content-Usage")),
+        *header_statements("Content-Signal", values("Content-Signal")),
         *page_statements(page_rules(response, chain)),
         *([tdm.statement] if tdm is not None else ()),
     ]
@@ -143,7 +145,7 @@ class UsageLookup:
         self._clock = context.clock
         # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
         self._tdm_cache = cache.sibling() if settings.tdmrep else None
-        self._flights = Flights(context.crawler, self._ask)
+        self._flights = Flights(context.crawler, (self._tdm_cache or cache).ask)
         # A page that waits for a file occupies a download slot. This many get an extra one; more
         # would let a server that never answers fill the memory with pages.
         self._engine, self._most = context.engine, concurrency_of(context.crawler)
@@ -188,10 +190,11 @@ class UsageLookup:
     async def read(self, request: Request, chain: Chain) -> None:
         """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
         _, state = self.known(request)
+        if state is None or not _is_large(state.entry):
+            return
         for one in (chain, *((name,) for name in self._tokens)):
-            if state is not None and self._cache.takes_long(state, one):
-                await self._cache.read(state, one)
-        if state is not None and state.robots is not None and _is_large(state.entry):
+            await self._cache.read(state, one)
+        if state.robots is not None:
             token, _ = state.robots.rules(chain, self._settings.obey_global_group)
             await run_in_thread(_read_robots, state.entry, token)
 
@@ -218,11 +221,6 @@ class UsageLookup:
             pass
         finally:
             self._waiting -= 1
-
-    async def _ask(self, flight: Flight) -> OriginState:
-        assert self._tdm_cache is not None
-        state, _ = await self._tdm_cache.ask(flight)
-        return state
 
     async def end(self) -> None:
         self._flights.end()

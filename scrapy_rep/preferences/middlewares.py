@@ -14,7 +14,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
-from scrapy_rep.engine.lifecycle import Stage, StopAtStart
+from scrapy_rep.engine.access import Stage, StopAtStart
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware

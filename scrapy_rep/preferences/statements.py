@@ -30,9 +30,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from scrapy_rep.protocol.html import metas_of
 from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Decision, Rules
 from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.protocol.page import PageRules
@@ -136,57 +135,38 @@ EXTRA = "pip install 'scrapy-rep[usage]'"
 """What installs the parser of structured fields."""
 
 
-Members = dict[str, tuple[object, dict[str, object]]]
-"""Of a dictionary of structured fields: values and parameters by key."""
-
-
-def read_preferences(value: bytes) -> Members:
-    """Parse a dictionary. The last of duplicate keys counts. ``ValueError`` if it isn't one, and so
-    says nothing; ``ModuleNotFoundError`` if the extra ``usage`` is not installed."""
+def read_preferences(value: str) -> dict[str, str | None]:
+    """Parse a dictionary. Return ``"y"`` or ``"n"`` by key, None for all other values; parameters
+    mean nothing, and the last of duplicate keys counts. ``ValueError`` if it isn't a dictionary, and
+    so says nothing; ``ModuleNotFoundError`` if the extra ``usage`` is not installed."""
     try:
-        from http_sf import parse
+        from http_sf import Token, parse
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"Content-Usage is read with http-sf: {EXTRA}") from None
     if len(value) > MAX_BYTES:
         raise ValueError(f"longer than {MAX_BYTES:,} bytes")
-    return cast("Members", parse(value, tltype="dictionary"))
-
-
-def meaning(members: Members) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose: only these tokens count, and parameters mean nothing."""
-    from http_sf import Token
-
-    found = {purpose: members.get(label, ("",))[0] for label, purpose in LABELS.items()}
+    members: Any = parse(value.encode("latin-1"), tltype="dictionary")
     return {
-        purpose: str(bare)
-        for purpose, bare in found.items()
-        if isinstance(bare, Token) and str(bare) in (YES, NO)
+        key: str(bare) if isinstance(bare, Token) and str(bare) in (YES, NO) else None
+        for key, (bare, _) in members.items()
     }
 
 
-def preferences(value: bytes) -> dict[str, str]:
+def preferences(value: str) -> dict[str, str]:
     """Return ``"y"`` or ``"n"`` by purpose; nothing for what can't be read."""
     try:
-        return meaning(read_preferences(value))
+        said = read_preferences(value)
     except ValueError:
         return {}
+    return {purpose: answer for key, purpose in LABELS.items() if (answer := said.get(key))}
 
 
 def split_rule(value: str) -> tuple[str, str]:
     """Return path and preferences of a ``Content-Usage`` line; an empty path if it has none."""
     if value[:1] != "/":
         return "", value
-    path, blank, rest = value.replace("\t", " ").partition(" ")
-    return path, value[len(path) + len(blank) :].strip(SPACE) if rest else ""
-
-
-def header_statements(values: Sequence[bytes]) -> list[Statement]:
-    """Return what ``Content-Usage`` header lines say. Together they are one dictionary."""
-    if not values:
-        return []
-    value = b", ".join(values)
-    text = value[:MAX_TEXT].decode("latin-1")
-    return [Statement("header Content-Usage", None, text, preferences(value))]
+    path, *given = re.split(r"[ \t]", value, maxsplit=1)
+    return path, "".join(given).strip(SPACE)
 
 
 # Content-Signal; noai and the like; policy tokens; licenses
@@ -222,12 +202,13 @@ def signals(value: str) -> dict[str, str]:
     return says
 
 
-def signal_headers(values: Sequence[bytes]) -> list[Statement]:
-    """Return what ``Content-Signal`` header lines say together."""
+def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
+    """Return what all ``Content-Usage`` or all ``Content-Signal`` header lines say together."""
     text = b", ".join(values).decode("latin-1")
     if not text:
         return []
-    return [Statement("header Content-Signal", None, text[:MAX_TEXT], signals(text))]
+    says = preferences(text) if name == "Content-Usage" else signals(text)
+    return [Statement(f"header {name}", None, text[:MAX_TEXT], says)]
 
 
 # noai and noml speak for the images too.
@@ -292,8 +273,8 @@ _RULE = re.compile(
 class RobotsUsage:
     """What a robots.txt says about use, to one crawler."""
 
-    rules: tuple[tuple[Rules | None, Statement], ...] = ()
-    """``Content-Usage`` lines; None where no path is given."""
+    rules: tuple[tuple[Rules, Statement], ...] = ()
+    """``Content-Usage`` lines, each with its path, which may be empty."""
     signals: tuple[Statement, ...] = ()
     """``Content-Signal`` lines: of the crawler's groups, and those before all groups."""
     licenses: tuple[str, ...] = ()
@@ -304,24 +285,32 @@ class RobotsUsage:
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't apply to it
         """
-        longest, found = 0, list[Statement]()
-        for rules, statement in self.rules if allowed else ():
-            length = 0 if rules is None else rules.find(path) >> LENGTH_BIT or -1
-            if length > longest:
-                longest, found = length, []
-            if length == longest:
-                found.append(statement)
-        return [*found, *self.signals]
+        keys = [(rules.find(path), statement) for rules, statement in self.rules if allowed]
+        found = [(key >> LENGTH_BIT, statement) for key, statement in keys if key]
+        longest = max((length for length, _ in found), default=0)
+        return [*(one for length, one in found if length == longest), *self.signals]
 
 
-def fields(stretch: str, number: int = 0) -> Iterator[tuple[int, str, str, str]]:
-    """Yield number, field (in lower case), value and text of each line about use. *stretch*: some
-    normalised lines, each with its line end in front. *number*: of the line before."""
-    counted = 0
-    for match in _FIELD.finditer(stretch):
-        number += stretch.count("\n", counted, match.start() + 1)
-        counted = match.start() + 1
-        yield number, match[1].lower(), match[2].partition("#")[0].strip(SPACE), match[0]
+def lines_about_use(
+    text: str, token: str | None = None
+) -> Iterator[tuple[int, str, str, str, bool | None]]:
+    """Yield number, field (in lower case), value and text of each line about use in a normalised
+    *text*; and whether its group names *token* (in lower case), None before all groups."""
+    if _FIELD.search("\n" + text) is None:
+        return  # as in most files
+    number, named, ended = 0, None, False
+    for at, (name, stretch) in enumerate(Groups(text)):
+        number += at > 0  # the user-agent line
+        if name is not None:
+            named, ended = name == token or bool(named and not ended), False
+        counted = 0
+        for match in _FIELD.finditer(stretch):
+            number += stretch.count("\n", counted, match.start() + 1)
+            counted, kind = match.start() + 1, match[1].lower()
+            ended = ended or kind != "license"
+            yield number, kind, match[2].partition("#")[0].strip(SPACE), match[0], named
+        ended = ended or _RULE.search(stretch) is not None
+        number += stretch.count("\n", counted)
 
 
 def read_robots(body: bytes, token: str | None) -> RobotsUsage:
@@ -330,43 +319,21 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     :param token: of the group that applies (in any case), ``*``, or None for none
     :raises ModuleNotFoundError: if the extra ``usage`` is needed and not installed
     """
-    rules: list[tuple[Rules | None, Statement]] = []
+    rules: list[tuple[Rules, Statement]] = []
     signs: list[Statement] = []
     licenses: list[str] = []
-    for line, kind, value, written in _lines_for(body, token and token.lower()):
+    lines = lines_about_use(normalise(body), token and token.lower())
+    for line, kind, value, written, named in islice(lines, _MAX_READ):
         text = readable(written.strip("\n" + SPACE))[:MAX_TEXT]
         if kind == "license" and value and len(licenses) < MAX_LICENSES:
             licenses.append(readable(value))
-        elif kind == "content-signal" and len(signs) < MAX_LINES:
+        elif kind == "content-signal" and named is not False and len(signs) < MAX_LINES:
             signs.append(Statement("robots.txt", line, text, signals(value)))
-        elif kind == "content-usage" and len(rules) < MAX_LINES:
+        elif kind == "content-usage" and named and len(rules) < MAX_LINES:
             path, given = split_rule(value)
-            says = preferences(given.encode("latin-1"))
-            rule = Rules([path], [ALLOW - 1 - line]) if path else None
-            rules.append((rule, Statement("robots.txt", line, text, says)))
+            statement = Statement("robots.txt", line, text, preferences(given))
+            rules.append((Rules([path], [ALLOW - 1 - line]), statement))
     return RobotsUsage(tuple(rules), tuple(signs), tuple(licenses))
-
-
-def _lines_for(body: bytes, token: str | None) -> Iterator[tuple[int, str, str, str]]:
-    """Yield those of :func:`fields` that are for a crawler (a token in lower case), and licenses."""
-    lowered = body.lower()
-    if not any(name in lowered for name in (b"content-usage", b"content-signal", b"license")):
-        return
-    started = named = ended = False
-    number, left = 0, _MAX_READ
-    for at, (name, stretch) in enumerate(Groups(normalise(body))):
-        number += at > 0  # the user-agent line
-        if name is not None:
-            if ended:
-                named = ended = False
-            started, named = True, named or name == token
-        for line in islice(fields(stretch, number), left):
-            left, kind = left - 1, line[1]
-            ended = ended or kind != "license"
-            if named or kind == "license" or (kind == "content-signal" and not started):
-                yield line
-        ended = ended or (bool(stretch) and _RULE.search(stretch) is not None)
-        number += stretch.count("\n")
 
 
 # TDM reservations
@@ -376,7 +343,7 @@ PATH = "/.well-known/tdmrep.json"
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 
-_MAX_LOCATIONS, _MAX_VALUES = 1_000, 100  # more can only be an attack
+_MAX_LOCATIONS = 1_000  # more can only be an attack
 
 
 class Reservation(NamedTuple):
@@ -395,26 +362,17 @@ def _reservation(
     return Reservation(statement, url or None)
 
 
-def _strictest(
-    source: str, values: Sequence[tuple[str, int | None]], policy: str | None
-) -> Reservation | None:
-    """Return the first of *values* that reserves something, else the first that is valid."""
-    found = [_reservation(source, line, text, text, policy) for text, line in values[:_MAX_VALUES]]
+def reservation_in(place: str, said: Iterable[tuple[str, str, int | None]]) -> Reservation | None:
+    """Return the first value that reserves something, else the first that is valid. *said*: name,
+    value and line of each ``header`` or ``meta``, which is the *place*."""
+    said = list(said)
+    policy = {name: value for name, value, _ in said}.get(POLICY)
+    found = [
+        _reservation(f"{place} {name}", line, value, value, policy)
+        for name, value, line in said
+        if name == RESERVATION
+    ]
     return min(filter(None, found), key=lambda one: not one.statement.says, default=None)
-
-
-def from_headers(values: Sequence[bytes], policies: Sequence[bytes]) -> Reservation | None:
-    """Return what the headers ``tdm-reservation`` and ``tdm-policy`` say; None for nothing."""
-    policy = policies[-1][:MAX_URL].decode("latin-1") if policies else None
-    texts = [(value[:MAX_TEXT].decode("latin-1"), None) for value in values]
-    return _strictest(f"header {RESERVATION}", texts, policy)
-
-
-def from_html(body: bytes, encoding: str) -> Reservation | None:
-    metas = list(metas_of(body, encoding, {RESERVATION, POLICY}))
-    policy = {name: content for name, content, _ in metas}.get(POLICY)
-    values = [(content, line) for name, content, line in metas if name == RESERVATION]
-    return _strictest(f"meta {RESERVATION}", values, policy)
 
 
 class TdmFile:

@@ -36,8 +36,8 @@ class Kind(str, Enum):
 MAX_TEXT = 65536
 """Characters of a text, and of a tag. No URL is as long."""
 
-# Of one entry: characters; tags; levels; different names, and characters of one.
-_MAX_ENTRY, _MAX_TAGS, _MAX_DEPTH = 4 * MAX_TEXT, 5_000, 100
+# Of one entry: characters; tags; different names, and characters of one.
+_MAX_ENTRY, _MAX_TAGS = 4 * MAX_TEXT, 5_000
 _MAX_NAMES, _MAX_NAME = 1_000, 100
 
 # To be linear, no pattern looks beyond the next "<", and none divides attributes in two ways.
@@ -221,48 +221,44 @@ class XmlFeed:
         """Read the entry that ends there."""
         text = "".join([*self._parts, self._text[self._from : upto]])
         entry: SitemapEntry = {}
-        deep = self._read(entry, text)
+        self._read(entry, text)
         if not (entry or self._renamed or "<" in text) and text.strip():
             self._child(entry, "loc", "", text, core=True)  # <loc> is missing
-        if deep and not entry.get("loc"):
-            entry["loc"] = deep
         if self.kind is Kind.RSS and not entry.get("loc") and "guid" in entry:
             entry["loc"] = entry["guid"]
         if entry:
             self._entries.append(entry)
         self._item, self._parts = "", []
 
-    def _read(self, entry: SitemapEntry, text: str) -> str:
-        """Read an entry. Return a URL within an element whose end tag is missing; empty for none."""
+    def _read(self, entry: SitemapEntry, text: str) -> None:
+        """Read an entry. Its URL may be within an element whose end tag is missing."""
         own, renamed = self._item.rpartition(":")[0], self._renamed
-        open_: list[str] = []
-        inner = ""
+        outer = inner = ""  # outer: the outermost element that is open
         for part in islice(_PART.finditer(text), _MAX_TAGS):
             ended, name, attributes, content = part.groups()
             if ended:
-                if ended in open_:
-                    del open_[open_.index(ended) :]
-                    inner = inner if open_ else ""
+                if ended == outer:
+                    outer = inner = ""
                 continue
             prefix, _, local = name.rpartition(":")
             # A missing or wrong namespace loses nothing, but feeds have elements of others.
             core = prefix == own or not (renamed or prefix.lower() in _EXTENSIONS)
             local = renamed.get(local, local) if core else local
-            if local == "link" and self._link(entry, attributes, core=core, within=bool(open_)):
+            if local == "link" and self._link(entry, attributes, core=core, within=bool(outer)):
                 continue
             if content is None and not attributes.endswith("/"):
-                if core and local == "loc" and not open_ and not entry.get("loc"):
+                if core and local == "loc" and not outer and not entry.get("loc"):
                     self._damaged("an element in a URL")
                     entry["broken"] = True
-                if len(open_) < _MAX_DEPTH:
-                    open_.append(name)
-            elif not open_:
+                outer = outer or name
+            elif not outer:
                 self._child(entry, local, attributes, content or "", core=core)
             elif core and local == "loc":
                 inner = inner or self._resolved(content or "") or ""
-            elif group := _GROUPS.get(open_[0].rpartition(":")[2]):
+            elif group := _GROUPS.get(outer.rpartition(":")[2]):
                 self._of_extension(entry, group, local, content or "")
-        return inner
+        if inner and not entry.get("loc"):
+            entry["loc"] = inner
 
     def _child(
         self, entry: SitemapEntry, name: str, attributes: str, content: str, *, core: bool

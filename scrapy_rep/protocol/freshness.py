@@ -135,15 +135,14 @@ def _name(word: str, names: list[str]) -> str | None:
 
 # Two adjacent \s* would backtrack.
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
-_S_MAXAGE = re.compile(r"\bs-maxage\b[^,]*", re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 
 BLACKOUT = 12 * 3600.0
 """Seconds for which an unreachable origin isn't crawled at all, by Google's rules of April 2026."""
 
-# The time between two attempts counts for at most a quarter of the limit: 7.5 of 30 days, more than
-# a weekly crawl's pause. So it takes five attempts, and no change of the clock suffices.
-_SHARES = 4
+SHARES = 4
+"""The time between two attempts counts for at most a quarter of the limit: 7.5 of 30 days, more than a
+weekly crawl's pause. So it takes five attempts, and no change of the clock suffices."""
 
 
 def fresh_seconds(
@@ -157,8 +156,7 @@ def fresh_seconds(
     if cache_control:
         if _NO_STORE.search(cache_control):
             return minimum
-        found = _MAX_AGE.findall(_S_MAXAGE.sub("", cache_control))
-        if found:
+        if found := _MAX_AGE.findall(cache_control):
             lifetime = min(map(_seconds, found)) - (_digits(age) or 0)
             return min(max(lifetime, minimum), maximum)
     return default
@@ -202,7 +200,7 @@ def unreachable_seconds(before: float, attempts: int, elapsed: float, limit: flo
     """
     if not attempts:
         return 0.0
-    share = limit / _SHARES
+    share = limit / SHARES
     return min(before, (attempts - 1) * share) + min(max(elapsed, 0.0), share)
 
 
@@ -219,45 +217,3 @@ class Standing(Enum):
     """Unreachable, without a copy: everything is disallowed for now."""
     UNRESTRICTED = "unrestricted"
     """Unreachable for more than 30 days, without a copy: no restrictions."""
-
-
-def rung(seconds: float, page_ago: float, limit: float, *, has_copy: bool) -> Standing:
-    """Return what Google's rules of April 2026 make of an unreachable origin (REP.md section 13).
-
-    :param seconds: how long it has been unreachable, see :func:`unreachable_seconds`
-    :param page_ago: seconds since one of its pages answered
-    :param limit: the 30 days, in seconds
-    """
-    if seconds < BLACKOUT:
-        return Standing.UNREACHABLE
-    if seconds < limit:
-        return Standing.STALE if has_copy else Standing.UNRESTRICTED
-    # As for attempts: a share of the limit, more than a weekly crawl's pause.
-    pages_answer = 0 <= page_ago <= limit / _SHARES
-    return Standing.UNRESTRICTED if pages_answer else Standing.UNREACHABLE
-
-
-def standing(
-    now: float,
-    *,
-    fresh_until: float,
-    has_copy: bool,
-    unreachable_since: float | None,
-    unreachable_for: float,
-    next_attempt_at: float,
-    limit: float,
-) -> tuple[Standing, float]:
-    """Return how an entry can be used *now*, and until when (REP.md sections 4 and 5).
-
-    :param unreachable_since: the first of the latest failures; None if the last fetch succeeded
-    :param unreachable_for: see :func:`unreachable_seconds`
-    """
-    if unreachable_since is None:
-        return (Standing.FRESH, fresh_until) if now < fresh_until else (Standing.ASK, now)
-    if now >= next_attempt_at:
-        return Standing.ASK, now
-    if has_copy:  # however old
-        return Standing.STALE, next_attempt_at
-    if unreachable_for >= limit:
-        return Standing.UNRESTRICTED, next_attempt_at
-    return Standing.UNREACHABLE, next_attempt_at

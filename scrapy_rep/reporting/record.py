@@ -1,23 +1,32 @@
-"""What is on record of a crawl: lines of JSON about decisions, answers and sitemaps
+"""What is on record of a crawl: lines of JSON about decisions, answers, changes and sitemaps
 (docs/observing.md explains the fields); and rows that count, in bounded memory."""
 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from scrapy_rep.engine.log import BoundedSet
-from scrapy_rep.origins.flights import Resolution
+from scrapy import Request
+from scrapy.utils.asyncio import run_in_thread
+
+from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
+from scrapy_rep.origins.agents import Agents
+from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.protocol import Decision
+from scrapy_rep.protocol import Decision, Origin, RobotsTxt
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.base import Entry, UnreadableEntry
 from scrapy_rep.text import iso
+
+logger = get_logger(__name__)
 
 _MS = "milliseconds"
 
@@ -83,11 +92,11 @@ _KINDS = {
 }
 
 
-def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str, Any]:
+def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) -> dict[str, Any]:
     """Return the fields of the line about an answer. *delay*: seconds between requests, as far as
     ``REP_CRAWL_DELAY`` grants it."""
-    state, answer, flight = resolution.state, resolution.answer, resolution.flight
-    entry, (outcome, body) = state.entry, _outcome(resolution)
+    entry, answer = state.entry, flight.answer
+    outcome, body = _outcome(entry, answer)
     failed = outcome == "unreachable"
     robots = state.robots if body is not None else None
     about = {
@@ -113,9 +122,8 @@ def answer_fields(resolution: Resolution, delay: float, now: float) -> dict[str,
     }
 
 
-def _outcome(resolution: Resolution) -> tuple[str, bytes | None]:
+def _outcome(entry: Entry, answer: Answer | None) -> tuple[str, bytes | None]:
     """Return one of :data:`OUTCOMES`, and the file, if there is one."""
-    entry, answer = resolution.state.entry, resolution.answer
     if entry.unreachable_since is not None:
         return "unreachable", None
     if entry.outcome is not Outcome.RULES:
@@ -142,6 +150,91 @@ def kind_of(reason: str | None) -> str:
     if "SSL" in reason:
         return "TLS"
     return "connection lost" if "onnection" in reason else name[:_SHORT]
+
+
+# Refused URLs that are remembered; of one origin, how many are compared.
+_REFUSED, _URLS = 1000, 20
+# Lines of a change that are kept, and characters of each.
+MAX_LINES, _LENGTH = 50, 300
+
+
+class ChangeWatch:
+    def __init__(self, context: CrawlContext, agents: Agents) -> None:
+        self._context = context
+        self._agents = agents
+        self._refused: deque[tuple[Origin, str]] = deque(maxlen=_REFUSED)
+        self._log = Limiter(logger, "robots.txt files that have changed")
+
+    def forbidden(self, origin: Origin, url: str) -> None:
+        """Remember a URL that is refused: a change may allow it."""
+        self._refused.append((origin, url))
+
+    async def look(
+        self,
+        state: OriginState,
+        before: Entry,
+        request: Request,
+        waiting: Callable[[str], Iterable[str]],
+    ) -> dict[str, Any] | None:
+        """Return what has changed since *before*; None if nothing has. Log and count it. *request*
+        was the first to ask. *waiting* returns URLs that wait for an origin's answer; it may read
+        them from disk."""
+        now = state.entry
+        if before.fetched_at is None or now.unreachable_since is not None:
+            return None  # only answers that count are compared
+        if (before.outcome, before.sha256) == (now.outcome, now.sha256):
+            return None
+        try:
+            bodies = before.body, now.body
+        except UnreadableEntry:  # a damaged file of another process
+            return None
+        refused = [url for origin, url in self._refused if origin == state.origin]
+        urls = list(dict.fromkeys([*refused[-_URLS:], *waiting(state.name)]))
+        chain = self._agents.chain_of(request)
+        obey_global = self._context.settings.obey_global_group
+        change = await run_in_thread(compare, *bodies, urls, chain, obey_global)
+        self._context.stats.inc_value("rep/changed")
+        message = (
+            "robots.txt of %(origin)s has changed: lines added %(lines_added)d, removed "
+            "%(lines_removed)d"
+        )
+        values = {"origin": state.origin, **change}
+        if change["turned"]:
+            message += ", verdicts that turn %(turned_count)d: %(url)s is now %(now)s"
+            values |= change["turned"][0]
+        self._log.log(message, values, self._context.spider)
+        return {"old_sha256": before.sha256, **change}
+
+
+def compare(
+    old: bytes, new: bytes, urls: list[str], chain: tuple[str, ...], obey_global: bool
+) -> dict[str, Any]:
+    """Return what differs between two robots.txt files: lines, and verdicts on *urls*."""
+    turned = []
+    files = RobotsTxt.parse(old), RobotsTxt.parse(new)
+    for url in urls:
+        found = [one.decide(comparable(url), chain, obey_global=obey_global) for one in files]
+        was, now = ("allowed" if one.allowed else "disallowed" for one in found)
+        if was != now:
+            turned.append({"url": url, "was": was, "now": now})
+    return {**changed_lines(old, new), "turned": turned[:_URLS], "turned_count": len(turned)}
+
+
+def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
+    """Return the lines that only one of two files has, in the order in which they first appear."""
+    before, after = _lines(old), _lines(new)
+    added, removed = (list(one.elements()) for one in (after - before, before - after))
+    return {
+        "added": [one[:_LENGTH] for one in added[:MAX_LINES]],
+        "removed": [one[:_LENGTH] for one in removed[:MAX_LINES]],
+        "lines_added": len(added),
+        "lines_removed": len(removed),
+    }
+
+
+def _lines(body: bytes) -> Counter[str]:
+    text = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode(errors="replace")
+    return Counter(filter(None, map(str.strip, text.split("\n"))))
 
 
 # Rules that are counted.
@@ -192,9 +285,10 @@ class RuleOrigin:
     origin: str
     line: int
     robots_url: str = ""
+    """Empty if it isn't known: the usual one."""
     url: str = ""
     """The first that was refused."""
-    sha256: str | None = None
+    sha256: str = ""
     times: int = 0
     excerpt: list[tuple[int, str, bool]] = field(default_factory=list)
     """Lines around it: number, text, whether it decided."""

@@ -16,7 +16,6 @@ from datetime import datetime, timezone
 from typing import IO, Any
 from uuid import uuid4
 
-from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import ensure_awaitable
@@ -41,13 +40,13 @@ class Feed:
     is complete. A path is opened in place, so what is written is there at once. ``str()`` is its
     URI without a password."""
 
-    def __init__(self, crawler: Crawler, setting: str, uri: str, *, overwrite: bool) -> None:
+    def __init__(self, context: CrawlContext, setting: str, uri: str, *, overwrite: bool) -> None:
         """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not appended to.
         ``SettingsError`` if no storage can write to *uri*."""
-        self._crawler, self._setting = crawler, setting
-        shown = without_password(uri)
+        self._context, self._setting = context, setting
+        crawler, shown = context.crawler, without_password(uri)
         try:
-            self._uri = _filled_in(crawler, uri)
+            self._uri = _PLACEHOLDER.sub(self._value, uri)
             found = _SCHEME.match(self._uri)
             scheme = found[1].lower() if found else ""
             path = crawler.settings.getwithbase("FEED_STORAGES").get(scheme)
@@ -68,30 +67,25 @@ class Feed:
     def __str__(self) -> str:
         return without_password(self._uri)
 
+    def _value(self, placeholder: re.Match[str]) -> str:
+        if placeholder[1] == "time":
+            now = datetime.now(timezone.utc).replace(microsecond=0)
+            return now.isoformat().replace(":", "-")
+        return str(getattr(self._context.spider, placeholder[1]))
+
     def open(self) -> IO[bytes]:
         """Return a file to write to. Raises whatever the storage raises, mostly an OSError."""
-        file: IO[bytes] = self._storage.open(self._crawler.spider)
+        file: IO[bytes] = self._storage.open(self._context.spider)
         return file
 
     async def store(self, file: IO[bytes], message: str) -> None:
         """Hand the finished *file* to its storage, and log *message*. Raises whatever that raises."""
         await ensure_awaitable(self._storage.store(file))
-        logger.info(message, {"uri": self}, extra={"spider": self._crawler.spider})
+        logger.info(message, {"uri": self}, extra=self._context.extra)
 
     def log_error(self, message: str, error: Exception | None = None) -> None:
         values = {"uri": self, "error": text_of(error) if error is not None else ""}
-        extra = {"spider": self._crawler.spider}
-        logger.error(f"{self._setting}: {message}", values, extra=extra)
-
-
-def _filled_in(crawler: Crawler, uri: str) -> str:
-    """Return *uri* with its ``%(time)s`` and ``%(spider attribute)s`` placeholders filled in."""
-    time = datetime.now(timezone.utc).replace(microsecond=0).isoformat().replace(":", "-")
-
-    def value(match: re.Match[str]) -> str:
-        return time if match[1] == "time" else str(getattr(crawler.spider, match[1]))
-
-    return _PLACEHOLDER.sub(value, uri)
+        logger.error(f"{self._setting}: {message}", values, extra=self._context.extra)
 
 
 def append(file: io.FileIO, lines: bytearray) -> None:
@@ -124,7 +118,7 @@ class RecordFile:
 
     def __init__(self, context: CrawlContext, uri: str) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
-        self._feed = Feed(context.crawler, "REP_DECISIONS", uri, overwrite=False)
+        self._feed = Feed(context, "REP_DECISIONS", uri, overwrite=False)
         self._crawl = uuid4().hex[:12]  # tells its lines from those of others in the same file
         self._file: IO[bytes] | None = None
         self._lines = bytearray()

@@ -19,24 +19,21 @@ from scrapy.utils.asyncio import run_in_thread
 from twisted.internet.defer import CancelledError
 
 import scrapy_rep
-from scrapy_rep.engine.access import Listener
-from scrapy_rep.engine.lifecycle import is_interactive
+from scrapy_rep.engine.access import Listener, is_interactive
 from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.agents import origin_of
-from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS, Answer
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.faults import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import Standing
-from scrapy_rep.reporting.changes import ChangeWatch
-from scrapy_rep.reporting.record import answer_fields, fields_of
+from scrapy_rep.reporting.record import ChangeWatch, answer_fields, fields_of
 from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
@@ -128,9 +125,9 @@ class Recorder(ResolutionListener):
 
     # Answers
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Report a robots.txt that was fetched, or found in the storage."""
-        state, answer, flight = resolution.state, resolution.answer, resolution.flight
+        answer = flight.answer
         with self._isolated(Counts.part):
             self._counts.fetches += flight.fetches
             self._count(answer, flight.fetches)
@@ -139,16 +136,15 @@ class Recorder(ResolutionListener):
                 self._log_failure(state, answer)
         if self._listeners:
             with self._isolated(self.part):
-                chain = self._origins.agents.chain_of(resolution.request)
+                chain = self._origins.agents.chain_of(flight.request)
                 delay = self._origins.crawl_delay.seconds(state, chain)
-                fields = answer_fields(resolution, delay, self._context.clock())
-                url = answer.url if answer is not None else resolution.robots_url
+                fields = answer_fields(state, flight, delay, self._context.clock())
+                url = answer.url if answer is not None else state.robots_url
                 self.tell("answer", url, state.origin, agent=_names(chain), **fields)
         if flight.before is not None:
-            with self._isolated("comparison of robots.txt files"):
-                change = await self._changes.look(resolution, flight.before, self.waiting)
-                if change is not None:
-                    self.tell("changed", resolution.robots_url, state.origin, state, change=change)
+            change = await self._changes.look(state, flight.before, flight.request, self.waiting)
+            if change is not None:
+                self.tell("changed", state.robots_url, state.origin, state, change=change)
 
     def _count(self, answer: Answer | None, fetches: int) -> None:
         inc_value = self._stats.inc_value
@@ -179,9 +175,8 @@ class Recorder(ResolutionListener):
         """Record that there is no answer. A fetch that was cancelled counts as one. Log a
         misconfiguration once for each kind."""
         cut = isinstance(error, CancelledError)
-        with self._isolated(Counts.part):
-            self._counts.fetches += cut
-            self._counts.no_answer(origin)
+        self._counts.fetches += cut
+        self._counts.no_answer(origin)
         kind = None if cut else "configuration"
         about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
         reason = "the fetch was cancelled" if cut else text_of(error)
@@ -223,13 +218,7 @@ class Recorder(ResolutionListener):
     ) -> None:
         """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
         and Scrapy doesn't log that its item goes on without it."""
-        with self._isolated(Counts.part):
-            self._refuse_start(request, error)
-            if isinstance(error, RobotsUnreachable):
-                self._count_reason(error)
-            else:
-                self._counts.forbids(error)
-                self._changes.forbidden(error.origin, request.url)
+        self._count_refusal(request, error)
         with self._isolated("log of refusals"):
             self._log_drop(request, error, direct=direct)
         if isinstance(error, RobotsUnreachable):
@@ -276,17 +265,22 @@ class Recorder(ResolutionListener):
     def _given_up(
         self, request: Request, origin: Origin, reason: str, attempts: int, held_for: float
     ) -> None:
-        error = RobotsUnreachable(origin, reason, attempts)
-        with self._isolated(Counts.part):
-            self._refuse_start(request, error)
-            self._count_reason(error)
+        self._count_refusal(request, RobotsUnreachable(origin, reason, attempts))
         self.record(request, origin, "given_up", reason=reason, held_for=round(held_for, 3))
 
-    def _count_reason(self, error: RobotsUnreachable) -> None:
-        """Count a failed robots.txt in Scrapy's stats as the page's own failure."""
-        name = error.reason.partition(":")[0]
-        if not self.dry_run and name in DOWNLOAD_ERRORS and error.origin is not None:
-            self._stats.inc_value(f"downloader/exception_type_count/scrapy.exceptions.{name}")
+    def _count_refusal(self, request: Request, error: Refusal) -> None:
+        with self._isolated(Counts.part):
+            if request.meta.get(_START):
+                self._refuse_start(request, error)
+            if isinstance(error, RobotsDisallowed):
+                self._counts.forbids(error)
+                self._changes.forbidden(error.origin, request.url)
+            elif not self.dry_run and error.origin is not None:
+                # A failed robots.txt counts in Scrapy's stats as the page's own failure.
+                name = error.reason.partition(":")[0]
+                if name in DOWNLOAD_ERRORS:
+                    counter = f"downloader/exception_type_count/scrapy.exceptions.{name}"
+                    self._stats.inc_value(counter)
 
     def _leaves(self, state: OriginState) -> None:
         """Record how many requests to an origin have passed since the last such record."""
@@ -343,14 +337,13 @@ class Recorder(ResolutionListener):
             self._passing.listen(False)
 
     def _refuse_start(self, request: Request, error: Exception) -> None:
-        if request.meta.get(_START):
-            self._starts["refused"] += 1
-            if "url" not in self._starts:
-                # As --agent takes it. With no token, the rules for all apply.
-                agent = _names(self._origins.agents.chain_of(request)) or "*"
-                url, why = clean(request.url), str(error).rstrip(".")
-                command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
-                self._starts |= {"url": url, "why": why, "command": command}
+        self._starts["refused"] += 1
+        if "url" not in self._starts:
+            # As --agent takes it. With no token, the rules for all apply.
+            agent = _names(self._origins.agents.chain_of(request)) or "*"
+            url, why = clean(request.url), str(error).rstrip(".")
+            command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
+            self._starts |= {"url": url, "why": why, "command": command}
 
     def _warn_of_starts(self) -> None:
         """Tell the user that robots.txt refused all start requests: the spider would seem broken."""
@@ -377,31 +370,32 @@ class Signals(ResolutionListener):
     part = "announcement of robots.txt"
 
     def __init__(
-        self, context: CrawlContext, announce: Callable[[Resolution], Awaitable[None]]
+        self, context: CrawlContext, announce: Callable[[OriginState], Awaitable[None]]
     ) -> None:
         """*announce* the sitemaps of a robots.txt that lists some."""
         self._context = context
         self._announce = announce
 
-    async def resolved(self, resolution: Resolution) -> None:
-        answer, robots = resolution.answer, resolution.robots
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
+        answer = flight.answer
+        robots = state.robots if flight.outcome is Outcome.RULES else None
         if robots is not None and robots.sitemaps:
-            await self._announce(resolution)
+            await self._announce(state)
         has_listeners = self._context.engine.has_listeners
         send = self._context.crawler.signals.send_catch_log_async
         if robots is not None and _PARSED is not None and has_listeners(_PARSED):
-            await send(_PARSED, robotparser=RobotParser(robots), request=resolution.request)
+            await send(_PARSED, robotparser=RobotParser(robots), request=flight.request)
         if answer is not None and has_listeners(robots_resolved):
             await send(
                 robots_resolved,
-                origin=resolution.state.origin,
+                origin=state.origin,
                 outcome=answer.outcome,
                 status=answer.status,
                 url=answer.url,
                 hops=answer.hops,
                 robots=robots,
                 error=str(answer.error) if answer.error else None,
-                attempts=resolution.state.entry.attempts,
+                attempts=state.entry.attempts,
                 spider=self._context.spider,
             )
 
@@ -441,10 +435,9 @@ class ChoiceListener(ResolutionListener):
                     extra=extra,
                 )
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Count and log an origin about which a setting decides."""
-        state, answer = resolution.state, resolution.answer
-        by = (answer.by if answer is not None else "") or state.by
+        by = (flight.answer.by if flight.answer is not None else "") or state.by
         if by and self._counted.add((state.name, by)):
             for name in _SETTING.findall(by):
                 self._context.stats.inc_value(f"rep/beyond/{name.lower()}")

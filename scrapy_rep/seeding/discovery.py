@@ -13,12 +13,11 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
-from scrapy_rep.engine.lifecycle import is_interactive
+from scrapy_rep.engine.access import is_interactive
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import in_slices
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Resolution
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import SitemapEntry
@@ -95,8 +94,7 @@ async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
 
 async def listed_by(state: OriginState) -> dict[str, str]:
     """Return the sitemaps that a robots.txt lists, see :func:`resolve_all`."""
-    url = state.entry.url or state.origin.robots_url
-    return await resolve_all(url, state.robots.sitemaps if state.robots else ())
+    return await resolve_all(state.robots_url, state.robots.sitemaps if state.robots else ())
 
 
 class Discovery:
@@ -108,13 +106,13 @@ class Discovery:
         self._seen = BoundedSet()
         self.mode = seeding_mode(context.crawler, context.settings)
 
-    async def announce(self, resolution: Resolution) -> None:
+    async def announce(self, state: OriginState) -> None:
         """Announce the sitemaps that a new robots.txt lists."""
-        assert resolution.robots is not None
-        origin, context = resolution.state.origin, self._context
-        values = dict.fromkeys(resolution.robots.sitemaps)
+        assert state.robots is not None
+        origin, context = state.origin, self._context
+        values = dict.fromkeys(state.robots.sitemaps)
         wrong = []
-        async for value, found in in_slices(listed_sitemaps(resolution.robots_url, values)):
+        async for value, found in in_slices(listed_sitemaps(state.robots_url, values)):
             if found is None or found.relative:
                 wrong.append(value[:200])
             if found is not None and self.count(found.url):

@@ -21,14 +21,15 @@ from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Resolution, ResolutionListener
+from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.recorder import Recorder
@@ -215,7 +216,7 @@ class Feeder:
         self.forget()
         more = self._loader.request_some()
         while (site := next_of(self._spool.sites)) is not None:
-            full = self.outstanding.total >= _ALL or self._deferral.held.room_for(None) == 0
+            full = self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
             if not everything and (full or blocked > len(self._spool.sites)):
                 return _LOOK
             room = _BATCH if everything else self._room(site)
@@ -230,7 +231,8 @@ class Feeder:
 
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
-        if self._deferral.holding and self._deferral.held.full_for(site.origin):
+        held = self._deferral.held
+        if self._deferral.holding and not held.room_for(held.origins.get(site.origin)):
             return 0
         if self._engine.scheduler_is_foreign:
             # 0 if it can't tell.
@@ -364,10 +366,9 @@ class SitemapSeeding(ResolutionListener):
         if state is not None and not state.unreachable:
             self._seed(origin, listed_by(state))
 
-    async def resolved(self, resolution: Resolution) -> None:
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
-        state = resolution.state
-        there = resolution.robots is not None or resolution.outcome is Outcome.MISSING
+        there = flight.outcome is not Outcome.UNREACHABLE
         if there and self._discovery.mode != LISTED and f"{state.origin}/" in self.visited_prefixes:
             self._seed(state.origin, listed_by(state))
 

@@ -41,6 +41,8 @@ _MAX_BYTES = 2 * MAX_BYTES
 # Bytes of what another program may have written to a shared cache: more is not even read.
 MAX_ENTRY_HEADER = 262_144
 MAX_PACKED = MAX_BYTES + 8_192
+BATCH = 500
+"""Origins in one call of a ``…_many`` method."""
 MAX_BATCH = 32 * 1024 * 1024
 """Bytes of the bodies of one batch. Those beyond count as missing, and are fetched again."""
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
@@ -22,15 +21,13 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.base import Entry, MemoryStorage, Storage, UnreadableEntry
+from scrapy_rep.storages.base import BATCH, Entry, MemoryStorage, Storage, UnreadableEntry
 from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Origins in one call.
-_AT_ONCE = 500
 # Renewals before a lease would end: one may be late.
 _RENEWALS = 3
 # Seconds for which calls of a kind that failed are skipped.
@@ -49,13 +46,10 @@ class Claim(NamedTuple):
     """Whether to fetch it: no other process does."""
 
 
-@dataclass(slots=True, eq=False)
-class _PendingClaim:
+class _PendingClaim(NamedTuple):
     origin: str
     is_enough: Callable[[Entry], bool]
-    answer: Deferred[Claim] = field(default_factory=Deferred)
-    wanted: bool = True
-    """Whether somebody still waits for the answer."""
+    answer: Deferred[Claim]
 
     def settled_by(self, found: dict[str, Entry]) -> bool:
         entry = found.get(self.origin)
@@ -70,7 +64,7 @@ class _Calls:
         self._crawler = crawler
         self.storage = storage
         self._name = type(storage).__name__
-        self._lease_seconds = lease_seconds
+        self.lease_seconds = lease_seconds
         self._owner = uuid4().hex
         self._told_unreadable = False
         self.again_at: dict[str, float] = {}
@@ -111,9 +105,9 @@ class _Calls:
         origins = [one.origin for one in asked if not one.settled_by(found)]
         granted = self._lease([*renewed, *origins]).intersection(origins)
         # Another process may have saved its answer between the two calls.
-        found |= self._load(granted)
+        found |= self._load([*granted])
         late = {one.origin for one in asked if one.origin in granted and one.settled_by(found)}
-        self._release(late)
+        self._release([*late])
         granted -= late
         return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
 
@@ -121,19 +115,15 @@ class _Calls:
         """Return which *origins* to fetch: all, if the storage fails."""
         if not origins or not self.works(_LOAD):
             return set(origins)
-        lease = self.storage.lease_many
-        return self.attempt(
-            _LEASE, set(origins), lambda: set(lease(origins, self._owner, self._lease_seconds))
-        )
+        lease, seconds = self.storage.lease_many, self.lease_seconds
+        return self.attempt(_LEASE, set(origins), lambda: set(lease(origins, self._owner, seconds)))
 
-    def _release(self, origins: Iterable[str]) -> None:
-        if some := list(origins):
-            release = self.storage.release_many
-            self.attempt(_RELEASE, None, lambda: release(some, self._owner))
+    def _release(self, origins: list[str]) -> None:
+        if origins:
+            self.attempt(_RELEASE, None, lambda: self.storage.release_many(origins, self._owner))
 
-    def _load(self, origins: Iterable[str]) -> dict[str, Entry]:
-        some = list(origins)
-        return self.attempt(_LOAD, {}, lambda: self._load_checked(some)) if some else {}
+    def _load(self, origins: list[str]) -> dict[str, Entry]:
+        return self.attempt(_LOAD, {}, lambda: self._load_checked(origins)) if origins else {}
 
     def _load_checked(self, origins: list[str]) -> dict[str, Entry]:
         found = {}
@@ -154,14 +144,10 @@ class _Calls:
 
     def write(self, entries: list[Entry], released: list[str]) -> bool:
         """Save *entries*, then end the leases of *released*. Return whether *entries* are saved."""
-
-        def save() -> bool:
-            self.storage.save_many(entries)
-            return True
-
-        saved = not entries or self.attempt(_SAVE, False, save)
+        if entries:
+            self.attempt(_SAVE, None, lambda: self.storage.save_many(entries))
         self._release(released)
-        return saved
+        return not entries or _SAVE not in self.again_at
 
 
 class StorageClient:
@@ -172,9 +158,9 @@ class StorageClient:
         """*lease_seconds*: how long others wait at most for a process that died."""
         assert crawler.stats is not None
         self._stats = crawler.stats
-        self._lease_seconds = lease_seconds
         self._calls = _Calls(crawler, storage, lease_seconds)
         self._asked: dict[_PendingClaim, None] = {}
+        """Those whose answers somebody waits for."""
         self._unsaved: dict[str, Entry] = {}
         """The latest answer of each origin that isn't saved yet, oldest first."""
         self._unsaved_bytes = 0
@@ -197,13 +183,12 @@ class StorageClient:
         fetch."""
         if self._ended or not self._calls.works(_LOAD):
             return Claim(None, granted=True)
-        asked = _PendingClaim(origin, is_enough)
+        asked = _PendingClaim(origin, is_enough, Deferred())
         self._asked[asked] = None
         self._go()
         try:
             return await maybe_deferred_to_future(asked.answer)
         except BaseException:  # cancelled, or thrown away; the thread may get the lease yet
-            asked.wanted = False
             self._asked.pop(asked, None)
             self.give_back(origin)
             raise
@@ -268,11 +253,9 @@ class StorageClient:
             self._closed.callback(None)
 
     async def _answer(self) -> None:
-        renewed = [one for one in self._renewed[:_AT_ONCE] if one in self._leased]
-        del self._renewed[:_AT_ONCE]
-        asked = list(islice(self._asked, _AT_ONCE - len(renewed)))
-        for one in asked:
-            del self._asked[one]
+        renewed = [one for one in self._renewed[:BATCH] if one in self._leased]
+        del self._renewed[:BATCH]
+        asked = list(islice(self._asked, BATCH - len(renewed)))
         if not (asked or renewed):
             return
         claims = await run_in_thread(self._calls.claim, asked, renewed)
@@ -280,12 +263,13 @@ class StorageClient:
             if claim.granted:
                 self._leased.add(one.origin)
                 self._released.discard(one.origin)
-            if one.wanted:
+            if one in self._asked:
+                del self._asked[one]
                 one.answer.callback(claim)
             elif claim.granted:
                 self.give_back(one.origin)
         if self._leased and self._renewal is None and self._closed is None:
-            self._renewal = call_later(self._lease_seconds / _RENEWALS, self._renew)
+            self._renewal = call_later(self._calls.lease_seconds / _RENEWALS, self._renew)
 
     def _renew(self) -> None:
         # A fetch may wait for its slot, follow redirects, and last until its timeout.
@@ -294,14 +278,14 @@ class StorageClient:
         self._go()
 
     async def _write(self) -> None:
-        entries = list(islice(self._unsaved.values(), _AT_ONCE)) if self._saves else []
+        entries = list(islice(self._unsaved.values(), BATCH)) if self._saves else []
         saved = {entry.origin for entry in entries}
         released = [
             origin
             for origin in self._released
             # The lease of an answer that a later call saves ends after that.
             if not entries or origin in saved or origin not in self._unsaved
-        ][:_AT_ONCE]
+        ][:BATCH]
         self._released.difference_update(released)
         if not (entries or released):
             return

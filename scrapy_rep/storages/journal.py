@@ -1,8 +1,5 @@
-"""What must survive the process: rows in a SQLite file under JOBDIR, which one crawl uses.
-
-A file that can't be written (the disk is full, or it is read-only or locked) is retried; meanwhile
-changes wait in memory. A file that can't be read is set aside, never deleted.
-"""
+"""SQLite files: a damaged one is set aside, never deleted; and :class:`Journal`, what must survive the
+process, under JOBDIR."""
 
 from __future__ import annotations
 
@@ -13,10 +10,9 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from scrapy import Spider
-from scrapy.utils.asyncio import run_in_thread
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import pause
@@ -25,9 +21,6 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-_Changes: TypeAlias = "dict[tuple[Any, ...], tuple[Any, ...] | None]"
-"""Rows by table and key; None: to be deleted."""
-
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     """Open *path* (None: a temporary file) for any thread. Waits *seconds* for a lock."""
@@ -35,18 +28,6 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     # Otherwise one row with invalid text fails every query that meets it.
     db.text_factory = lambda data: data.decode("utf-8", "replace")
     return db
-
-
-@contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")  # may fail, too
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 def tables_of(db: sqlite3.Connection) -> dict[str, list[Any]]:
@@ -58,18 +39,19 @@ def tables_of(db: sqlite3.Connection) -> dict[str, list[Any]]:
     return {name: db.execute(columns, (name,)).fetchall() for (name,) in named}
 
 
-def tables_of_schema(schema: str) -> dict[str, list[Any]]:
-    with closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(schema)
-        return tables_of(db)
-
-
-def has_tables(db: sqlite3.Connection, ours: dict[str, list[Any]]) -> bool:
-    """Whether a file has *ours*; False: it is new. If it has others, it counts as damaged."""
+def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
+    """Create the tables of *schema* in a new file. A file with others counts as damaged. Return the
+    columns of each."""
+    with closing(sqlite3.connect(":memory:")) as example:
+        example.executescript(schema)
+        ours = tables_of(example)
     theirs = tables_of(db)
-    if theirs and theirs != ours:
+    if not theirs:
+        db.execute("PRAGMA journal_mode = WAL")  # as long as the file exists
+        db.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
+    elif theirs != ours:
         raise sqlite3.DatabaseError("its tables are not those of scrapy-rep")
-    return bool(theirs)
+    return ours
 
 
 def is_damaged(error: Exception) -> bool:
@@ -78,30 +60,16 @@ def is_damaged(error: Exception) -> bool:
     return type(error) is sqlite3.DatabaseError
 
 
-def open_or_set_aside(
-    path: Path | None,
-    seconds: float,
-    set_up: Callable[[sqlite3.Connection], T],
-    spider: Spider | None = None,
+def opened(
+    path: Path | None, seconds: float, set_up: Callable[[sqlite3.Connection], T]
 ) -> tuple[sqlite3.Connection, T]:
-    """:func:`connect`; return also what *set_up* returns. A damaged file is set aside, and a new
-    one created; ``sqlite3.Error`` or ``OSError`` if that is impossible."""
-
-    def opened() -> tuple[sqlite3.Connection, T]:
-        db = connect(path, seconds)
-        try:
-            return db, set_up(db)
-        except BaseException:
-            db.close()
-            raise
-
+    """:func:`connect`; return also what *set_up* returns."""
+    db = connect(path, seconds)
     try:
-        return opened()
-    except sqlite3.DatabaseError as error:
-        if path is None or not is_damaged(error):
-            raise
-        set_aside(path, error, spider)
-        return opened()
+        return db, set_up(db)
+    except BaseException:
+        db.close()
+        raise
 
 
 def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> None:
@@ -125,9 +93,6 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
 _LOCK_SECONDS, _THREAD_LOCK_SECONDS = 0.005, 1.0
 # Changes in one transaction after a failure: few, since a request may have a large body.
 _AT_ONCE = 10
-# Changes until a checkpoint, and pages of a WAL that is to begin anew.
-_MANY, _LARGE = 200, 4000
-_CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
 _LAST_ID = """
 SELECT max(coalesce((SELECT max(id) FROM {table} WHERE id <= 1 << 62), 0),
            coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'
@@ -151,9 +116,9 @@ class Journal:
     def __init__(
         self, path: Path | None, schema: str, spider: Spider | None, meanwhile: str, if_damaged: str
     ) -> None:
-        """*path*: None for a temporary file. *schema*: ``CREATE … IF NOT EXISTS`` statements;
-        primary keys come first in their tables, one is AUTOINCREMENT. For the log, *meanwhile*:
-        what happens until the file works; *if_damaged*: what happens because it is damaged."""
+        """*path*: None for a temporary file. *schema*: ``CREATE … IF NOT EXISTS`` statements; the
+        first column of a table is its key, and one is AUTOINCREMENT. For the log, *meanwhile*: what
+        happens until the file works; *if_damaged*: what happens because it is damaged."""
         self.path = path
         self.failing_since: float | None = None
         """Since when the file can't be used, in seconds of the monotonic clock."""
@@ -164,30 +129,28 @@ class Journal:
         self._spider = spider
         self._then = meanwhile, if_damaged
         self._db: sqlite3.Connection | None = None
-        self._pending: _Changes = {}
+        self._pending: dict[tuple[str, Any], tuple[Any, ...] | None] = {}
+        """Rows by table and key; None: to be deleted."""
         self._writes = True
         self._failed_at = 0.0
         self._failed_read: tuple[str, tuple[Any, ...]] | None = None
         self._told = False
-        self._unmerged = 0
-        """Changes since the last checkpoint."""
         self._last_ids: dict[str, int] = {}
-        self._tables = tables_of_schema(schema)
-        self._put, self._keys, self._delete = {}, {}, {}
-        for table, columns in self._tables.items():
-            self._keys[table] = keys = [column[1] for column in columns if column[5]]
-            marks = ", ".join("?" * len(columns))
-            where = " AND ".join(f"{key} = ?" for key in keys)
-            self._put[table] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
-            self._delete[table] = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
+        self._statements: dict[tuple[str, bool], str] = {}
+        """By table, and whether they delete."""
 
     def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
         """Open or create the file, setting a damaged one aside. Return what *recover* finds in it;
         None if it can't be used now. Blocks."""
+        how = self.path, _THREAD_LOCK_SECONDS, partial(self._set_up, recover)
         try:
-            self._db, found = open_or_set_aside(
-                self.path, _THREAD_LOCK_SECONDS, partial(self._set_up, recover), self._spider
-            )
+            try:
+                self._db, found = opened(*how)
+            except sqlite3.DatabaseError as error:
+                if self.path is None or not is_damaged(error):
+                    raise
+                set_aside(self.path, error, self._spider)
+                self._db, found = opened(*how)
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
             return None
@@ -196,17 +159,17 @@ class Journal:
         return found
 
     def _set_up(self, recover: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
-        # Nothing that the event loop does waits for the disk. _checkpoint() does, in a thread.
+        # The event loop writes: nothing waits for the disk.
         db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
         db.execute("PRAGMA synchronous = OFF")
-        db.execute("PRAGMA wal_autocheckpoint = 0")
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
-        if not has_tables(db, self._tables):
-            db.executescript(f"BEGIN IMMEDIATE; {self._schema} COMMIT;")
-        for table, keys in self._keys.items():
-            if keys == ["id"]:
+        for table, columns in create_tables(db, self._schema).items():
+            key, marks = columns[0][1], ", ".join("?" * len(columns))
+            self._statements[table, False] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
+            self._statements[table, True] = f"DELETE FROM {table} WHERE {key} = ?"  # noqa: S608
+            if key == "id":
                 [self._last_ids[table]] = db.execute(_LAST_ID.format(table=table)).fetchone()
         db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
         return recover(db)
@@ -219,9 +182,8 @@ class Journal:
         return self._last_ids[table]
 
     def put(self, table: str, *rows: tuple[Any, ...]) -> None:
-        keys = len(self._keys[table])
         for row in rows:
-            key = table, *row[:keys]
+            key = table, row[0]
             self._pending.pop(key, None)  # changes are written in the order in which they came
             self._pending[key] = row
         self._write()
@@ -278,51 +240,33 @@ class Journal:
         changes = dict(islice(self._pending.items(), most))
         if not changes:
             return
-        with transaction(db):
+        with db:
+            db.execute("BEGIN IMMEDIATE")
             kinds = groupby(changes.items(), lambda change: (change[0][0], change[1] is None))
-            for (table, deletes), some in kinds:
-                rows = (row or key[1:] for key, row in some)
-                db.executemany((self._delete if deletes else self._put)[table], rows)
-        self._unmerged += len(changes)
+            for kind, some in kinds:
+                db.executemany(self._statements[kind], (row or key[1:] for key, row in some))
         for key in changes:
             del self._pending[key]
 
     async def flush(self) -> None:
-        """Try again to write what couldn't be written, and checkpoint the file now and then. To be
-        called every second, never twice at a time."""
-        if self._db is None:
+        """Try again to write what couldn't be written. To be called every second, never twice at a
+        time."""
+        if (db := self._db) is None:
+            return
+        if self.failing_since is None:
+            if time.monotonic() - self._failed_at >= _CALM_SECONDS:
+                self._tell_works()
             return
         try:
-            if self.failing_since is not None:
-                await self._write_again(self._db)
-            elif time.monotonic() - self._failed_at >= _CALM_SECONDS:
-                self._tell_works()
+            if self._failed_read is not None:
+                db.execute(*self._failed_read).fetchall()
+                self._failed_read = None
+            while self._pending and self._db is not None:
+                self._write_some(db, _AT_ONCE)
+                await pause()
+            self.failing_since = None
         except sqlite3.Error as error:
             self._failed(error)
-        if self._unmerged >= _MANY and self.path and self.failing_since is None:
-            self._unmerged = 0
-            with suppress(sqlite3.Error, OSError):  # nothing depends on it
-                pages = await run_in_thread(self._checkpoint, self.path)
-                if pages >= _LARGE and self._db is not None:
-                    # What was written meanwhile would keep it growing.
-                    self._db.execute(_CHECKPOINT)
-
-    async def _write_again(self, db: sqlite3.Connection) -> None:
-        if self._failed_read is not None:
-            db.execute(*self._failed_read).fetchall()
-            self._failed_read = None
-        while self._pending and self._db is not None:
-            self._write_some(db, _AT_ONCE)
-            await pause()
-        self.failing_since = None
-
-    def _checkpoint(self, path: Path) -> int:
-        """Move commits from the WAL to the file, and wait for the disk; others may write meanwhile.
-        Return the pages in the WAL."""
-        if not path.exists():  # deleted; connecting would create another
-            return 0
-        with closing(connect(path, _THREAD_LOCK_SECONDS)) as db:
-            return int(db.execute(_CHECKPOINT).fetchone()[1])
 
     def close(self) -> None:
         """Try a last time to write everything, and close the file. Blocks."""

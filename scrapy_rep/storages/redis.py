@@ -1,4 +1,5 @@
-"""Entries on a Redis server, shared by any number of machines. Needs the extra ``redis``."""
+"""Entries on a Redis server, shared by any number of machines. Needs the extra ``redis``, which is
+imported only where it is used."""
 
 from __future__ import annotations
 
@@ -7,11 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 from scrapy.crawler import Crawler
 
 from scrapy_rep.exceptions import SettingsError
@@ -26,8 +24,6 @@ from scrapy_rep.storages.base import (
     entry_or_error,
     unsqueeze,
 )
-
-Key = TypeVar("Key", str, bytes)
 
 # A slower server counts as down for a while.
 _TIMEOUT_SECONDS = 2.0
@@ -86,13 +82,15 @@ class RedisStorage(BatchStorage):
     so that decisions based on it can be checked.
     """
 
-    client_class: Any = redis.Redis
-    """For a cluster, a subclass sets ``redis.RedisCluster``."""
+    client_class: Any = None
+    """By default ``redis.Redis``. For a cluster, a subclass sets ``redis.RedisCluster``."""
 
     def __init__(self, url: str, prefix: str, expiry: float) -> None:
         """:param expiry: seconds after its last change that an entry is deleted
         :raises ValueError: if the Redis client doesn't understand *url*
         """
+        import redis
+
         self._prefix = prefix
         self._expiry = max(1, int(expiry))
         self._url = url
@@ -122,7 +120,11 @@ class RedisStorage(BatchStorage):
     @cached_property
     def _client(self) -> Any:
         """Made by the first call, since a cluster's client connects at once."""
-        return self.client_class.from_url(
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        return (self.client_class or redis.Redis).from_url(
             self._url,
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
@@ -135,32 +137,31 @@ class RedisStorage(BatchStorage):
         return f"{self._prefix}:{kind}:{name}"
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
-        keys = {self._key("entry", origin): origin for origin in origins}
+        entries = self._entries([self._key("entry", origin) for origin in origins])
         return {
-            keys[key]: entry
-            for key, entry in self._entries(list(keys)).items()
+            origin: entry
+            for origin, entry in zip(origins, entries, strict=True)
             # Without its body: the server has evicted that.
-            if isinstance(entry, UnreadableEntry) or entry.sha256 is None or entry.packed
+            if isinstance(entry, UnreadableEntry) or (entry and (entry.packed or not entry.sha256))
         }
 
-    def _entries(self, keys: Sequence[Key]) -> dict[Key, Entry | UnreadableEntry]:
-        """Return what there is under *keys*, with the bodies that are still there."""
+    def _entries(self, keys: Sequence[str | bytes]) -> list[Entry | UnreadableEntry | None]:
+        """Return what there is under each of *keys*, with the bodies that are still there."""
         headers = self._values(keys, MAX_ENTRY_HEADER)
-        found = {key: entry_or_error(header) for key, header in headers.items()}
-        bodies = {
-            key: self._key("body", entry.sha256)
-            for key, entry in found.items()
-            if isinstance(entry, Entry) and entry.sha256
-        }
-        values = self._values(list(dict.fromkeys(bodies.values())), MAX_PACKED)
-        for key, body in bodies.items():
-            found[key] = replace(found[key], packed=values.get(body, b""))  # type: ignore[type-var]
-        return found
+        entries = [None if header is None else entry_or_error(header) for header in headers]
+        hashes = {one.sha256: None for one in entries if isinstance(one, Entry) and one.sha256}
+        values = self._values([self._key("body", one) for one in hashes], MAX_PACKED)
+        bodies = dict(zip(hashes, values, strict=True))
+        return [
+            replace(one, packed=bodies[one.sha256] or b"")
+            if isinstance(one, Entry) and one.sha256
+            else one
+            for one in entries
+        ]
 
-    def _values(self, keys: Sequence[Key], limit: int) -> dict[Key, bytes]:
-        """Return the existing values of *keys*, within :data:`MAX_BATCH` bytes."""
-        values = self._client.register_script(_READ)(keys, [limit, MAX_BATCH]) if keys else ()
-        return {key: one for key, one in zip(keys, values, strict=True) if one is not None}
+    def _values(self, keys: Sequence[str | bytes], limit: int) -> list[bytes | None]:
+        """Return the values of *keys*, within :data:`MAX_BATCH` bytes."""
+        return self._client.register_script(_READ)(keys, [limit, MAX_BATCH]) if keys else []
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
@@ -182,11 +183,10 @@ class RedisStorage(BatchStorage):
         literal = re.sub(r"([*?\[\]^\\])", r"\\\1", self._prefix)
         keys = self._client.scan_iter(f"{literal}:entry:*", _AT_A_TIME)
         while some := list(islice(keys, _AT_A_TIME)):
-            yield from self._entries(some).values()
+            yield from filter(None, self._entries(some))
 
     def body(self, sha256: str) -> bytes | None:
-        key = self._key("body", sha256)
-        packed = self._values([key], MAX_PACKED).get(key)
+        [packed] = self._values([self._key("body", sha256)], MAX_PACKED)
         return unsqueeze(packed) if packed else None
 
     def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:

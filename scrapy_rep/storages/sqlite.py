@@ -27,12 +27,10 @@ from scrapy_rep.storages.base import (
     unsqueeze,
 )
 from scrapy_rep.storages.journal import (
-    has_tables,
+    create_tables,
     is_damaged,
-    open_or_set_aside,
+    opened,
     set_aside,
-    tables_of_schema,
-    transaction,
 )
 
 T = TypeVar("T")
@@ -131,7 +129,8 @@ class SqliteStorage(BatchStorage):
 
         def save(db: sqlite3.Connection) -> None:
             before = max((one.updated_at for one in entries), default=0.0) - self._expiry
-            with transaction(db):
+            with db:
+                db.execute("BEGIN IMMEDIATE")
                 db.executemany(_SAVE_BODY, bodies)
                 db.executemany(_SAVE, rows)
                 # Bodies expire after all entries that use them: saving one updates used_at.
@@ -177,7 +176,8 @@ class SqliteStorage(BatchStorage):
         """Run *statements* in one transaction. Return how many rows each changed."""
 
         def write(db: sqlite3.Connection) -> list[int]:
-            with transaction(db):
+            with db:
+                db.execute("BEGIN IMMEDIATE")
                 return [db.execute(*statement).rowcount for statement in statements]
 
         return self._do(write)
@@ -198,7 +198,7 @@ class SqliteStorage(BatchStorage):
         return action(self._db)
 
     def _open(self, damage: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
-        """*damage*: what was wrong with the file open until now."""
+        """*damage*: what was wrong with the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # One process at a time: no file may be renamed while another process opens it, and only one
         # may set it aside.
@@ -212,7 +212,7 @@ class SqliteStorage(BatchStorage):
             if damage is not None and self._is_still_there():
                 set_aside(self._path, damage)
             # Calls come from different threads, but one at a time.
-            return open_or_set_aside(self._path, _LOCK_SECONDS, self._set_up)[0]
+            return opened(self._path, _LOCK_SECONDS, self._set_up)[0]
 
     def _is_still_there(self) -> bool:
         try:
@@ -228,6 +228,4 @@ class SqliteStorage(BatchStorage):
         [version] = db.execute("PRAGMA user_version").fetchone()
         if mark == _APPLICATION and version > _VERSION:
             raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
-        if not has_tables(db, tables_of_schema(_SCHEMA)):
-            db.execute("PRAGMA journal_mode = WAL")
-            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+        create_tables(db, _SCHEMA)

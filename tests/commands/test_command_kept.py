@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from scrapy_rep.holding.disk import FILE_NAME, SCHEMA
 from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
 from scrapy_rep.text import iso
 from tests.helpers.behaviours import silence
 from tests.helpers.crawling import crawl
+from tests.helpers.files import script
 from tests.helpers.held import Record
 from tests.helpers.process import Crawl
 from tests.helpers.robots_command import robots_here
@@ -124,7 +126,11 @@ def test_hosts_and_urls_choose_what_is_shown_or_dropped(tmp_path: Path) -> None:
     assert shown["body"] == BODY.decode("utf-8", "replace")
     done = cache(tmp_path, "--drop", "*.example")
     assert {*done.out.splitlines()} == {f"dropped {one.origin}" for one in (DOWN, STALE)}
-    assert cache(tmp_path, "--drop", "https://down.example/").status == 1
+    done = cache(tmp_path, "--drop", "https://down.example/", "none.example")
+    assert (done.status, done.errors) == (
+        1,
+        ["scrapy robots: https://down.example: nothing cached"],
+    )
     error = "scrapy: error: --drop needs hosts or URLs; '*' drops everything"
     assert cache(tmp_path, "--drop", HASH).errors[-1] == error
     assert kept(tmp_path) == {FRESH.origin, MISSING.origin}
@@ -138,9 +144,10 @@ def test_nothing_found_is_status_1_and_says_so(tmp_path: Path) -> None:
     assert (done.status, done.err) == (1, "scrapy robots: the cache is empty\n")
     keep(tmp_path, FRESH)
     assert cache(tmp_path, f"{FRESH.origin}/", "https://example.com/").status == 1
-    done = cache(tmp_path, "other.example", "https://example.com/", "0" * 64)
-    assert done.status == 1
+    done = cache(tmp_path, "other.example", "s3://a", "https://example.com/", "0" * 64)
+    assert done.status == 2
     assert done.errors == [
+        "scrapy robots: no robots.txt for the scheme 's3': 's3://a'",
         f"scrapy robots: robots.txt with hash {'0' * 64}: not in the cache",
         "scrapy robots: https://example.com: nothing cached",
         "scrapy robots: nothing cached for other.example",
@@ -234,6 +241,25 @@ async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
     done = asked(tmp_path, "--held", "job")
     assert (done.status, done.out) == (3, "")
     assert done.err.startswith("scrapy robots: the cache can't be used: ")
+
+
+def test_many_origins_are_looked_up_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite has a limit of 32,766 values in a query, unless it was built with a higher one."""
+    insert = "INSERT INTO held VALUES (NULL, 'http://{}:80', 1.0, 0, x'', 0, 0)"
+    (tmp_path / "job").mkdir()
+    rows = map(insert.format, range(1200))
+    script(tmp_path / "job" / FILE_NAME, f"{SCHEMA} BEGIN", *rows, "COMMIT")
+    sizes, load = [], SqliteStorage.load_many
+
+    def counted(storage: SqliteStorage, origins: Any) -> Any:
+        sizes.append(len(origins))
+        return load(storage, origins)
+
+    monkeypatch.setattr(SqliteStorage, "load_many", counted)
+    assert asked(tmp_path, "--held", "job").out.endswith("# 1,200 requests of 1,200 origins held\n")
+    assert sizes == [500, 500, 200]
 
 
 def test_a_folder_with_nothing_held_or_what_is_none(tmp_path: Path) -> None:

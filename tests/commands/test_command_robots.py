@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.helpers.behaviours import after, answer, head, in_turn, raw, redirect
 from tests.helpers.process import REACTORS, arguments_of, command, environment, on_every_reactor
 from tests.helpers.robots_command import (
     FIELDS,
+    CommandProcess,
     Stream,
     assert_wrong_usage,
     files_in,
@@ -71,7 +73,7 @@ def test_in_a_project_the_rules_for_its_agent_apply(
 
 @pytest.mark.process
 def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
-    """Not its log on standard output, JOBDIR, scheduler or spiders; and no sitemaps are requested."""
+    """Not its log on standard output, JOBDIR, scheduler, extensions or spiders; no sitemaps either."""
     settings = {
         "USER_AGENT": "Mozilla/5.0",
         "REP_USER_AGENT": ["ShopBot-Image", "ShopBot"],
@@ -84,7 +86,8 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
         "LOG_STDOUT": True,
         "LOG_LEVEL": "DEBUG",
         "REP_SITEMAPS": True,
-        "CLOSESPIDER_TIMEOUT": 1,
+        "EXTENSIONS": {"no.such.Extension": 1, "scrapy.extensions.closespider.CloseSpider": 500},
+        "CLOSESPIDER_TIMEOUT": 0.001,
         # As a project has it that obeys robots.txt by Scrapy's own middleware.
         "ROBOTSTXT_OBEY": True,
         "ADDONS": {},
@@ -456,6 +459,16 @@ def test_ctrl_c_ends_the_command_with_one_line(sites: Sites, project: Path, reac
     assert process.wait() == 3
     assert len(out.read_text().splitlines()) == (2 if reactor == "asyncio" else 0)
     assert err.read_text().splitlines() == ["scrapy robots: stopped before it was done"]
+
+
+def test_ctrl_c_before_anything_has_begun(tmp_path: Path) -> None:
+    class Stopped(CommandProcess):
+        def crawl(self, *_: Any, **__: Any) -> Any:
+            return asyncio.Future(loop=loop)
+
+    with closing(asyncio.new_event_loop()) as loop:
+        done = robots_here(tmp_path, "http://a.example/", process=Stopped)
+    assert (done.status, done.errors) == (3, ["scrapy robots: stopped before it was done"])
 
 
 @pytest.mark.process

@@ -148,7 +148,7 @@ def test_help_has_no_heading_that_is_none(monkeypatch: pytest.MonkeyPatch) -> No
 def test_cells_of_csv_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
     Output().csv(['a "b", c', None, 3, "x\ny", "é"])
-    assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\x0ay", "é"]]
+    assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\ny", "é"]]
 
 
 def test_fields_below_a_line_are_those_that_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:

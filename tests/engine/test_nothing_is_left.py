@@ -21,7 +21,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep import signals as rep_signals
 from scrapy_rep.exceptions import RobotsDisallowed
-from scrapy_rep.origins.targets import unwatch
+from scrapy_rep.origins.targets import _update_resolvers
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import AGENT, ListSpider, new_runner
 from tests.helpers.held import DEFER, Gate, a_while, later
@@ -169,7 +169,7 @@ async def test_several_crawls_leave_nothing_behind(
     # pytest keeps records, which have spiders.
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])
     gc.collect()
-    unwatch(crawled)  # type: ignore[arg-type] (takes away what earlier tests have left)
+    _update_resolvers()  # takes away what earlier tests have left
     gc.freeze()  # collections look at what comes from now on
     before, resolving = busy(), resolvers()
     crawls = [await crawled(town, 0)]

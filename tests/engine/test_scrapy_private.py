@@ -1,5 +1,5 @@
 """Guards: names of Scrapy's that its documentation does not promise. When a test here fails with a
-new Scrapy, `scrapy_rep/engine/access.py` (or `lifecycle.py`) is the place to mend; its docstrings say what for."""
+new Scrapy, `scrapy_rep/engine/access.py` is the place to mend; its docstrings say what for."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from scrapy.utils.httpobj import _urlparse_cache, urlparse_cached
 from scrapy.utils.request import _fingerprint_cache, fingerprint
 
 import scrapy_rep
-from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, _clock
-from scrapy_rep.engine.lifecycle import Stage
+from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, Stage, _clock
 from tests.helpers.behaviours import after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
@@ -136,7 +135,7 @@ async def test_all_ways_to_close_are_one(sites: Sites) -> None:
         events.append("before")
 
     def opened(spider: Spider) -> None:
-        EngineAccess(spider.crawler).before_closing(Stage.COMMAND, before)
+        EngineAccess(spider.crawler).before_closing(Stage.SEEDING, before)
 
     with every_row() as row:
         for name, (act, settings, reason) in WAYS.items():
@@ -165,7 +164,7 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
     def on_page(spider: ListSpider) -> None:
         if len(spider.responses) == 1:
             engine = EngineAccess(spider.crawler)
-            engine.before_closing(Stage.COMMAND, before)
+            engine.before_closing(Stage.SEEDING, before)
             _stop(engine._crawler.engine)
             later(0.03, lambda: _async(engine._crawler.engine))
 
@@ -221,7 +220,7 @@ async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Si
 
     def on_page(spider: ListSpider) -> None:
         if len(spider.responses) == 2:
-            EngineAccess(spider.crawler).before_closing(Stage.COMMAND, lambda: a_while(0.1))
+            EngineAccess(spider.crawler).before_closing(Stage.SEEDING, lambda: a_while(0.1))
             _async(spider.crawler.engine)
 
     result = await crawl(urls(site, 9), {"CONCURRENT_REQUESTS": 1}, on_page=on_page)
@@ -248,15 +247,15 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
             events.append("SEEDING")
             engine.before_closing(Stage.HOLDING, step("late"))
 
-        engine.before_closing(Stage.COMMAND, fail)
-        for stage in (Stage.HOLDING, Stage.COMMAND):
+        engine.before_closing(Stage.SEEDING, fail)
+        for stage in (Stage.GATE, Stage.HOLDING):
             EngineAccess(engine._crawler).before_closing(stage, step(stage.name))
         engine.before_closing(Stage.SEEDING, seeding)
         _async(engine._crawler.engine)
 
     result = await in_a_crawl(sites, look)
     assert result.reason == "way"
-    assert events == ["COMMAND", "SEEDING", "HOLDING", "late"]
+    assert events == ["SEEDING", "HOLDING", "late", "GATE"]
     [error] = [one.getMessage() for one in result.records if one.levelname == "ERROR"]
     assert error.startswith("Bug in scrapy-rep: the work before closing failed.")
 
@@ -279,7 +278,7 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
 
     def look(engine: EngineAccess) -> None:
         if closing:
-            engine.before_closing(Stage.COMMAND, lambda: fail(engine))
+            engine.before_closing(Stage.SEEDING, lambda: fail(engine))
             _async(engine._crawler.engine)
         else:
             deferred_from_coro(fail(engine))

@@ -16,11 +16,9 @@ from scrapy.http import Headers
 from scrapy.settings import Settings
 
 from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.state import OriginTable
+from scrapy_rep.origins.cache import RobotsCache, standing_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, outcome_of
-from scrapy_rep.protocol.freshness import standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
 from scrapy_rep.storages.base import MAX_TIME, SCHEMA, squeeze
@@ -50,15 +48,7 @@ def assert_usable(entry: Entry) -> None:
     for one in (entry.updated_at, entry.fetched_at, entry.fresh_until, entry.next_attempt_at):
         assert one is None or 0 <= one <= MAX_TIME
         assert one is None or iso(one)
-    until = standing(
-        NOW,
-        fresh_until=entry.fresh_until,
-        has_copy=entry.has_copy,
-        unreachable_since=entry.unreachable_since,
-        unreachable_for=entry.unreachable_for,
-        next_attempt_at=entry.next_attempt_at,
-        limit=3600.0,
-    )[1]
+    until = standing_of(entry, NOW, RepSettings())[1]
     assert 0 <= until <= MAX_TIME
     assert len(entry.body) < 2_000_000
     assert Entry.unpack(entry.pack()) == entry
@@ -152,9 +142,8 @@ def test_answers_of_any_kind_make_entries(answers: list[Any], ttl: float) -> Non
     """One after the other, by a clock that goes where it likes."""
     origin, clock = Origin.from_text(A), [NOW]
     given_settings = replace(DEFAULTS, cache_ttl=ttl, cache_max_ttl=max(ttl, 604800.0))
-    known = OriginTable(10, 1_000_000, lambda: clock[0])
     fetcher: Any = None
-    cache = RobotsCache(given_settings, known, fetcher, lambda: clock[0])
+    cache = RobotsCache(given_settings, fetcher, lambda: clock[0])
     for status, cache_control, age, again, body, clock[0] in answers:
         sent = Headers({"Cache-Control": cache_control, "Age": age, "Retry-After": again})
         error = OSError(again.decode("latin-1")) if status % 7 == 0 else None

@@ -33,7 +33,6 @@ def script(path: Path, *statements: str) -> None:
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.1)
-    monkeypatch.setattr("scrapy_rep.holding.hold._RETRY_SECONDS", 0.05)
     for module in ("spool", "seeding"):
         monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.storages.journal._CALM_SECONDS", 0.3)

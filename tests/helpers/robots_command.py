@@ -41,7 +41,7 @@ def robots(
     return done
 
 
-class _Process:
+class CommandProcess:
     """`CrawlerProcess` for a thread that waits for the crawl in the test's event loop."""
 
     loop: asyncio.AbstractEventLoop
@@ -83,7 +83,7 @@ def robots_here(
     *arguments: str,
     settings: dict[str, Any] | None = None,
     stdin: str | bytes = b"",
-    process: type = _Process,
+    process: type = CommandProcess,
     **streams: Any,
 ) -> Done:
     """Run `scrapy robots` in this process, for what crawls nothing: all of it but Scrapy's
@@ -129,7 +129,7 @@ async def robots_crawls(
     if not (is_reactor_installed() and is_asyncio_reactor_installed()):
         pytest.skip("the command chooses its reactor itself: run with --reactor=asyncio")
 
-    class Process(_Process):
+    class Process(CommandProcess):
         loop = asyncio.get_running_loop()
 
     more["settings"] = {**({"USER_AGENT": agent} if agent else {}), **(settings or {})}

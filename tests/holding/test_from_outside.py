@@ -19,7 +19,7 @@ from scrapy_rep.engine.access import EngineAccess
 from tests.helpers.behaviours import RULES, after, in_turn
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Gate, silent_until_open, urls
-from tests.helpers.servers import Site, Sites
+from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.holding.schedulers import FourMethods, Slotted
 
 pytestmark = pytest.mark.slow
@@ -298,7 +298,14 @@ async def test_one_origin_does_not_fill_the_downloader(sites: Sites) -> None:
 
 async def test_held_of_several_sites_leave_in_turns(sites: Sites) -> None:
     """Also while the scheduler has many of one of them."""
-    one, other = sites.add(robots=in_turn(503, RULES)), sites.add(robots=in_turn(503, RULES))
+    answers = silent_until_open(RULES)
+
+    async def second(hit: Hit, connection: Connection) -> None:
+        if one.robots_fetches == other.robots_fetches == 2:
+            answers.open()  # both at once
+        await answers(hit, connection)
+
+    one, other = (sites.add(robots=in_turn(503, second)) for _ in range(2))
 
     def on_page(spider: ListSpider) -> Any:
         return map(spider.recorded, urls(one, 200, "/more")) if not spider.responses[1:] else None

@@ -10,7 +10,7 @@ import pytest
 
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.protocol.freshness import unreachable_seconds
-from scrapy_rep.reporting.changes import ChangeWatch
+from scrapy_rep.reporting.record import ChangeWatch
 from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.recorder import Recorder, Signals
 from scrapy_rep.reporting.report import Report

@@ -75,7 +75,8 @@ KINDS: dict[str, Callable[[], bytes]] = {
 
 
 def known_of(number: int, body: bytes, **values: Any) -> OriginState:
-    known = OriginState(rules(f"https://www.site-{number}.example", body, NOW + number, **values))
+    origin = Origin("https", f"www.site-{number}.example", 443)
+    known = OriginState(rules(str(origin), body, NOW + number, **values), origin)
     assert known.robots is not None
     known.robots.preload(body, "testbot")
     return known
@@ -129,7 +130,8 @@ def test_long_texts_and_failures_are_counted() -> None:
     def parsed() -> list[OriginState]:
         made = [known_of(n, ORDINARY, url="http://x.example/" + "x" * 8000) for n in range(10)]
         made += [known_of(10 + n, b"", **{**FAILURE, "error": "e" * 8000}) for n in range(10)]
-        return made + [OriginState(Entry(f"http://{n}.example", NOW, **FAILURE)) for n in range(10)]
+        origins = [Origin("http", f"{n}.example", 80) for n in range(10)]
+        return made + [OriginState(Entry(str(one), NOW, **FAILURE), one) for one in origins]
 
     assert_states_honest(parsed)
 
@@ -252,11 +254,10 @@ async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) 
     discovery = Discovery(context)
     for number in range(4):
         origin = Origin("http", f"{number}.example", 80)
-        state = SimpleNamespace(origin=origin)
         robots = RobotsTxt.parse(b"".join(b"Sitemap: /%d.xml\n" % n for n in range(MAX_SITEMAPS)))
-        resolution: Any = SimpleNamespace(state=state, robots_url=origin.robots_url, robots=robots)
+        state: Any = SimpleNamespace(origin=origin, robots_url=origin.robots_url, robots=robots)
         for _ in range(2):  # the second time is a day later
-            await discovery.announce(resolution)
+            await discovery.announce(state)
     assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
     assert len(discovery._seen._new) + len(discovery._seen._old) <= 2000
 

@@ -15,8 +15,8 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins import targets as targets_module
-from scrapy_rep.origins.faults import RedirectRefused
-from scrapy_rep.origins.targets import Targets, is_private_host, unwatch
+from scrapy_rep.origins.answer import RedirectRefused
+from scrapy_rep.origins.targets import Targets, is_private_host
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool as sitemaptable
 from tests.helpers import names
@@ -89,7 +89,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
         return found.get(host, [])
 
     monkeypatch.setattr("scrapy_rep.origins.targets.look_up", look_up)
-    monkeypatch.setattr("scrapy_rep.origins.targets.watch", lambda _: None)  # no connections
+    monkeypatch.setattr(Targets, "watch", lambda _: None)  # no connections
     return found
 
 
@@ -114,7 +114,7 @@ async def test_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not await targets.refuses(LITERAL, LITERAL)
     assert not targets.may_connect("unknown.test", "10.0.0.1"), "by then it is known"
     assert await targets.refuses(UNKNOWN, SHOP)
-    unwatch(targets)
+    targets.unwatch()
     everything = Targets(get_crawler(), private_hosts=True)
     assert not await everything.refuses(INSIDE_TEST, SHOP)
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 
 from scrapy_rep.commands.output import Status, gravest
-from scrapy_rep.commands.verdicts import as_json, facts_line, how
+from scrapy_rep.commands.verdicts import facts_line
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of
@@ -41,12 +41,12 @@ REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
 def test_the_reason_names_the_group_or_says_why_none_applies() -> None:
     for body, path, chain, reason in REASONS:
         assert explain(body, path, *chain).reason == reason
-    one = explain(ALL + "Disallow: /", "/", "a", obey_global=False)
+    one = explain(ALL + "User-agent: 1\nDisallow: /", "/", "a", obey_global=False)
     assert one.allowed
     assert one.decision.agent is None
     assert one.reason == "no group for a, and REP_OBEY_GLOBAL_GROUP is off"
-    assert one.matched == []
-    assert [applied for _, applied in one.considered] == [False]
+    assert one.how()["matched"] == []
+    assert [group["applied"] for group in one.how()["groups"]] == [False]
 
 
 # Rules, path; of each that matches, its line and why it wins or loses.
@@ -65,8 +65,9 @@ WHY = [
 def test_each_matching_rule_says_why_it_wins_or_loses() -> None:
     for rules, path, expected in WHY:
         one = explain(ALL + rules, path, "a")
-        assert [f"{match.rule.line} {match.why}" for match in one.matched] == expected
-        assert one.decision.rule == one.matched[0].rule
+        matched = one.how()["matched"]
+        assert [f"{rule['line']} {rule['why']}" for rule in matched] == expected
+        assert str(one.decision.rule) == matched[0]["rule"]
 
 
 @given(questions())
@@ -77,8 +78,9 @@ def test_the_rules_one_by_one_come_to_the_same(question: tuple[bytes, list[str]]
         for chain in (("foo",), ("bar", "foo-bar"), ()):
             one = robots.explain(url, path_of(url), chain)
             assert one.decision == robots.parsed.decide(url, chain)
-            assert (one.matched[0].rule if one.matched else None) == one.decision.rule
-            used = [applied for _, applied in one.considered]
+            matched, rule = one.how()["matched"], one.decision.rule
+            assert (matched[0]["line"] if matched else None) == (rule and rule.line)
+            used = [group["applied"] for group in one.how()["groups"]]
             assert any(used) is (one.decision.agent is not None)
 
 
@@ -118,8 +120,8 @@ def test_without_an_answer_the_settings_decide() -> None:
         robots = answered(Outcome.UNREACHABLE, error="no route", **options)
         one = robots.explain("http://a.b/x", "/x", ("a",))
         assert (one.allowed, one.unreachable, one.reason) == (allowed, True, reason)
-        assert one.matched == one.considered == []
-        data = {**as_json(one), **how(one)}
+        assert one.how()["matched"] == one.how()["groups"] == []
+        data = one.as_dict()
         assert (data["line"], data["rule"], data["group"], data["sha256"]) == (None,) * 4
 
 

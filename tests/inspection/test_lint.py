@@ -131,6 +131,10 @@ def test_beyond_the_limit() -> None:
     # What counts is what stands before that line.
     counts = b"\n".join(LONG.split(b"\n")[: found.line - 1])
     assert 511_000 < len(counts) < 512_000
+    # The last line that counts may end right there.
+    whole = LONG[:511_999].rpartition(b"\n")[0].ljust(512_000, b".") + b"\nDisallow: /b\n"
+    (found,) = lint(whole)
+    assert (found.line, found.text) == (whole.count(b"\n"), "")
     (one, _) = lint(ALL + b"Disallow: /a\nAllow: /a*\n")
     assert one.message == ("never decides: line 3 (Allow: /a*) matches the same URLs and wins")
     assert one.text == "Disallow: /a"

@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.origins.choices import Choices
+from scrapy_rep.origins.choices import Choices, in_outage
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import is_challenge
-from scrapy_rep.protocol.freshness import Standing, rung
+from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
+from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn
 from tests.helpers.crawling import DAY, DOWN, NO, OK, ONE_ATTEMPT, CrawlResult, crawl
 from tests.helpers.held import origin_of
 from tests.helpers.recorded import decisions
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
+from tests.helpers.storing import NOW, A, rules
 from tests.origins.conftest import Runs
 
 WALL = b"<!DOCTYPE html>\n<html><title>Just a moment</title>\n<p>Allow scripts to go on\n</html>"
@@ -158,7 +161,7 @@ def test_an_override_goes_by_the_closest_domain(tmp_path: Path) -> None:
         "xn--bcher-kva.example": "3.txt",
     }
     for host, name in found.items():
-        override = choices.override(host)
+        override = choices.own_answer(Origin("https", host, 443))
         assert (override is None) if name is None else (override and f"/{name} " in override.by)
 
 
@@ -193,11 +196,16 @@ LADDER = [
 
 
 def test_the_ladder_as_a_table() -> None:
+    settings = RepSettings(unreachable_rules="google-2026")
     with every_row() as checking:
         for seconds, copy, ago, expected in LADDER:
+            outage = {
+                "unreachable_for": seconds,
+                "page_answered_at": NOW - (FAR if ago is None else ago),
+            }
+            entry = rules(**outage) if copy else Entry(A, **outage)
             with checking((seconds, copy, ago)):
-                page_ago = FAR if ago is None else ago
-                assert rung(seconds, page_ago, 30 * DAY, has_copy=copy) is expected
+                assert in_outage(entry, NOW, settings) is expected
 
 
 def at(hours: float, url: str) -> list[float | str]:

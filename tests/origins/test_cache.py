@@ -14,12 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import NotSupported
 
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.flights import Flight
-from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
@@ -330,7 +330,7 @@ async def test_a_fetch_without_an_answer_gives_its_lease_back(error: BaseExcepti
         raise error
 
     some: Any = SimpleNamespace(claim=claim, fetch=fetch, give_back=given_back.append)
-    cache = RobotsCache(RepSettings(), OriginTable(9, 9), some, time.time, some)
+    cache = RobotsCache(RepSettings(), some, time.time, some)
     with pytest.raises(type(error)):
-        await cache.ask(Flight(Origin("http", "a.example", 80), None))
+        await cache.ask(Flight(Origin("http", "a.example", 80), Request("http://a.example")))
     assert given_back == ["http://a.example"]

@@ -225,7 +225,7 @@ async def test_a_fetch_that_is_broken_off_is_told(error: BaseException) -> None:
     origins.cache = SimpleNamespace(ask=ask)  # type: ignore[assignment]
     origins.listeners.append(Listener())
     with pytest.raises(type(error)):
-        await origins.ask(Flight(origin("a"), None))
+        await origins.ask(Flight(origin("a"), Request("http://a")))
     assert told == [CancelledError]
 
 
@@ -241,7 +241,7 @@ async def test_an_answer_to_a_cancelled_fetch_frees_its_slot_only_once() -> None
     downloader = SimpleNamespace(total_concurrency=16)
     crawler.engine = SimpleNamespace(downloader=downloader, download_async=download, _slot=None)
     with pytest.raises(CancelledError):
-        await Fetcher(context_of(crawler)).fetch(Origin.from_url("http://a.example"))
+        await Fetcher(context_of(crawler)).fetch(origin("a"), Request("http://a"))
     response = Response(sent[0].url)
     told = scrapy_signals.response_downloaded
     crawler.signals.send_catch_log(told, request=sent[0], response=response, spider=None)

@@ -30,13 +30,14 @@ CHOICES = ("defer", "drop", "allow")
 NO_ROOM = Drop("too many of its requests are held", for_room=True)
 FAILED = Drop("HTTP 503", 2)
 NOT_HELD = FAILED._replace(for_room=True)
+ORIGIN = Origin("http", "a.example", 80)
 ENTRY = Entry("http://a.example", updated_at=NOW, fetched_at=NOW, outcome=Outcome.MISSING)
 FAILURE = {"unreachable_since": NOW, "attempts": 2, "error": "HTTP 503", "next_attempt_at": NOW + 5}
 UNREACHABLE = Entry("http://a.example", updated_at=NOW, **FAILURE)  # type: ignore[arg-type]
 
 
 def known(entry: Entry, standing: Standing) -> OriginState:
-    state = OriginState(entry)
+    state = OriginState(entry, ORIGIN)
     state.standing = standing
     return state
 
@@ -73,8 +74,8 @@ TABLE: list[tuple[OriginState | None, str, bool, object, object]] = [
 
 def test_nothing_known_is_no_permission() -> None:
     """An entry that this project doesn't take for an answer (REP_CHALLENGE, say) leaves nothing."""
-    assert OriginState(Entry("http://a.example")).unreachable
-    assert not OriginState(ENTRY).unreachable
+    assert OriginState(Entry("http://a.example"), ORIGIN).unreachable
+    assert not OriginState(ENTRY, ORIGIN).unreachable
 
 
 async def test_an_origin_that_fails_while_its_rules_are_read(

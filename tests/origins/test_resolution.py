@@ -10,7 +10,7 @@ import pytest
 from scrapy.exceptions import CannotResolveHostError
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
-from scrapy_rep.origins.targets import Targets, look_up, unwatch, watch
+from scrapy_rep.origins.targets import Targets, look_up
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.names import resolvers
@@ -56,20 +56,20 @@ async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: 
     site = sites.add(robots=RULES, name="shop.test")
     before = resolvers()
     lenient, strict, another = Watcher(lets=True), Watcher(lets=False), Watcher(lets=False)
-    watch(lenient)
+    lenient.watch()
     pages = [site.url("/page"), site.url("/private")]
     result = await crawl(pages, {**settings, "REP_PRIVATE_HOSTS": True})
     assert result.status(site.url("/page")) == 200
     assert result.disallowed(site.url("/private"))
-    watch(strict)
-    watch(another)
+    strict.watch()
+    another.watch()
     site.requests.clear()
     result = await crawl([site.url("/page")], {**settings, "ROBOTSTXT_OBEY": False})
     assert isinstance(result.failure(site.url("/page")), CannotResolveHostError)
     assert site.requests == []
     assert lenient.asked == strict.asked == another.asked == {("shop.test", site.host)}
     for one in (lenient, strict, another):
-        unwatch(one)
+        one.unwatch()
     assert resolvers() == before
 
 
@@ -77,14 +77,14 @@ async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: 
 async def test_look_ups_ask_as_well(sites: Sites) -> None:
     site = sites.add(name="shop.test")
     watcher = Watcher(lets=True)
-    watch(watcher)
+    watcher.watch()
     assert await look_up("SHOP.test") == await look_up("shop.test") == [site.host]
     assert watcher.asked == {("shop.test", site.host)}
     assert await look_up("unknown.test") == []
     assert await look_up("a" * 70 + ".test") == []
     watcher.lets = False
     assert await look_up("shop.test") == []
-    unwatch(watcher)
+    watcher.unwatch()
     assert await look_up("shop.test") == [site.host]
 
 
@@ -96,13 +96,13 @@ async def test_who_takes_our_place_or_is_gone_does_not_turn_others_off(sites: Si
     site = sites.add(name="shop.test")
     watcher = Watcher(lets=False)
     before = reactor.nameResolver
-    watch(watcher)
+    watcher.watch()
     reactor.installNameResolver(before)
     assert await look_up("shop.test") == [site.host]
-    watch(watcher)
+    watcher.watch()
     assert await look_up("shop.test") == []
-    unwatch(watcher)
+    watcher.unwatch()
     assert reactor.nameResolver is before
-    watch(watcher)
+    watcher.watch()
     del watcher  # with its crawl
     assert len(await look_up("shop.test")) == 1

@@ -45,9 +45,10 @@ class World:
 
     def __init__(self, max_origins: int, max_bytes: int = ENOUGH) -> None:
         self.now = NOW
-        self.table = OriginTable(max_origins, max_bytes, self.clock)
+        limits = RepSettings(cache_max_origins=max_origins, cache_max_bytes=max_bytes)
         unused: Any = None
-        self.cache = RobotsCache(RepSettings(), self.table, unused, self.clock)
+        self.cache = RobotsCache(limits, unused, self.clock)
+        self.table = self.cache.table
 
     def clock(self) -> float:
         """A microsecond later each time."""

@@ -22,10 +22,8 @@ from scrapy.exceptions import (
 from scrapy.http import Response
 
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.answer import Answer, ProjectError, ProxyError, RedirectRefused
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.faults import ProjectError, ProxyError, RedirectRefused
-from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
@@ -286,8 +284,7 @@ def entries(errors: list[Exception | None], **settings: Any) -> list[Entry]:
     """After each of these failures in a row (None: HTTP 503), each when it is due."""
     now = [1_800_000_000.0]
     origin = Origin.from_url("http://a.example/")
-    table = OriginTable(10, 10**6, lambda: now[0])
-    cache = RobotsCache(RepSettings(**settings), table, None, lambda: now[0])  # type: ignore[arg-type]
+    cache = RobotsCache(RepSettings(**settings), None, lambda: now[0])  # type: ignore[arg-type]
     found = []
     for error in errors:
         status = 503 if error is None else None

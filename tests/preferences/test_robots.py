@@ -122,12 +122,8 @@ def test_lines_are_counted_as_in_the_file() -> None:
             (3, "Content-Signal: search=yes"),
         ]
     # What does not begin a line is not read.
-    for line in (
-        "# Content-Usage: search=n",
-        "x Content-Usage: search=n",
-        "Content-Usage search=n",
-    ):
-        assert ask(USAGE.format(line)) == []
+    for name in ("# Content-Usage:", "x Content-Usage:", "Content-Usage"):
+        assert ask(USAGE.format(f"{name} search=n")) == []
 
 
 def test_lines_beyond_the_limit_are_not_looked_at() -> None:

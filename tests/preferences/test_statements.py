@@ -16,14 +16,12 @@ from scrapy_rep.preferences.statements import (
     MAX_TEXT,
     Reservation,
     TdmFile,
-    from_headers,
-    from_html,
     header_statements,
     link_licenses,
     preferences,
     read_preferences,
     read_signals,
-    signal_headers,
+    reservation_in,
     signals,
     split_rule,
     token_statement,
@@ -31,32 +29,32 @@ from scrapy_rep.preferences.statements import (
 from scrapy_rep.protocol import RobotsTxt
 
 # draft-ietf-aipref-vocab-08, "Exemplary Serialization Format"; unknown keys (RFC 9651); the too long.
-PREFERENCES: dict[bytes, dict[str, str]] = {
-    b"train-ai=y, search=n": {"train-ai": "y", "search": "n"},
-    b'train-ai=y, train-ai, search=n, search="n"': {},
-    b"train-ai;allow=n, train-ai=y": {"train-ai": "y"},
-    b'train-ai;has;parameters="?"': {},
-    b"Train-ai=y": {},
-    b"train-ai=Y": {},
-    b"train-ai=yes": {},
-    b"ai-use=n": {"ai-input": "n"},
-    b"train-ai=y, train-ai=n": {"train-ai": "n"},
-    b"other=y, search=y": {"search": "y"},
-    b'  en="Applepie", rating=1.5;x, feelings=(joy sadness) ,\t a=1, a=2, b=?0, search=y': {
+PREFERENCES: dict[str, dict[str, str]] = {
+    "train-ai=y, search=n": {"train-ai": "y", "search": "n"},
+    'train-ai=y, train-ai, search=n, search="n"': {},
+    "train-ai;allow=n, train-ai=y": {"train-ai": "y"},
+    'train-ai;has;parameters="?"': {},
+    "Train-ai=y": {},
+    "train-ai=Y": {},
+    "train-ai=yes": {},
+    "ai-use=n": {"ai-input": "n"},
+    "train-ai=y, train-ai=n": {"train-ai": "n"},
+    "other=y, search=y": {"search": "y"},
+    '  en="Applepie", rating=1.5;x, feelings=(joy sadness) ,\t a=1, a=2, b=?0, search=y': {
         "search": "y"
     },
-    b"": {},
-    b"train-ai=n" + b", a" * (MAX_BYTES // 3): {},
-    b"train-ai=n" + b", a" * (MAX_BYTES // 3 - 4): {"train-ai": "n"},
+    "": {},
+    "train-ai=n" + ", a" * (MAX_BYTES // 3): {},
+    "train-ai=n" + ", a" * (MAX_BYTES // 3 - 4): {"train-ai": "n"},
 }
 
 
 def test_preferences_as_the_vocabulary_has_them() -> None:
     assert {value: preferences(value) for value in PREFERENCES} == PREFERENCES
-    for value in (b"a=1,", b"a = 1", b"A=1", b"a=(1 2", b'a="\xc3\xa4"', b"a\0=1"):
+    for value in ("a=1,", "a = 1", "A=1", "a=(1 2", 'a="\xc3\xa4"', "a\0=1"):
         with pytest.raises(ValueError, match=r"."):
             read_preferences(value)
-        assert preferences(b"train-ai=n, " + value) == {}
+        assert preferences("train-ai=n, " + value) == {}
 
 
 # draft-ietf-aipref-attach-05, "Processing Content-Usage Rules".
@@ -75,18 +73,18 @@ def test_a_path_ends_at_a_blank_or_tab() -> None:
 
 
 def test_headers_are_one_dictionary_cut_into_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    [one] = header_statements([b"train-ai=n, search=y", b"search=n"])
+    [one] = header_statements("Content-Usage", [b"train-ai=n, search=y", b"search=n"])
     assert one.says == {"train-ai": "n", "search": "n"}
     assert str(one) == "header Content-Usage: train-ai=n, search=y, search=n"
     for values in ([b"train-ai=n", b"Search=n"], [b"\xff" * 100_000]):
-        [one] = header_statements(values)
+        [one] = header_statements("Content-Usage", values)
         assert one.says == {}
     assert len(one.text) == 1_000
     # The parser is asked for by name.
     monkeypatch.setitem(sys.modules, "http_sf", None)
-    assert header_statements([]) == []
+    assert header_statements("Content-Usage", []) == []
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'scrapy-rep\[usage\]'"):
-        header_statements([b"train-ai=n"])
+        header_statements("Content-Usage", [b"train-ai=n"])
 
 
 LINES = {
@@ -115,26 +113,18 @@ def told(found: Reservation | None) -> tuple[dict[str, str], str | None] | None:
 
 NO = {"tdm": "n"}
 
-METAS: dict[str, Any] = {
-    "<meta content=https://a.example/p name=TDM-Policy><META NAME='tdm-reservation' content=1>": (
-        NO, "https://a.example/p"
-    ),
-    '<meta name="tdm-reservation" content="0">': ({}, None),
-    '<meta name="tdm-reservation" content="yes">': None,
-    '<!-- <meta name="tdm-reservation" content="1"> -->': None,
-}  # fmt: skip
+RESERVED = "tdm-reservation"
+POLICY = ("tdm-policy", "https://a.example/p", None)
 
 
 def test_headers_and_metas_that_reserve_mining() -> None:
-    policies = [b"https://a.example/p"]
     found = [
-        told(from_headers(values, policies))
-        for values in ([b" 1 "], [b"0"], [b"0", b"1"], [b"true"], [b"1, 1"], [b""], [])
+        told(reservation_in("header", [*((RESERVED, value, None) for value in values), POLICY]))
+        for values in ([" 1 "], ["0"], ["0", "1"], ["true"], ["1, 1"], [""], [])
     ]
     reserved = (NO, "https://a.example/p")
     assert found == [reserved, ({}, None), reserved, None, None, None, None]
-    assert told(from_headers([b"1"], [])) == (NO, None)
-    assert {html: told(from_html(html.encode(), "utf-8")) for html in METAS} == METAS
+    assert told(reservation_in("header", [(RESERVED, "1", None)])) == (NO, None)
 
 
 LOCATIONS = [
@@ -235,6 +225,7 @@ def test_settings_as_a_command_line_has_them() -> None:
 
 
 def test_a_long_header_of_signals_counts_but_is_not_kept() -> None:
-    [one] = signal_headers([b"ai-train=yes" + b" " * 100_000, b"AI-Train = no"])
+    [one] = header_statements(
+        "Content-Signal", [b"ai-train=yes" + b" " * 100_000, b"AI-Train = no"]
+    )
     assert (one.says, len(one.text)) == ({"train-ai": "n"}, MAX_TEXT)
-    assert signal_headers([]) == []

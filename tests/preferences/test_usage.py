@@ -186,6 +186,13 @@ async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> N
 
 
 def test_a_response_without_a_crawl() -> None:
+    said = (
+        b"<META NAME='tdm-reservation' content=1><meta content=https://a.example/p name=TDM-Policy>"
+    )
+    found = usage(HtmlResponse("http://a.example/", body=said))
+    assert (found["tdm"], found.tdm_policy) == ("n", "https://a.example/p")
+    said = b"<meta name=tdm-reservation content=yes><!-- <meta name=tdm-reservation content=1> -->"
+    assert usage(HtmlResponse("http://a.example/", body=said)).statements == ()
     response = HtmlResponse("http://a.example/", headers={"Content-Usage": "train-ai=n"}, body=b"")
     assert usage(response)["train-ai"] == "n"
     assert usage(HtmlResponse("http://a.example/")).verdicts == dict.fromkeys(PURPOSES)

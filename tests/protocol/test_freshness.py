@@ -21,6 +21,7 @@ FRESH = [
     ('max-age = "3600"', None, 3600.0, "in quotes, with blanks"),
     ("max-age=7200, max-age=3600", None, 3600.0, "the smallest of two"),
     ("s-maxage=3600", None, DEFAULT, "meant for proxies"),
+    ("s-maxage=60; max-age=3600", None, 3600.0, "semicolons"),
     ("max-age=soon", None, DEFAULT, "nonsense"),
     ("max-age=3600", "600", 3000.0, "less the age"),
     ("max-age=3600", "3500", MINIMUM, "the floor after the age is subtracted"),

@@ -240,7 +240,7 @@ def test_very_many_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None
         counts.no_answer(origin)
         entry = rules(str(origin)) if number % 4 == 0 else missing(str(origin))
         for _ in range(2):
-            counts.leaves(OriginState(entry))
+            counts.leaves(OriginState(entry, origin))
         counts.no_answer(origin)  # a later fetch was cancelled
         forbids(counts, origin, 1, f"/{number % 300}")
         forbids(counts, origin, 1)

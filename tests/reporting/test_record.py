@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.reporting.changes import MAX_LINES, changed_lines
-from scrapy_rep.reporting.record import kind_of
+from scrapy_rep.reporting.record import MAX_LINES, changed_lines, kind_of
 from scrapy_rep.reporting.record_file import RecordFile
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import Clock, StepSpider, captured_log, crawl

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from scrapy import Request
 from scrapy.extensions.feedexport import BlockingFeedStorage
-from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.reporting import record_file
@@ -26,6 +25,7 @@ from tests.helpers.ftp import FtpSite
 from tests.helpers.held import DEFER, a_while, assert_clean, origin_of, urls
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl
+from tests.helpers.recorded import context_of
 from tests.helpers.servers import Site, Sites
 from tests.reporting.conftest import Record, read
 
@@ -290,7 +290,7 @@ BAD = {
 def test_a_uri_that_nothing_can_write_to() -> None:
     for uri, why in BAD.items():
         with pytest.raises(SettingsError) as raised:
-            Feed(get_crawler(), "REP_DECISIONS", uri, overwrite=True)
+            Feed(context_of(), "REP_DECISIONS", uri, overwrite=True)
         said = str(raised.value)
         assert said.startswith(f"REP_DECISIONS is {uri.replace('secret', '***')!r}, ")
         assert why in said

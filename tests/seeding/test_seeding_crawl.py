@@ -180,13 +180,24 @@ class FailingFile(sqlite3.Connection):
     calls = 0
 
     def execute(self, query: str, *values: Any) -> sqlite3.Cursor:
+        self.fail(query)
+        return super().execute(query, *values)
+
+    def __exit__(self, *error: object) -> Any:
+        try:
+            self.fail("COMMIT")
+        except sqlite3.Error:
+            self.rollback()
+            raise
+        return super().__exit__(*error)
+
+    def fail(self, query: str) -> None:
         kind = FailingFile
         opening = kind.calls < kind.first and current_thread() is not main_thread()
         if query.startswith(kind.verb) and not opening:
             kind.calls += 1
             if kind.first <= kind.calls < kind.last:
                 raise sqlite3.OperationalError("disk I/O error")
-        return super().execute(query, *values)
 
 
 @pytest.fixture

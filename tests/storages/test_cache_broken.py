@@ -187,9 +187,8 @@ async def test_a_missing_package_ends_the_crawl_before_a_fetch(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
-    monkeypatch.delitem(sys.modules, "scrapy_rep.storages.redis", raising=False)
     [site] = some(sites, 1)
-    settings = {"REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage"}
+    settings = on_a_server("redis://localhost", "rep")
     result = await crawl(site.url("/x"), settings)
     assert result.reason == "rep_settings_error"
     [error] = lines(result, level="ERROR")

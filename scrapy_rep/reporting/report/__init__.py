@@ -1,9 +1,8 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
 It is made from the record alone, by a crawl as it goes, or from files later: `reading.py` sums up
-each crawl, in rows that `data.py` describes; here is what differs between crawls; `page.html`, with
-`page.css` and `page.js`, is the page, and says what needs a look. Jinja is an extra, imported only
-when a report is written.
+each crawl; here is what differs between crawls; `page.html`, with `page.css` and `page.js`, is the
+page, and says what needs a look. Jinja is an extra, imported only when a report is written.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.changes import changed_lines
+from scrapy_rep.reporting.record import changed_lines
 from scrapy_rep.reporting.record_file import Feed
-from scrapy_rep.reporting.report.data import Change
-from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, lines_of
+from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, OriginRow, lines_of
 from scrapy_rep.text import clean, counted, date, duration
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ class Report:
 
     def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
-        self._feed = Feed(context.crawler, "REP_REPORT", uri, overwrite=True)
+        self._feed = Feed(context, "REP_REPORT", uri, overwrite=True)
         self._table = table
         self._crawl = CrawlSum()
 
@@ -85,7 +83,7 @@ class Report:
         entries = {(one.name, one.entry.sha256): one.entry for one in states if one is not None}
 
         def make() -> bytes:
-            data = ReportData.of([self._crawl])
+            data = ReportData([self._crawl])
             data.fill(lambda *which: entries[which].body if which in entries else None)
             return render(data)
 
@@ -98,13 +96,27 @@ _AROUND, _LENGTH = 4, 200
 
 
 @dataclass(slots=True)
+class Change:
+    """What differs between an origin's robots.txt in two crawls."""
+
+    origin: str
+    before: OriginRow
+    after: OriginRow
+    began: tuple[float, float]
+    """When these crawls did."""
+    diff: dict[str, Any] | None = None
+    """As :func:`changed_lines` returns it; None if it isn't known."""
+
+
 class ReportData:
-    crawls: list[CrawlSum]
-    """The oldest first. The page shows the last one, and compares all."""
-    changes: list[Change]
-    """What differs between each crawl and the next."""
-    notes: Sequence[str]
-    """Sentences about the record itself."""
+    def __init__(self, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> None:
+        """*crawls*, each with its last line, the oldest first: the page shows the last one, and
+        compares all. *notes*: sentences about the record itself."""
+        self.crawls, self.crawl, self.notes = crawls, crawls[-1], notes
+        for crawl in crawls:
+            crawl.end()
+        self.changes = [one for pair in pairwise(crawls) for one in _changes(*pair)]
+        """What differs between each crawl and the next."""
 
     @classmethod
     def read(cls, record: Sequence[str | PathLike[str] | IO[bytes]]) -> ReportData:
@@ -126,47 +138,29 @@ class ReportData:
             "The record is empty.": not by_name,
         }
         crawls = sorted(by_name.values(), key=lambda one: one.began) or [CrawlSum()]
-        return cls.of(crawls, [note for note, count in notes.items() if count])
-
-    @classmethod
-    def of(cls, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> ReportData:
-        """Return what there is to say of *crawls*, which have ended, each once, the oldest first."""
-        for crawl in crawls:
-            crawl.end()
-        pairs = enumerate(pairwise(crawls))
-        changes = [one for number, pair in pairs for one in _changes(*pair, number)]
-        return cls(crawls, changes, notes)
-
-    @property
-    def crawl(self) -> CrawlSum:
-        """The last one."""
-        return self.crawls[-1]
+        return cls(crawls, [note for note, count in notes.items() if count])
 
     def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
         """Add what the robots.txt files say. *body_of* finds an origin's by its SHA-256."""
         for one in self.crawl.quoted():
-            body = body_of(one.origin, one.sha256 or "")
+            body = body_of(one.origin, one.sha256)
             if body is not None:
                 one.excerpt = _excerpt(body, one.line)
         for change in self.changes[:MAX_CHANGES]:
-            old, new = (body_of(change.origin, one) if one else b"" for one in change.sha256)
+            files = change.before.sha256, change.after.sha256
+            old, new = (body_of(change.origin, one) if one else b"" for one in files)
             if old is not None and new is not None:
-                change.known = True
-                for name, value in changed_lines(old, new).items():
-                    setattr(change, name, value)
+                change.diff = changed_lines(old, new)
 
 
-def _changes(old: CrawlSum, new: CrawlSum, number: int) -> Iterator[Change]:
+def _changes(old: CrawlSum, new: CrawlSum) -> Iterator[Change]:
     """Yield whose robots.txt differs between two crawls, as far as both have an answer."""
     for name, after in new.known.items():
         before = old.known.get(name)
         if before is None or {before.outcome, after.outcome} & {"none", "unreachable"}:
             continue
         if (before.outcome, before.sha256) != (after.outcome, after.sha256):
-            change = Change(name, crawls=(number, number + 1))
-            change.outcomes = before.outcome, after.outcome
-            change.sha256 = before.sha256, after.sha256
-            yield change
+            yield Change(name, before, after, (old.began, new.began))
 
 
 def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:

@@ -1,11 +1,13 @@
-"""From the record to the report: what became of origins, rules, sitemaps and pages, in bounded
-memory. Beyond a limit, the origins that have had nothing new for longest are only counted."""
+"""From the record to the report: what became of origins, rules, sitemaps and pages, in rows of plain
+values and in bounded memory. Beyond a limit, the origins that have had nothing new for longest are
+only counted. Times are seconds since the epoch, positions on the time axis percent."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
@@ -13,19 +15,12 @@ from typing import IO, Any, ClassVar
 
 from scrapy_rep.origins.origins import UNKNOWN_YET
 from scrapy_rep.reporting.record import IMPOLITE, OUTCOMES, Rows, RuleOrigin, RuleRows, kind_of
-from scrapy_rep.reporting.report.data import (
-    Axis,
-    Change,
-    OriginRow,
-    Period,
-    SaidRow,
-    SitemapSum,
-    Timeline,
-)
+from scrapy_rep.text import duration
 
 _MAX_LINE = 1 << 22
 _MAX_TEXT = 2000
 _MAX_NUMBER = 10**15
+_ITEMS = 50
 
 
 def lines_of(file: IO[bytes]) -> Iterator[Line | None]:
@@ -75,18 +70,145 @@ class Line:
         """Return an object; an empty one for any other value."""
         return Line(self.fields.get(name))
 
-    def items(self, name: str, most: int) -> list[Any]:
+    def items(self, name: str) -> list[Any]:
         """Return the first values of a list; none of any other value."""
         found = self.fields.get(name)
-        return found[:most] if isinstance(found, list) else []
+        return found[:_ITEMS] if isinstance(found, list) else []
 
     def texts(self, name: str) -> list[str]:
-        return [one[:_MAX_TEXT] for one in self.items(name, _REASONS) if isinstance(one, str)]
+        return [one[:_MAX_TEXT] for one in self.items(name) if isinstance(one, str)]
+
+
+_INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
+
+
+@dataclass(slots=True)
+class Period:
+    """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of
+    the first fetch. Its *end*: ``answered``, ``given_up``, ``open``."""
+
+    origin: str
+    began: float
+    ended: float
+    end: str = "open"
+    fetches: int = 0
+    reason: str = ""
+    requests: int = 0
+    given_up: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self.ended - self.began)
+
+
+@dataclass(slots=True)
+class OriginRow:
+    origin: str
+    outcome: str = "none"
+    """Its last answer, one of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
+    kind: str = ""
+    reason: str = ""
+    url: str = ""
+    status: int = 0
+    size: int | None = None
+    delay: float | None = None
+    sha256: str = ""
+    """Of the last file that counted."""
+    sitemaps: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    """As :attr:`CrawlSum.counts`."""
+    held: int = 0
+    """How many are held, or wait, now."""
+    waiting: int = 0
+    """How many were held without an answer so far."""
+    still_waiting: int = 0
+    """How many of them have not left."""
+    period: Period | None = None
+    """The one that goes on."""
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Sorts those refused most first, and those whose answer is unusual."""
+        refused = sum(self.counts[name] for name in _INTERESTING)
+        interest = 2 * refused + (self.outcome not in ("rules", "missing", "none"))
+        return -interest, self.origin
+
+
+@dataclass(slots=True)
+class SaidRow:
+    """What pages said about themselves: against which requests or items, or about which use."""
+
+    about: str
+    text: str
+    url: str
+    count: int = 0
+    dropped: int = 0
+
+
+# Seconds between two ticks; for longer crawls, whole days.
+_STEPS = (
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20),
+    *(60, 120, 300, 600, 1200, 3600, 7200, 14400, 28800),
+)
+_TICKS = 7
+
+
+class Axis:
+    """Time since the beginning of the crawl."""
+
+    def __init__(self, began: float, ended: float) -> None:
+        self._began = began
+        self._span = span = max(ended - began, 0.001)
+        days = 86400 * (1 + span // (86400 * _TICKS))
+        step = next((one for one in _STEPS if span <= _TICKS * one), days)
+        moments = [number * step for number in range(int(span / step) + 1)]
+        texts = [f"+{at:g} s" if step < 60 else f"+{duration(at)}" for at in moments]
+        self.ticks = [(self.x(began + at), text) for at, text in zip(moments, texts, strict=True)]
+        """Where they are, and what they say."""
+
+    def x(self, at: float) -> float:
+        return round(min(100.0, max(0.0, 100 * (at - self._began) / self._span)), 3)
+
+    def bar(self, one: Period) -> tuple[float, float]:
+        """Return where a bar begins, and its width: visible, however short it is."""
+        left = min(self.x(one.began), 100 - _NARROWEST)
+        return left, round(max(_NARROWEST, self.x(one.ended) - left), 3)
+
+
+_NARROWEST = 0.3
+_POINTS = 500
+
+
+class Timeline:
+    """How many requests are held, or wait, over time, with all peaks."""
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, int]] = []
+        self._now = self._least = 0
+
+    def change(self, at: float, by: int) -> None:
+        """Note that this many more are held from then on."""
+        self._now += by
+        self._least = min(self._least, self._now)
+        if self._points:
+            at = max(at, self._points[-1][0])  # the clock may be set back
+        self._points.append((at, self._now))
+        if len(self._points) > 2 * _POINTS:
+            # Keep half of them: the larger values of two, and the last one.
+            *points, last = self._points
+            pairs = zip(points[::2], points[1::2], strict=True)
+            self._points = [(at, max(held, more)) for (at, held), (_, more) in pairs] + [last]
+
+    def points(self, axis: Axis) -> list[tuple[float, int]]:
+        """Return where the values begin, and the values. What an earlier run has held was there from
+        the beginning."""
+        found = [(0.0, 0), *((axis.x(at), held) for at, held in self._points), (100.0, self._now)]
+        return [(x, held - self._least) for x, held in found]
 
 
 # Limits on what is kept while a record is read, and on what the page shows.
 _ORIGINS, _SAID, _PERIODS, _SITEMAPS = 50_000, 2_000, 4_000, 10_000
-_OF_A_RULE, _TURNED, _REASONS, _REASON_LENGTH, _SETTINGS = 100, 20, 50, 300, 200
+_OF_A_RULE, _REASON_LENGTH, _SETTINGS = 100, 300, 200
 MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
 MAX_CHANGES, _URL_LENGTH = 500, 500
 
@@ -111,16 +233,21 @@ class CrawlSum:
         self.dry_run = False
         self.began = self.ended = 0.0
         self.counts: Counter[str] = Counter()
-        """Requests by what became of them, and some totals, as in the record."""
-        self.outcomes: Counter[tuple[str, str]] = Counter()
-        """How many origins there are, by outcome and why; before the end, only forgotten ones."""
-        self.known: Rows[OriginRow] = Rows(_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._forget)
+        """Requests by what became of them, and some totals, as in the record. Those of an origin are
+        added when it leaves."""
+        self.outcomes: Counter[str] = Counter()
+        """How many origins have left, by outcome."""
+        self.reasons: Counter[str] = Counter()
+        """Why some of them were unreachable."""
+        self.known: Rows[OriginRow] = Rows(_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._leaves)
+        self._nowhere = OriginRow("")
+        """Counts lines without an origin."""
         self.rules = RuleRows(MAX_RULES, _OF_A_RULE)
-        self.sitemaps: Rows[SitemapSum] = Rows(
-            _SITEMAPS, MAX_SITEMAPS, lambda row: (not row.failed, bool(row.taken), row.url)
+        self.sitemaps: Rows[dict[str, Any]] = Rows(
+            _SITEMAPS, MAX_SITEMAPS, lambda row: (not row["problem"], row["taken"] > 0, row["url"])
         )
         self.periods: Rows[Period] = Rows(_PERIODS, MAX_PERIODS, lambda one: -one.seconds)
-        self.changes: Rows[Change] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
+        self.changes: Rows[dict[str, Any]] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
         self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
         self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
         self._held_or_waiting, self._waiting = Timeline(), Timeline()
@@ -137,10 +264,7 @@ class CrawlSum:
 
     def _of(self, line: Line) -> OriginRow:
         name = line.text("origin")
-        return self.known.row(name, lambda: OriginRow(name)) if name else OriginRow("")
-
-    def _forget(self, origin: OriginRow) -> None:
-        self.outcomes[origin.outcome, origin.kind] += 1
+        return self.known.row(name, lambda: OriginRow(name)) if name else self._nowhere
 
     # The crawl
 
@@ -161,22 +285,20 @@ class CrawlSum:
         origin, about = self._of(line), line.part("answer")
         fetches, outcome = about.number("fetches"), about.text("outcome")
         reason = line.text("reason", _REASON_LENGTH)
-        origin.fetches += fetches
-        self.counts["fetches"] += fetches
+        origin.counts["fetches"] += fetches
         if origin.period is not None and outcome in ("none", "unreachable"):
             origin.period.fetches += fetches
         if outcome not in OUTCOMES or outcome == "none":
             origin.reason = origin.reason or reason
             return
-        origin.outcome, origin.url = outcome, line.text("url")
-        origin.status = line.number("status") or None
-        origin.reason, origin.kind = reason, ""
+        origin.outcome, origin.reason, origin.kind = outcome, reason, ""
+        origin.url, origin.status = line.text("url"), line.number("status")
         if outcome == "unreachable":
             origin.kind = about.text("kind", 40) or kind_of(reason)
             self._fails(origin, about.seconds("asked"), at, fetches)
         else:
             self._answers(origin, about, at)
-            origin.sha256 = line.text("sha256", 64) or None
+            origin.sha256 = line.text("sha256", 64)
 
     def _answers(self, origin: OriginRow, about: Line, at: float) -> None:
         delay = about.fields.get("crawl_delay")
@@ -184,7 +306,7 @@ class CrawlSum:
         origin.size = None if about.fields.get("bytes") is None else about.number("bytes")
         origin.sitemaps = about.number("sitemaps")
         self._end_period(origin, "answered", at)
-        origin.requests["waited"] += origin.waiting
+        origin.counts["waited"] += origin.waiting
         origin.waiting = 0
 
     def _fails(self, origin: OriginRow, asked: float | None, at: float, fetches: int) -> None:
@@ -196,7 +318,7 @@ class CrawlSum:
         period.ended = max(period.ended, at)
         period.reason = origin.reason or origin.kind
         period.requests += origin.waiting
-        origin.requests["held"] += origin.waiting
+        origin.counts["held"] += origin.waiting
         self._waiting.change(at, -origin.still_waiting)
         origin.waiting = origin.still_waiting = 0
 
@@ -207,44 +329,37 @@ class CrawlSum:
             self.periods.add(period)
 
     def _changed(self, line: Line, at: float) -> None:
-        about = line.part("change")
-        change = Change(line.text("origin"), at=at)
-        change.added, change.removed = map(about.texts, ("added", "removed"))
-        change.lines_added, change.lines_removed, change.turned_count = map(
-            about.number, ("lines_added", "lines_removed", "turned_count")
-        )
-        turned = map(Line, about.items("turned", _TURNED))
-        change.turned = [{name: one.text(name) for name in ("url", "was", "now")} for one in turned]
-        self.changes.add(change)
+        about, names = line.part("change"), ("url", "was", "now")
+        change: dict[str, Any] = {name: about.texts(name) for name in ("added", "removed")}
+        for name in ("lines_added", "lines_removed", "turned_count"):
+            change[name] = about.number(name)
+        turned = map(Line, about.items("turned"))
+        change["turned"] = [{name: one.text(name) for name in names} for one in turned]
+        self.changes.add({"origin": line.text("origin"), "at": at, **change})
 
     # Requests
-
-    def _count(self, line: Line, name: str, times: int = 1) -> OriginRow:
-        origin = self._of(line)
-        self.counts[name] += times
-        origin.requests[name] += times
-        return origin
 
     def _allowed(self, line: Line, _: float) -> None:
         passed = line.text("reason").startswith(IMPOLITE)
         times = line.number("count") if "count" in line.fields else 1
-        self._count(line, "passed" if passed else "allowed", times)
+        self._of(line).counts["passed" if passed else "allowed"] += times
 
     def _dropped(self, line: Line, _: float) -> None:
-        self._count(line, "dropped")
+        self._of(line).counts["dropped"] += 1
 
     def _disallowed(self, line: Line, _: float) -> None:
-        origin = self._count(line, "forbidden")
+        origin = self._of(line)
+        origin.counts["forbidden"] += 1
         # Without a rule, a setting decided, and the reason names it.
-        rule, name = line.text("rule") or line.text("reason"), origin.origin
-        where = RuleOrigin(name, line.number("line"), origin.url or f"{name}/robots.txt")
-        where.url, where.sha256 = line.text("url", _URL_LENGTH), line.text("sha256", 64) or None
+        rule, robots_url = line.text("rule") or line.text("reason"), origin.url
+        where = RuleOrigin(origin.origin, line.number("line"), robots_url)
+        where.url, where.sha256 = line.text("url", _URL_LENGTH), line.text("sha256", 64)
         self.rules.refuse(rule, line.text("group"), where)
 
     def _held(self, line: Line, at: float) -> None:
         origin, waits = self._of(line), line.text("reason") == UNKNOWN_YET
         if line.flag("dry_run"):  # it went on
-            origin.requests["waited" if waits else "held"] += 1
+            origin.counts["waited" if waits else "held"] += 1
             return
         self._held_or_waiting.change(at, 1)
         origin.held += 1
@@ -253,13 +368,13 @@ class CrawlSum:
             origin.still_waiting += 1
             self._waiting.change(at, 1)
             return
-        origin.requests["held"] += 1
+        origin.counts["held"] += 1
         if origin.period is not None:
             origin.period.requests += 1
 
     def _left(self, line: Line, at: float) -> None:
-        verdict = line.text("verdict")
-        origin = self._count(line, verdict)
+        origin, verdict = self._of(line), line.text("verdict")
+        origin.counts[verdict] += 1
         self._held_or_waiting.change(at, -1)
         if origin.still_waiting:
             origin.still_waiting -= 1
@@ -273,15 +388,13 @@ class CrawlSum:
 
     def _sitemap(self, line: Line, _: float) -> None:
         about = line.part("sitemap")
-        found, by, kind, failed = map(about.text, ("found", "by", "kind", "failed"))
-        entries, taken = map(about.number, ("entries", "taken"))
+        row: dict[str, Any] = {name: about.text(name) for name in ("found", "by", "kind", "failed")}
+        row |= {name: about.number(name) for name in ("entries", "taken")}
         rejected = about.part("rejected")
-        reasons = [(words, rejected.number(words)) for words in list(rejected.fields)[:_REASONS]]
-        why = failed or line.text("reason")
-        self.counts["sitemaps_failed"] += bool(failed) and found != "guessed"
-        self.sitemaps.add(
-            SitemapSum(line.text("url"), found, by, kind, entries, taken, reasons, why, not failed)
-        )
+        row["rejected"] = [(why, rejected.number(why)) for why in list(rejected.fields)[:_ITEMS]]
+        row["problem"] = row["failed"] or line.text("reason")
+        self.counts["sitemaps_failed"] += bool(row["failed"]) and row["found"] != "guessed"
+        self.sitemaps.add({"url": line.text("url"), **row})
 
     def _page(self, line: Line, _: float) -> None:
         verdict, dropped = line.text("verdict"), not line.flag("dry_run")
@@ -291,9 +404,9 @@ class CrawlSum:
 
     def _said(self, line: Line, _: float) -> None:
         self.counts["usage_pages"] += 1
-        for one in map(Line, line.part("usage").items("statements", _REASONS)):
+        for one in map(Line, line.part("usage").items("statements")):
             says, text = one.part("says"), f"{one.text('source')}: {one.text('text')}"
-            for name in list(says.fields)[:_REASONS]:
+            for name in list(says.fields)[:_ITEMS]:
                 about = f"{name[:_REASON_LENGTH]}: {says.text(name, 1)}"
                 self._say(self.statements, about, text[:_REASON_LENGTH], line)
 
@@ -316,36 +429,35 @@ class CrawlSum:
         return islice((one for one in some if one.sha256), _QUOTED)
 
     @property
-    def closed(self) -> list[OriginRow]:
+    def closed(self) -> list[str]:
         """Origins that a rule closes to this crawler."""
         whole = (row for row in self.rules.top if row.rule.partition(":")[2].strip() in _WHOLE)
         names = {one.origin for row in whole for one in row.origins}
-        return [
-            row for row in self.known.top if row.origin in names and not row.requests["allowed"]
-        ]
+        found = (row for row in self.known.top if row.origin in names)
+        return [row.origin for row in found if not row.counts["allowed"]]
 
     # The end
 
+    def _leaves(self, origin: OriginRow) -> None:
+        """Add up an origin that is forgotten, or that there is no more to say of."""
+        if (period := origin.period) is not None:
+            gave_up = period.given_up > 0 and not origin.held
+            ended = self.ended if origin.held else period.ended
+            self._end_period(origin, "given_up" if gave_up else "open", ended)
+        origin.counts["waited"] += origin.waiting
+        self.counts.update(origin.counts)
+        self.outcomes[origin.outcome] += 1
+        if origin.kind:
+            self.reasons[origin.kind] += 1
+
     def end(self) -> None:
-        """After the last line, end what is still going on, and add up."""
+        """After the last line, add up."""
         for origin in self.known.values():
-            if (period := origin.period) is not None:
-                gave_up = period.given_up > 0 and not origin.held
-                ended = self.ended if origin.held else period.ended
-                self._end_period(origin, "given_up" if gave_up else "open", ended)
-            origin.requests["waited"] += origin.waiting
-            self._forget(origin)
-            for name in ("held", "waited"):
-                self.counts[name] += origin.requests[name]
+            self._leaves(origin)
+        self.counts.update(self._nowhere.counts)
         self.counts["origins"] = self.outcomes.total()
         for name in self.finished.fields:
             self.counts[name] = self.finished.number(name)
-        by_key: Counter[str] = Counter()
-        for (outcome, _), number in self.outcomes.items():
-            by_key[outcome] += number
-        self.answers = {key: by_key[key] for key in OUTCOMES if by_key[key]}
-        reasons = [(kind, n) for (key, kind), n in self.outcomes.items() if key == "unreachable"]
-        self.reasons = sorted(reasons, key=lambda reason: (-reason[1], reason[0]))
         self.axis = Axis(self.began, self.ended)
         self.timeline = self._held_or_waiting.points(self.axis)
         self.waiting = self._waiting.points(self.axis)

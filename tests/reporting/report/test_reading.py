@@ -13,7 +13,7 @@ import pytest
 
 from scrapy_rep.reporting.report import ReportData, render
 from scrapy_rep.reporting.report import reading as module
-from scrapy_rep.reporting.report.data import Axis, Timeline
+from scrapy_rep.reporting.report.reading import Axis, Timeline
 from tests.reporting.report.records import NOW, answer, data_of, ended, line, many_lines, started
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"
@@ -50,8 +50,8 @@ def test_an_outage_begins_with_its_first_fetch_and_counts_all() -> None:
     ]  # fmt: skip
     assert (found[A].began - NOW, found[A].ended - NOW) == (pytest.approx(0.8), 9)
     assert (found[B].requests, found[B].given_up, found[B].ended - NOW) == (1, 1, 8)
-    assert {row.origin: row.fetches for row in crawl.known.top} == {A: 4, B: 2, C: 0}
-    assert crawl.reasons == [("HTTP 503", 2)]
+    assert {row.origin: row.counts["fetches"] for row in crawl.known.top} == {A: 4, B: 2, C: 0}
+    assert crawl.reasons == {"HTTP 503": 2}
     for left, width in map(crawl.axis.bar, crawl.periods.top):
         assert 0 <= left <= 100 and 0 < width <= 100 - left + 0.3
 
@@ -71,7 +71,7 @@ def test_waiting_for_a_first_answer_is_not_being_held() -> None:
     assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 3, 4]
     [spell] = crawl.periods.top
     assert (spell.origin, spell.requests, spell.end) == (B, 2, "open")
-    waited = {row.origin: row.requests["waited"] for row in crawl.known.top}
+    waited = {row.origin: row.counts["waited"] for row in crawl.known.top}
     assert waited == {A: 2, B: 0, C: 1}
     assert crawl.timeline == [
         (0, 0), *((10, count) for count in range(1, 5)), (40, 3), (40, 2), (80, 1), (80, 0), (90, 1),
@@ -94,8 +94,8 @@ def test_a_rule_is_counted_over_all_origins() -> None:
     assert (first.rule, first.group, first.times, first.all_origins) == ("Disallow: /x", "*", 3, 2)
     assert [(one.origin, one.times, one.line) for one in first.origins] == [(B, 2, 3), (A, 1, 3)]
     assert (second.rule, second.times) == ("Disallow: /y", 1)
-    requests = {row.origin: row.requests for row in data.crawl.known.top}
-    assert requests == {A: Counter(allowed=6, forbidden=2), B: Counter(forbidden=2)}
+    counts = {row.origin: row.counts for row in data.crawl.known.top}
+    assert counts == {A: Counter(allowed=6, forbidden=2), B: Counter(forbidden=2)}
     data.fill(lambda origin, _: b"#\r\nUser-agent: *\r\nDisallow: /x\r\n" if origin == B else None)
     [of_b, of_a] = first.origins
     assert [text for _, text, marked in of_b.excerpt if marked] == ["Disallow: /x"]
@@ -160,7 +160,7 @@ def test_rows_with_more_to_say_come_first(monkeypatch: pytest.MonkeyPatch) -> No
     assert [row.origin for row in crawl.known.top] == [A, C, B]
     assert [row.text for row in crawl.pages.top] == ["twice"]
     assert crawl.pages.all == 2
-    assert [row.url for row in crawl.sitemaps.top] == ["gone", "read"]
+    assert [row["url"] for row in crawl.sitemaps.top] == ["gone", "read"]
 
 
 def test_very_many_crawls_are_not_all_shown() -> None:
@@ -217,9 +217,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert tracemalloc.get_traced_memory()[1] < 800_000
     finally:
         tracemalloc.stop()
-    assert large.crawl.counts["origins"] == 500
-    assert large.crawl.counts["allowed"] == 50_000
-    assert large.crawl.known.top[0].requests["forbidden"] == 9
+    counts = [large.crawl.counts[name] for name in ("origins", "allowed", "held")]
+    assert (counts, large.crawl.periods.all) == ([500, 50_000, 50], 50)
+    assert large.crawl.known.top[0].counts["forbidden"] == 9
 
 
 # -- the time axis ---------------------------------------------------------------------------
