@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any, overload
 from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
@@ -22,7 +21,8 @@ from scrapy.spiders import SitemapSpider
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import EACH, META_KEY, Agents, chain_in_header, origin_of
-from scrapy_rep.protocol.page import PageRules, links_of
+from scrapy_rep.protocol.html import links_of
+from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.settings import RepSettings, chain, settings_beside
 from scrapy_rep.text import Encoder
 
@@ -155,11 +155,12 @@ def _marked_links(response: Response) -> frozenset[str]:
     """Return the URLs to which every link is marked nofollow, ugc or sponsored."""
     if response not in _marked:
         encoding = getattr(response, "encoding", None) or "utf-8"
-        base, nofollow, follow = links_of(response.body, encoding)
+        base, links = links_of(response.body, encoding)
         resolve = _LinkResolver(response.url, base, encoding)
-        marked = set(map(resolve, islice(nofollow, _MAX_LINKS)))
-        others = set(map(resolve, islice(follow if nofollow else (), _MAX_LINKS)))
-        _marked[response] = frozenset(marked - others - {""})
+        marked = [link for link, may_follow in links.items() if not may_follow]
+        others = [link for link, may_follow in links.items() if may_follow and marked]
+        urls, other_urls = (set(map(resolve, some[:_MAX_LINKS])) for some in (marked, others))
+        _marked[response] = frozenset(urls - other_urls - {""})
     return _marked[response]
 
 

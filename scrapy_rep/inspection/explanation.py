@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome, is_html
-from scrapy_rep.protocol.matching import ALLOW, ALLOW_BIT, LENGTH_BIT, Rules
+from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, Rules
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.robotstxt import Pace
 from scrapy_rep.protocol.syntax import (
     GLOBAL,
-    Field,
+    RULES,
     agent_token,
     escape,
     normalise,
@@ -56,7 +56,7 @@ class RuleLine(NamedTuple):
         start = self.pattern.partition("*")[0].rstrip("$")
         if not path.startswith(start) and "/index.htm" not in self.pattern:
             return 0
-        number = (self.rule.allow << ALLOW_BIT) + ALLOW - 1 - self.rule.line
+        number = ALLOW - 1 - self.rule.line + self.rule.allow * ALLOW
         return Rules([self.pattern], [number]).find(path)
 
 
@@ -75,7 +75,7 @@ class Group(NamedTuple):
 class Outline:
     """The lines of a robots.txt that mean something."""
 
-    fields: dict[int, tuple[int, str]]
+    fields: dict[int, tuple[str, str]]
     """All known fields: line, kind and value, in latin-1."""
     groups: list[Group] = field(default_factory=list)
     ungrouped: list[RuleLine] = field(default_factory=list)
@@ -88,10 +88,10 @@ class Outline:
         outline = cls({number: (kind, value) for number, kind, value in read(rows)})
         group = Group([], outline.ungrouped)
         for number, (kind, value) in outline.fields.items():
-            if kind <= Field.ALLOW:
-                rule = Rule.of(rows[number - 1], number, value, kind == Field.ALLOW)
+            if kind in RULES:
+                rule = Rule.of(rows[number - 1], number, value, kind == "allow")
                 group.rules.append(RuleLine(rule, escape(value)))
-            elif kind == Field.USER_AGENT:
+            elif kind == "user-agent":
                 if group.rules or not outline.groups:
                     group = Group([], [])
                     outline.groups.append(group)

@@ -20,12 +20,11 @@ from scrapy_rep.protocol.availability import is_html
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, line_of, path_of
 from scrapy_rep.protocol.robotstxt import delay_seconds, rate_seconds
 from scrapy_rep.protocol.syntax import (
-    FIELD_NAMES,
+    FIELDS,
     GLOBAL,
     MAX_BYTES,
     MAX_LINE,
     SPACE,
-    Field,
     cut,
     readable_url,
 )
@@ -124,7 +123,7 @@ def _file(body: bytes, outline: Outline) -> Iterator[Finding]:
 
 
 _ABOUT_USE = ("content-signal", "content-usage", "license")  # see preferences/lint.py
-_DELAYS = {Field.CRAWL_DELAY: delay_seconds, Field.REQUEST_RATE: rate_seconds}
+_DELAYS = {"crawl-delay": delay_seconds, "request-rate": rate_seconds}
 # Spaces and tabs: crawlers send them as %20 and %09.
 _BLANK = re.compile(r"[ \t\v\f]")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
@@ -155,27 +154,26 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         yield Finding(one.rule.line, "rule-before-group", "ignored: no user-agent line above it")
 
 
-def _known(number: int, row: str, field: int, value: str) -> Iterator[Finding]:
+def _known(number: int, row: str, field: str, value: str) -> Iterator[Finding]:
     before = row.strip(SPACE).partition("#")[0]
     name, colon, _ = before.partition(":")
     name = name.strip(SPACE) if colon else before.split()[0]
-    canonical = FIELD_NAMES[field]
     word = _BLANK.split(name)[0]
-    if not colon or word.lower() == canonical != name.lower():  # `Sitemap https://…` has the URL's
+    if not colon or word.lower() == field != name.lower():  # `Sitemap https://…` has the URL's
         why = f"no colon after {quoted(word)}: accepted here, but not by all crawlers"
         yield Finding(number, "missing-colon", why)
-    if word.lower() != canonical:
-        why = f"{quoted(name)} is read as {canonical} here; other crawlers may ignore the line"
+    if word.lower() != field:
+        why = f"{quoted(name)} is read as {field} here; other crawlers may ignore the line"
         yield Finding(number, "typo", why)
     if read_delay := _DELAYS.get(field):
         seconds = read_delay(value)
         if seconds is None:
-            right = "a number of seconds" if field == Field.CRAWL_DELAY else "a rate such as 1/10"
+            right = "a number of seconds" if field == "crawl-delay" else "a rate such as 1/10"
             yield Finding(number, "bad-delay", f"{quoted(value)} is not {right}: no effect")
         else:
             why = f"some crawlers wait {seconds:g} s between two requests; Google doesn't"
             yield Finding(number, "other-field", why)
-    elif field == Field.VISIT_TIME:
+    elif field == "visit-time":
         yield Finding(number, "other-field", "visit-time is ignored here; a few crawlers obey it")
 
 
@@ -199,7 +197,7 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
 
 
 def _closest(name: str) -> str | None:
-    return next(iter(get_close_matches(name.lower()[:50], FIELD_NAMES.values(), 1, 0.75)), None)
+    return next(iter(get_close_matches(name.lower()[:50], FIELDS, 1, 0.75)), None)
 
 
 def _agent(agent: AgentLine) -> Iterator[Finding]:
@@ -379,7 +377,7 @@ def _sitemaps(outline: Outline, rules: dict[str, Rules], place: str | None) -> I
     own = Origin.from_url(place) if place else None
     base = place or "http://host.invalid/robots.txt"
     fields = outline.fields.items()
-    for line, value in [(line, value) for line, (kind, value) in fields if kind == Field.SITEMAP]:
+    for line, value in [(line, value) for line, (kind, value) in fields if kind == "sitemap"]:
         try:
             if not value:
                 raise ValueError("no URL")

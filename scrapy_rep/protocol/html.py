@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from html import unescape
-from typing import NamedTuple
 
 MAX_STEPS = 6_000
 """Tags, comments and unusual attributes of a page that are examined one by one."""
@@ -145,26 +144,16 @@ def _end_of_metas(body: bytes, names: list[bytes]) -> int:
     return end
 
 
-class Links(NamedTuple):
-    """References as in the page, mostly relative, each at most once in each list."""
-
-    base: str = ""
-    """The page's ``base``, relative to the page; empty without one."""
-    nofollow: tuple[str, ...] = ()
-    follow: tuple[str, ...] = ()
-
-
-def links_of(body: bytes, encoding: str = "utf-8") -> Links:
-    """Return the links of any page, as link extractors do: also those in ``noscript`` and
-    ``template``; no links if none is marked. Never raises."""
+def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]]:
+    """Return the ``base`` of any page (empty without one), and its references with whether they may
+    be followed: as in the page, mostly relative, and as link extractors see them, also those in
+    ``noscript`` and ``template``. No references if none is marked. Never raises."""
     body, encoding = as_ascii(body, encoding)
     lower = body.lower()
+    links: dict[str, bool] = {}
     if not any(word.encode() in lower for word in _NOT_VOUCHED_FOR):
-        return Links()
-    base = None
-    left = _MAX_REFERENCES
-    follow: dict[str, None] = {}  # as ordered sets
-    nofollow: dict[str, None] = {}
+        return "", links
+    base, left = "", _MAX_REFERENCES
     for name, _, attributes in start_tags(body, _TAGS, len(body), unscripted=True):
         href = attributes.get(b"href")
         if href is None:
@@ -175,11 +164,12 @@ def links_of(body: bytes, encoding: str = "utf-8") -> Links:
             break
         reference = attribute_text(href.strip(b" \t\r\n\f"), encoding)
         if name == b"base":
-            base = reference if base is None else base
+            base = base or reference
         else:
             words = _BETWEEN.split(with_blanks(attribute_text(rel)).lower())
-            (follow if _NOT_VOUCHED_FOR.isdisjoint(words) else nofollow)[reference] = None
-    return Links(base or "", tuple(nofollow), tuple(follow))
+            # What is linked both ways may be followed.
+            links[reference] = links.get(reference) or _NOT_VOUCHED_FOR.isdisjoint(words)
+    return base, links
 
 
 def with_blanks(text: str) -> str:

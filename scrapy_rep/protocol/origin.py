@@ -21,12 +21,11 @@ MAX_URL = 8_192
 # What separates the labels of a non-ASCII host; what a label grows by in punycode.
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 _MAX_LABEL, _GROWTH = 63, len("xn--") + 1
-_AUTHORITY = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
+_URL = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
+# Python accepts any text as the zone after an address's "%".
+_AUTHORITY = re.compile(r"(?:\[([0-9a-zA-Z:.%_~-]*)\]|([^:]*))(?::([0-9]{0,5}))?")
 # Never in hosts, though encoding a non-ASCII host may produce them.
 _NEVER = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
-# Python accepts any text as the zone after a "%".
-_ADDRESS = re.compile(r"[0-9a-zA-Z:.%_~-]*")
-_PORT = re.compile(r"[0-9]{0,5}\Z")
 
 
 class Origin(NamedTuple):
@@ -44,37 +43,23 @@ class Origin(NamedTuple):
 
         :raises ValueError: for other schemes, and for an invalid host or port
         """
-        match = _AUTHORITY.match(url)
+        match = _URL.match(url)
         if match is None:
             raise ValueError(f"not an absolute URL: {_shortened(url)}")
         scheme = match[1].lower()
         if scheme not in DEFAULT_PORTS:
             raise ValueError(f"no robots.txt for the scheme {scheme!r}: {_shortened(url)}")
-        authority = match[2].rpartition("@")[2]
+        authority = _AUTHORITY.fullmatch(match[2].rpartition("@")[2])
         try:
-            if authority.startswith("["):
-                address, bracket, rest = authority[1:].partition("]")
-                colon, port = rest[:1], rest[1:]
-                if not bracket or colon not in ("", ":") or not _ADDRESS.fullmatch(address):
-                    raise ValueError
-                host = f"[{IPv6Address(address).compressed}]".lower()
-            else:
-                name, _, port = authority.partition(":")
-                host = punycode(name)
-            if not _PORT.match(port) or (number := int(port or DEFAULT_PORTS[scheme])) > 65535:
+            if authority is None:
+                raise ValueError
+            address, name, port = authority.groups()
+            host = punycode(name) if address is None else f"[{IPv6Address(address).compressed}]"
+            if (number := int(port or DEFAULT_PORTS[scheme])) > 65535:
                 raise ValueError
         except ValueError:  # UnicodeError is one
             raise ValueError(f"invalid host or port: {_shortened(url)}") from None
-        return cls(scheme, host, number)
-
-    @classmethod
-    def from_text(cls, text: str) -> Origin:
-        """Return the origin whose ``str()`` is *text*."""
-        scheme, _, authority = text.partition("://")
-        host, colon, port = authority.rpartition(":")
-        if colon and port.isdigit():  # otherwise that colon is part of an IPv6 address
-            return cls(scheme, host, int(port))
-        return cls(scheme, authority, DEFAULT_PORTS[scheme])
+        return cls(scheme, host.lower(), number)
 
     @property
     def robots_url(self) -> str:

@@ -19,10 +19,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import moment, read_date
-from scrapy_rep.protocol.html import MAX_TEXT, Links, links_of, metas_of, with_blanks
+from scrapy_rep.protocol.html import MAX_TEXT, metas_of, with_blanks
 from scrapy_rep.protocol.syntax import GLOBAL, leading_token, obeyed
-
-__all__ = ["Links", "PageRule", "PageRules", "links_of"]
 
 Value: TypeAlias = "int | str | datetime | None"
 

@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.matching import (
     ALLOW,
-    ALLOW_BIT,
     NO_RULES,
     SHORTEST,
     Decision,
@@ -22,11 +21,11 @@ from scrapy_rep.protocol.matching import (
 )
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import (
-    FIELD_NAMES,
     MAX_BYTES,
+    RULES,
     SPACE,
-    Field,
     agent_token,
+    field_of,
     normalise,
     obeyed,
     read,
@@ -41,10 +40,8 @@ _MAX_SIZE = 16_000_000
 _SITEMAP, _DECIDED, _ANSWER = 57, 390, 200
 
 _Agent: TypeAlias = "str | tuple[str, ...]"
-# The agent, whether it obeys "*", the token whose group applies, and its rules. Replaced as a whole,
-# so that threads may share a RobotsTxt.
+# The agent, whether it obeys "*", the token whose group applies, and its rules.
 _Answer: TypeAlias = "tuple[_Agent | None, bool | None, str | None, Rules]"
-_Answers: TypeAlias = "dict[tuple[_Agent | None, bool | None], _Answer]"
 _NOT_ASKED: _Answer = (None, None, None, NO_RULES)
 
 # Origin and path of nearly all URLs.
@@ -74,16 +71,20 @@ class RobotsTxt:
     Threads may share an instance.
     """
 
-    __slots__ = ("_answer", "_known", "_origin", "_paces", "_rules", "_sitemaps", "_source", "size")
+    __slots__ = ("_known", "_latest", "_origin", "_paces", "_rules", "_sitemaps", "_source", "size")
 
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """*source*: the body, or a function that always returns the same one."""
         self._source = source
         # Most calls are about the latest agent and origin.
-        self._answer, self._origin = _NOT_ASKED, ""
-        self._known: _Answers | None = None
-        self._rules: dict[int, Rule] | None = None
+        self._latest, self._origin = _NOT_ASKED, ""
+        self._forget()
+
+    def _forget(self) -> None:
+        # Replaced as a whole, so that threads may share a RobotsTxt.
+        self._known: tuple[_Answer, ...] = ()
         self._paces: dict[str, Pace] | None = None
+        self._rules: dict[int, Rule] | None = None
         self._sitemaps: tuple[str, ...] | None = None
         self.size = 0
         """Approximate bytes of memory, without the source."""
@@ -114,13 +115,13 @@ class RobotsTxt:
 
     def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
         key = agent if isinstance(agent, str) else tuple(agent), obey_global
-        return self._answer[:2] == key or (self._known is not None and key in self._known)
+        return any(answer[:2] == key for answer in self._known)
 
     def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
-        answer = self._answer
-        if agent == answer[0] and obey_global is answer[1]:
-            rules = answer[3]
+        latest = self._latest
+        if agent == latest[0] and obey_global is latest[1]:
+            rules = latest[3]
         else:
             _, rules = self.rules(agent, obey_global)
         path = url.removeprefix(self._origin)
@@ -154,45 +155,37 @@ class RobotsTxt:
     ) -> tuple[str | None, Rules]:
         """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules, and remember
         them. *groups*: those of the file, if it has just been read."""
-        answer = self._answer
-        if agent == answer[0] and obey_global is answer[1]:
-            return answer[2:]
+        latest = self._latest
+        if agent == latest[0] and obey_global is latest[1]:
+            return latest[2:]
         key = agent if isinstance(agent, str) else tuple(agent), obey_global
-        known = self._known
-        if known is None and answer is not _NOT_ASKED:
-            known = self._known = {answer[:2]: answer}
-        found = None if known is None else known.get(key)
-        if found is None:
-            groups = groups or Groups(self._text())
-            found = *key, None, NO_RULES
-            for token in obeyed(*key):
-                if (name := token.lower()) in groups.tokens:
-                    # Thousands of rules take 50 ms, so agents of one group share theirs.
-                    rules = self._shared(name, known) if known else None
-                    if rules is None:
-                        rules = Rules(*groups.rules_of(name))
-                        self.size += rules.size
-                    found = *key, token, rules
-                    break
-            if known is not None:
-                self._remember(found, known)
-        self._answer = found
-        return found[2:]
+        for answer in self._known:
+            if answer[:2] == key:
+                break
+        else:
+            answer = self._read(*key, groups or Groups(self._text()))
+        self._latest = answer
+        return answer[2:]
 
-    @staticmethod
-    def _shared(name: str, known: _Answers) -> Rules | None:
-        for _, _, token, rules in list(known.values()):  # another thread may add one
-            if token is not None and token.lower() == name:
-                return rules
-        return None
-
-    def _remember(self, found: _Answer, known: _Answers) -> None:
-        if len(known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
-            known.clear()
-            self._rules = self._sitemaps = None
-            self.size = found[3].size
+    def _read(self, agent: _Agent, obey_global: bool, groups: Groups) -> _Answer:
+        """Return the answer to an agent that hasn't asked yet, and remember it."""
+        if len(self._known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
+            self._forget()
+        answer: _Answer = agent, obey_global, None, NO_RULES
+        for token in obeyed(agent, obey_global):
+            if (name := token.lower()) in groups.tokens:
+                # Thousands of rules take 50 ms, so agents of one group share theirs.
+                for _, _, other, rules in self._known:
+                    if other == token:
+                        break
+                else:
+                    rules = Rules(*groups.rules_of(name))
+                    self.size += rules.size
+                answer = agent, obey_global, token, rules
+                break
+        self._known += (answer,)
         self.size += _ANSWER
-        known[found[:2]] = found
+        return answer
 
     def decision(self, token: str | None, found: int) -> Decision:
         """Return the decision for the group of *token*, given what :meth:`Rules.find` has *found*."""
@@ -203,8 +196,8 @@ class RobotsTxt:
         if rule is None:
             line = line_of(found)
             row = self._text().split("\n", line)[line - 1]
-            ((_, field, value),) = read([row])
-            rule = rules[found] = Rule.of(row, line, value, field == Field.ALLOW)
+            field, value = field_of(row)  # type: ignore[misc]  # this line has been read before
+            rule = rules[found] = Rule.of(row, line, value, field == "allow")
             self.size += _DECIDED + len(rule.pattern) + len(rule.text)
         return Decision(allows(found), rule, token)
 
@@ -230,11 +223,9 @@ class RobotsTxt:
         token, _ = self.rules(agent, obey_global)
         if token is None:
             return Pace()
-        paces, token = self._paces, token.lower()
-        if paces is None or len(paces) >= _AGENTS_REMEMBERED:
-            paces = self._paces = {}
+        paces = self._paces = self._paces or {}
         if token not in paces:
-            paces[token] = (groups or Groups(self._text())).pace_of(token)
+            paces[token] = (groups or Groups(self._text())).pace_of(token.lower())
             self.size += _ANSWER
         return paces[token]
 
@@ -259,8 +250,6 @@ _RATE = re.compile(
 _VISIT = re.compile(_HOURS)
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _COMMENT = re.compile(r"#[^\n]*")
-# Up to this many pieces, reading each line is faster than looking for runs of rules.
-_FEW_PIECES = 3
 _LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
 
 
@@ -291,10 +280,10 @@ class Ask(NamedTuple):
 
 
 # The fields about pace, and what reads their seconds.
-_PACE: dict[int, Callable[[str], float | None]] = {
-    Field.CRAWL_DELAY: delay_seconds,
-    Field.REQUEST_RATE: rate_seconds,
-    Field.VISIT_TIME: lambda value: 0.0 if _VISIT.fullmatch(value) else None,
+_PACE: dict[str, Callable[[str], float | None]] = {
+    "crawl-delay": delay_seconds,
+    "request-rate": rate_seconds,
+    "visit-time": lambda value: 0.0 if _VISIT.fullmatch(value) else None,
 }
 
 
@@ -309,12 +298,8 @@ class Groups:
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
         tokens: list[str | None] = [None]
-        for at in range(1, len(pieces), 3):
-            token = pieces[at].lower() if pieces[at] else None
-            if token is None:  # an unusual spelling, or another field
-                for _, _, value in read(["user" + pieces[at + 1]]):
-                    token = agent_token(value)
-            tokens.append(token)
+        for usual, rest in zip(pieces[1::3], pieces[2::3]):
+            tokens.append(usual.lower() if usual else _unusual_token(f"user{rest}"))
         self.tokens = tokens
         """The token before each stretch of lines. None: the file's start, or another field."""
 
@@ -322,20 +307,18 @@ class Groups:
         return zip(self.tokens, self._stretches, strict=True)
 
     def rules_of(self, token: str) -> tuple[list[str], list[int]]:
-        """Return value and number (see ``ALLOW_BIT``) of each rule of *token*'s groups."""
+        """Return value and number (see ``ALLOW``) of each rule of *token*'s groups."""
         values: list[str] = []
         numbers: list[int] = []
-        line = upto = 0
-        for at, name in enumerate(self.tokens):
-            if name != token or at < upto:
-                continue  # another group, or part of one that has been read
-            line += at - upto + "".join(self._stretches[upto:at]).count("\n")
-            upto = at
-            before = len(values)
-            # A group ends with the first user-agent line after a rule.
-            while upto < len(self.tokens) and (len(values) == before or self.tokens[upto] is None):
-                line = 1 + _collect(self._stretches[upto], line, values, numbers)
-                upto += 1
+        named, start, line = False, 0, 0
+        for name, stretch in zip(self.tokens, self._stretches):
+            if name == token:
+                named, start = True, len(values)
+            elif name is not None and len(values) > start:
+                named = False  # a group ends with the first user-agent line after a rule
+            if named:
+                _collect(stretch, line, values, numbers)
+            line += stretch.count("\n") + 1
         return values, numbers
 
     def pace_of(self, token: str) -> Pace:
@@ -346,51 +329,38 @@ class Groups:
         for name, stretch in self:
             if name is not None:
                 named, ended = name == token or (named and not ended), False
-            rows = stretch.split("\n")
-            for number, field, value in read(rows, line):
-                ended = ended or field <= Field.ALLOW or field in _PACE
-                if named and field in _PACE and (seconds := _PACE[field](value)) is not None:
-                    asks.append(Ask(seconds, number, FIELD_NAMES[field], value))
-            line += len(rows)
+            for number, field, value in read(stretch.split("\n"), line) if named else ():
+                ended = ended or field in RULES or field in _PACE
+                if field in _PACE and (seconds := _PACE[field](value)) is not None:
+                    asks.append(Ask(seconds, number, field, value))
+            line += stretch.count("\n") + 1
         # Slowest first; of equals, the first line.
         asks.sort(key=lambda ask: (-ask.seconds, ask.line))
         fields = ("crawl-delay",), ("crawl-delay", "request-rate"), ("visit-time",)
         return Pace(*(next((ask for ask in asks if ask.field in some), None) for some in fields))
 
 
-def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> int:
-    """Append the rules of lines from *line* on. Return the number of the last line."""
+def _unusual_token(row: str) -> str | None:
+    """Return the token of a line that begins with "user"; None for another field."""
+    found = field_of(row)
+    return None if found is None else agent_token(found[1])
+
+
+def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> None:
+    """Append the rules of the lines from *line* on."""
     if "#" in stretch:
         stretch = _COMMENT.sub("", stretch)
-    # Runs of rules in the usual spelling are taken at once.
-    pieces = stretch.split("\nDisallow: ")
-    if len(pieces) <= _FEW_PIECES:
-        rows = stretch.split("\n")
-        for number, field, value in read(rows, line):
-            if field <= Field.ALLOW:
-                values.append(value)
-                numbers.append(field << ALLOW_BIT | ALLOW - 1 - number)
-        return line + len(rows) - 1
-    start, last = 1, len(pieces) - 1
-    for at, piece in enumerate(pieces):
-        if "\n" in piece or at == last:
-            pieces[at], others, rest = piece.partition("\n")
-            run = pieces[start : at + 1]
-            start = at + 1
-            values += [value.strip(SPACE) for value in run]
-            numbers += range(ALLOW - 2 - line, ALLOW - 2 - line - len(run), -1)
-            line += len(run)
-            if rest:
-                line = _collect(others + rest, line, values, numbers)
-            else:
-                line += len(others)  # a blank line, or none
-    return line
+    for number, row in zip(range(ALLOW - 1 - line, 0, -1), stretch.split("\n")):
+        value = row.removeprefix("Disallow: ")
+        if value != row:  # nine of ten rules
+            values.append(value.strip(SPACE))
+            numbers.append(number)
+        elif row and (found := field_of(row)) and found[0] in RULES:
+            values.append(found[1])
+            numbers.append(number | ALLOW if found[0] == "allow" else number)
 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
-    values = []
-    for _, _, value in read(_LINES_OF_SITEMAPS.findall("\n" + text)):
-        if value:
-            values.append(readable_url(value))
-    return tuple(values)
+    lines = read(_LINES_OF_SITEMAPS.findall("\n" + text))
+    return tuple(readable_url(value) for _, _, value in lines if value)

@@ -17,28 +17,17 @@ MAX_LINE = 16_663
 SPACE = " \t\v\f"
 """The white space that Google strips. ``str.strip()`` alone would strip more."""
 
-
-class Field:
-    """The known fields. Plain integers, which compare faster than an enumeration's members."""
-
-    DISALLOW, ALLOW, USER_AGENT, SITEMAP, CRAWL_DELAY, REQUEST_RATE, VISIT_TIME = range(7)
-
-
-# Recognised by prefix. The last three are not part of the protocol.
-_DISALLOW = ("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw")
-_NAMES = {
-    **dict.fromkeys(("user-agent", "useragent", "user agent"), Field.USER_AGENT),
-    "allow": Field.ALLOW,
-    **dict.fromkeys(_DISALLOW, Field.DISALLOW),
-    **dict.fromkeys(("sitemap", "site-map"), Field.SITEMAP),
-    "crawl-delay": Field.CRAWL_DELAY,
-    "request-rate": Field.REQUEST_RATE,
-    "visit-time": Field.VISIT_TIME,
+# Each field as the standards write it, and what it is recognised by: these are prefixes. The last three
+# are not part of the protocol.
+_SPELLINGS = {
+    "user-agent": ("user-agent", "useragent", "user agent"),
+    "allow": ("allow",),
+    "disallow": ("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"),
+    "sitemap": ("sitemap", "site-map"),
+    **{name: (name,) for name in ("crawl-delay", "request-rate", "visit-time")},
 }
-
-FIELD_NAMES = {field: name for name, field in reversed(_NAMES.items())}
-"""By field, as the standards write them."""
-
+FIELDS, RULES = frozenset(_SPELLINGS), ("allow", "disallow")
+_NAMES = {name: field for field, names in _SPELLINGS.items() for name in names}
 _PREFIXES = re.compile("|".join(map(re.escape, _NAMES)), re.IGNORECASE | re.ASCII)
 _INITIALS = {initial for name in _NAMES for initial in (name[0], name[0].upper())}
 _SHORTEST = min(map(len, _NAMES))
@@ -92,31 +81,35 @@ def normalise(body: bytes) -> str:
     return text
 
 
-def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, int, str]]:
-    """Yield number, field and value (latin-1, stripped, not escaped) of each of the normalised
-    *rows* that holds a known field. *first* is the number of the first row."""
-    for number, line in enumerate(rows, first):
-        if not line:
-            continue
-        name, colon, value = line.partition(":")
-        field = _FIELDS.get(name)
-        if field is None or not colon:
-            line = line.strip(SPACE)
-            # Most other lines are blank, comments or HTML.
-            if len(line) < _SHORTEST or line[0] not in _INITIALS or not _PREFIXES.match(line):
-                continue
-            line = line.partition("#")[0].rstrip(SPACE)
-            name, colon, value = line.partition(":")
-            if not colon:  # forgiven if there are exactly two words
-                words = _BLANK.split(line)
-                name, value = words if len(words) == 2 else ("", "")
-            known = _PREFIXES.match(name)
-            if known is None:
-                continue
-            field = _NAMES[known.group().lower()]
-        elif "#" in value:
-            value = value.partition("#")[0]
-        yield number, field, value.strip(SPACE)
+def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, str, str]]:
+    """Yield number, field and value of each of the normalised *rows* that holds a known field.
+    *first* is the number of the first row."""
+    for number, row in enumerate(rows, first):
+        if row and (found := field_of(row)):
+            yield number, *found
+
+
+def field_of(row: str) -> tuple[str, str] | None:
+    """Return field and value (latin-1, stripped, not escaped) of a normalised line; None without a
+    known field."""
+    name, colon, value = row.partition(":")
+    field = _FIELDS.get(name)
+    if field is None or not colon:
+        row = row.strip(SPACE)
+        # Most other lines are blank, comments or HTML.
+        if len(row) < _SHORTEST or row[0] not in _INITIALS or not _PREFIXES.match(row):
+            return None
+        name, colon, value = row.partition("#")[0].rstrip(SPACE).partition(":")
+        if not colon:  # forgiven if there are exactly two words
+            words = _BLANK.split(name)
+            name, value = words if len(words) == 2 else ("", "")
+        known = _PREFIXES.match(name)
+        if known is None:
+            return None
+        field = _NAMES[known.group().lower()]
+    elif "#" in value:
+        value = value.partition("#")[0]
+    return field, value.strip(SPACE)
 
 
 def escape(value: str) -> str:

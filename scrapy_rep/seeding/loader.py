@@ -156,7 +156,7 @@ class Loader:
                 self._crawl.stats.inc_value(Reason.PRIVATE.stat)
                 raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.value}")
             return
-        by = Origin.from_text(request.meta[SITEMAP_KEY])
+        by = Origin.from_url(request.meta[SITEMAP_KEY])
         other = origin.host != by.host
         try:
             if self._of(request) is None:

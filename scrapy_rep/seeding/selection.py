@@ -355,11 +355,11 @@ class Verifier:
     async def _try(self, site: Site) -> bool:
         """Accept or reject the pages of *site* if it is known what its origin lists, or it is too
         late. Return whether that was so."""
-        origin, reason = Origin.from_text(site.origin), Reason.UNPROVEN
+        origin, reason = Origin.from_url(site.origin), Reason.UNPROVEN
         left = site.since + self._crawl.settings.defer_max_wait - time.monotonic()
         state = self._origins.cache.get(origin)
         if state is None and left > 0:
-            if await self._origins.targets.refuses(origin, Origin.from_text(site.named_by)):
+            if await self._origins.targets.refuses(origin, Origin.from_url(site.named_by)):
                 reason = Reason.PRIVATE
             else:
                 try:

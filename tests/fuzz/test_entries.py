@@ -140,7 +140,7 @@ TIMES = st.floats(0, MAX_TIME) | st.sampled_from([0.0, NOW, MAX_TIME])
 )
 def test_answers_of_any_kind_make_entries(answers: list[Any], ttl: float) -> None:
     """One after the other, by a clock that goes where it likes."""
-    origin, clock = Origin.from_text(A), [NOW]
+    origin, clock = Origin.from_url(A), [NOW]
     given_settings = replace(DEFAULTS, cache_ttl=ttl, cache_max_ttl=max(ttl, 604800.0))
     fetcher: Any = None
     cache = RobotsCache(given_settings, fetcher, lambda: clock[0])

@@ -84,7 +84,7 @@ async def test_an_origin_that_fails_while_its_rules_are_read(
     """A large file is read in a thread, and another process may store a failure meanwhile."""
     middleware: Any = RepMiddleware.from_crawler(get_crawler(settings_dict=run_settings()))
     cache, origin = middleware.origins.cache, "http://a.example"
-    cache._take(Origin.from_text(origin), rules(origin, at=time.time()))
+    cache._take(Origin.from_url(origin), rules(origin, at=time.time()))
 
     async def read(state: OriginState, chain: object) -> None:
         cache._take(state.origin, replace(UNREACHABLE, next_attempt_at=time.time() + 60))
@@ -100,7 +100,7 @@ async def test_agents_by_the_dozen() -> None:
     middleware: Any = RepMiddleware.from_crawler(get_crawler(settings_dict=run_settings()))
     origin, body = "http://a.example", b"User-agent: *\nDisallow: /x\nSitemap: /" + b"s" * 2000
     state = middleware.origins.cache._take(
-        Origin.from_text(origin), rules(origin, body, at=time.time())
+        Origin.from_url(origin), rules(origin, body, at=time.time())
     )
     for name in "abcdefghijkl":
         await middleware.process_request(Request(f"{origin}/", meta={"rep_user_agent": name}))

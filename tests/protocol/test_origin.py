@@ -108,5 +108,4 @@ def test_any_text_is_an_origin_or_an_error(text: str) -> None:
         assert origin.host.isascii()
         assert 0 <= origin.port <= 65535
         assert Origin.from_url(str(origin)) == origin
-        assert Origin.from_text(str(origin)) == origin
         assert Origin.from_url(origin.robots_url) == origin

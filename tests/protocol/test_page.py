@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol import html
-from scrapy_rep.protocol.html import metas_of
-from scrapy_rep.protocol.page import Links, PageRule, PageRules, links_of
+from scrapy_rep.protocol.html import links_of, metas_of
+from scrapy_rep.protocol.page import PageRule, PageRules
 from tests.helpers import timing
 from tests.helpers.timing import in_a_slice
 from tests.protocol.pages import DATES, HEADERS, HTML, META, told
@@ -101,32 +101,34 @@ def test_a_page_expires_when_it_says_so() -> None:
 
 
 LINKS = [
-    (b"<a href=/a>", Links()),
-    (b"<a href=/a><a rel=nofollow href=/b>", Links("", ("/b",), ("/a",))),
-    (b"<a rel='external,NoFollow' href=/b>", Links("", ("/b",))),
-    (b"<a rel=ugc href=/b><a rel=sponsored href=/c>", Links("", ("/b", "/c"))),
-    (b"<a rel=nofollows href=/b>", Links("", (), ("/b",))),
-    (b"<a rel=nofollow href=/b><a href=/b>", Links("", ("/b",), ("/b",))),
-    (b"<area rel=nofollow href=/b>", Links("", ("/b",))),
-    (b"<A REL=NOFOLLOW HREF=' /b '>", Links("", ("/b",))),
-    (b"<base href=/x/><base href=/y/><a rel=nofollow href='b&amp;c'>", Links("/x/", ("b&c",))),
-    (b"<a rel=nofollow>", Links()),
-    (b"<link rel=nofollow href=/b>", Links()),
-    (b"<!-- <a rel=nofollow href=/b> -->", Links()),
-    (b"<noscript><a rel=nofollow href=/b></noscript>", Links("", ("/b",))),
-    (b"<svg><a rel=nofollow href=/b></svg>", Links("", ("/b",))),
-    ("<a rel=nofollow href=/\xe4>".encode("latin-1"), Links("", ("/\ufffd",))),
+    (b"<a href=/a>", "", {}),
+    (b"<a href=/a><a rel=nofollow href=/b>", "", {"/a": True, "/b": False}),
+    (b"<a rel='external,NoFollow' href=/b>", "", {"/b": False}),
+    (b"<a rel=ugc href=/b><a rel=sponsored href=/c>", "", {"/b": False, "/c": False}),
+    (b"<a rel=nofollows href=/b>", "", {"/b": True}),
+    (b"<a rel=nofollow href=/b><a href=/b>", "", {"/b": True}),
+    (b"<a href=/b><a rel=nofollow href=/b>", "", {"/b": True}),
+    (b"<area rel=nofollow href=/b>", "", {"/b": False}),
+    (b"<A REL=NOFOLLOW HREF=' /b '>", "", {"/b": False}),
+    (b"<base href=/x/><base href=/y/><a rel=nofollow href='b&amp;c'>", "/x/", {"b&c": False}),
+    (b"<base href><base href=/y/><a rel=nofollow href=b>", "/y/", {"b": False}),
+    (b"<a rel=nofollow>", "", {}),
+    (b"<link rel=nofollow href=/b>", "", {}),
+    (b"<!-- <a rel=nofollow href=/b> -->", "", {}),
+    (b"<noscript><a rel=nofollow href=/b></noscript>", "", {"/b": False}),
+    (b"<svg><a rel=nofollow href=/b></svg>", "", {"/b": False}),
+    ("<a rel=nofollow href=/\xe4>".encode("latin-1"), "", {"/\ufffd": False}),
 ]
 
 
 def test_which_links_are_not_vouched_for() -> None:
-    for body, links in LINKS:
-        assert links_of(body) == links, body
+    for body, base, links in LINKS:
+        assert links_of(body) == (base, links), body
 
 
 def test_links_are_read_in_any_encoding() -> None:
     page = "<base href=/\u3042/><a rel=nofollow href=/\u3044>\u3046</a><a href=/x?a=1&amp;b=2>"
-    links = Links("/\u3042/", ("/\u3044",), ("/x?a=1&b=2",))
+    links = "/\u3042/", {"/\u3044": False, "/x?a=1&b=2": True}
     for encoding in ("utf-16", "utf-16-le", "utf-16-be", "iso-2022-jp", "utf-8"):
         assert links_of(page.encode(encoding), encoding) == links
 

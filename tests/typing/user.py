@@ -34,7 +34,7 @@ from scrapy_rep.exceptions import (
 from scrapy_rep.preferences import PURPOSES, RobotsUsage, Statement, Usage, read_robots
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule, comparable, product_token
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.page import Links, PageRule, PageRules, links_of
+from scrapy_rep.protocol.page import PageRule, PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from scrapy_rep.signals import (
     request_deferred,
@@ -133,9 +133,8 @@ def read(body: bytes) -> Iterator[object]:
     said: RobotsUsage = read_robots(body, "*")
     for statement in said.about("/", allowed=decision.allowed):
         yield [statement.says.get(purpose) for purpose in PURPOSES]
-    html: Links = links_of(body, "utf-8")
     reader = SitemapReader(max_bytes=1000)
     for entries in reader.read([body]):
         yield [entry["loc"] for entry in entries]
     kind: Kind | None = reader.kind
-    yield from (html, kind)
+    yield kind
