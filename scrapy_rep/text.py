@@ -29,7 +29,7 @@ _HOST = re.compile(r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)
 _CLEAR = re.compile(r"((?:https?|ftp)://)([^\0-\x20/\\?#@:\[\]%]+)(?=[/?#:]|\Z)", re.IGNORECASE)
 _ASCII = re.compile(r"[a-z0-9._-]+")
 # A fast path for pages. Longer hosts and ports are left to Origin.
-_USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
+_USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[1-5]?[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
 _DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
 
 

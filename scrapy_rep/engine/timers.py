@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from scrapy.crawler import Crawler
@@ -172,3 +172,12 @@ class Slices:
             return False
         self._until = now + SLICE_SECONDS
         return True
+
+
+async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield *items*. After each slice of time, the event loop gets a turn."""
+    slices = Slices()
+    for one in items:
+        yield one
+        if slices.over:
+            await pause()

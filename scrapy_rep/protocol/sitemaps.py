@@ -212,15 +212,13 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Cut into pieces of :data:`STEP` bytes: what zlib makes of a broken file depends on them."""
-    data = bytearray()
+    rest = b""
     for piece in pieces:
-        for start in range(0, len(piece), STEP):
-            data += piece[start : start + STEP]
-            if len(data) >= STEP:
-                yield bytes(data[:STEP])
-                del data[:STEP]
-    if data:
-        yield bytes(data)
+        data = rest + piece
+        upto = len(data) // STEP * STEP
+        yield from (data[start : start + STEP] for start in range(0, upto, STEP))
+        rest = data[upto:]
+    yield rest
 
 
 def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:

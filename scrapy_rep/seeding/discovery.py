@@ -5,8 +5,8 @@ attributes count."""
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from operator import length_hint
 from typing import Any, TypeVar
 
 from scrapy import Request, Spider
@@ -15,7 +15,7 @@ from scrapy.http import Response
 
 from scrapy_rep.engine.access import is_interactive
 from scrapy_rep.engine.log import BoundedSet, get_logger
-from scrapy_rep.engine.timers import Slices, pause
+from scrapy_rep.engine.timers import in_slices
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginState
@@ -88,13 +88,8 @@ def listed_sitemaps(
 async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
     """Return the URLs of sitemaps, with the origin that each is fetched from. Resolving hostile ones
     takes a second."""
-    found, slices = {}, Slices()
-    for _, one in listed_sitemaps(robots_url, values):
-        if one is not None:
-            found[one.url.partition("#")[0]] = str(one.origin)
-        if slices.over:
-            await pause()
-    return found
+    listed = in_slices(listed_sitemaps(robots_url, values))
+    return {one.url.partition("#")[0]: str(one.origin) async for _, one in listed if one}
 
 
 async def listed_by(state: OriginState) -> dict[str, str]:
@@ -116,15 +111,13 @@ class Discovery:
         assert state.robots is not None
         origin, context = state.origin, self._context
         values = dict.fromkeys(state.robots.sitemaps)
-        wrong, slices = [], Slices()
-        for value, found in listed_sitemaps(state.robots_url, values):
+        wrong = []
+        async for value, found in in_slices(listed_sitemaps(state.robots_url, values)):
             if found is None or found.relative:
                 wrong.append(value[:200])
             if found is not None and self.count(found.url):
                 about = {"origin": origin, "url": found.url, **context.extra}
                 context.crawler.signals.send_catch_log(sitemap_discovered, **about)
-            if slices.over:
-                await pause()
         if wrong:
             message = "robots.txt of %(origin)s lists %(count)s with a relative or an invalid URL: %(url)s"
             about = {"origin": origin, "count": counted(len(wrong), "sitemap"), "url": wrong[0]}
@@ -179,14 +172,12 @@ class Entries(Iterator[SitemapEntry]):
     """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's ``Sitemap``."""
 
     def __init__(self, entries: list[SitemapEntry], kind: str) -> None:
-        self.left = deque(entries)
+        self.left = iter(entries)
         self.type = kind
         """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
 
     def __next__(self) -> SitemapEntry:
-        if not self.left:
-            raise StopIteration
-        return self.left.popleft()
+        return next(self.left)
 
 
 class SpiderOptions:
@@ -272,7 +263,7 @@ class SpiderOptions:
             return entries, 0
         kept: list[SitemapEntry] = []
         failed, rest = 0, Entries(entries, kind)
-        while left := len(rest.left):
+        while left := length_hint(rest.left):
             try:
                 for entry in self._filter(rest) or ():
                     if not isinstance(entry, dict):
@@ -281,7 +272,7 @@ class SpiderOptions:
                 break
             except Exception:  # noqa: BLE001 (it is the spider's)
                 self._tell("sitemap_filter", "its entry is skipped")
-                if len(rest.left) == left:  # it took no entry, so it would raise again
+                if length_hint(rest.left) == left:  # it took no entry, so it would raise again
                     return kept, failed + left
                 failed += 1
         return kept, failed

@@ -270,14 +270,11 @@ class Loader:
         selection = await retry(Selection, self._context, sitemap, reader)
         slices = Slices()
         for entries in reader.read([response.body]):
-            selection.add(entries)
-            more = True
-            while more:
-                more = await retry(selection.write)
-                if slices.over:
-                    await pause()
-                    if spool.over and not spool.durable:
-                        return  # the spool ends with the crawl
+            await selection.add(entries)
+            if slices.over:
+                await pause()
+            if spool.over and not spool.durable:
+                return  # the spool ends with the crawl
         if reader.kind is None:
             self._end(sitemap, reader.problem or "it is not a sitemap")
             return

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from operator import length_hint
 from typing import Any
@@ -22,7 +23,7 @@ from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.timers import PeriodicTask, Slices, pause
+from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
@@ -132,6 +133,11 @@ class Outstanding:
                 self._spool.wake()
 
 
+def _let_pass(request: Request) -> None:
+    """Make a page skip the dupe filter, which has seen it before."""
+    request.dont_filter = True
+
+
 class Feeder:
     """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
 
@@ -142,13 +148,11 @@ class Feeder:
         self._options = context.options
         self._spool = context.spool
         self._engine = context.crawl.engine
+        self._signals = context.crawl.crawler.signals
         self._deferral = deferral
         self._loader = loader
         self._verifier = verifier
         self.outstanding = Outstanding(context.spool)
-        self._taken: deque[tuple[Page, Site]] = deque()
-        """Pages on their way from the spool to the scheduler, with their sites."""
-        self._again = False
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
@@ -161,7 +165,7 @@ class Feeder:
     @property
     def left(self) -> int:
         """How many pages have not reached a callback yet."""
-        return self._spool.waiting + len(self._taken) + self.outstanding.total
+        return self._spool.waiting + self.outstanding.total
 
     def wake(self) -> None:
         """Look soon: there may be something new in the spool, or room in the scheduler."""
@@ -209,7 +213,7 @@ class Feeder:
             return _LOOK
         slices, blocked = Slices(), 0
         self._verifier.begin()
-        self._send_taken()
+        self.forget()
         more = self._loader.request_some()
         while (site := next_of(self._spool.sites)) is not None:
             full = self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
@@ -219,8 +223,8 @@ class Feeder:
             blocked += 1
             if room:
                 blocked = 0
-                self._taken += [(page, site) for page in self._spool.take(site, room)]
-                self._send_taken()
+                for page in self._spool.take(site, room):
+                    self._send(page, site)
             if slices.over:
                 return 0
         return 0 if more else None
@@ -239,49 +243,41 @@ class Feeder:
             room = min(share - self.outstanding.by_site[site.id], _ALL - self.outstanding.total)
         return max(0, min(room, _BATCH))
 
-    def _send_taken(self) -> None:
-        """Schedule the pages that were taken. If that fails, they stay for the next attempt."""
-        while self._taken:
-            page, site = self._taken[0]
-            self._again = page.id <= site.sent
-            try:
-                self._send(page, site.id)
-            except Exception:
-                # It may have reached the dupe filter, which would drop it the next time.
-                site.sent = max(site.sent, page.id)
-                raise
-            finally:
-                self._again = False
-            self._taken.popleft()
-        self.forget()
-
-    def let_pass(self, request: Request, **_: object) -> None:
-        """Make a page skip the dupe filter if that has seen it before."""
-        if self._again:
-            request.dont_filter = True
-
-    def _send(self, page: Page, site: int) -> None:
-        wanted, callback = self._options.callback_for(page.url)
-        priority = self._crawl.settings.sitemap_page_priority
-        try:
-            request = Request(page.url, callback, priority=priority, meta={PAGE_KEY: page.about})
-        except (TypeError, ValueError):
-            wanted = False
-        if not wanted:  # the spider's rules, or Scrapy's, have changed since the last run
+    def _send(self, page: Page, site: Site) -> None:
+        """Schedule a page."""
+        if (request := self._request_for(page)) is None:
             self._crawl.stats.inc_value(Reason.NO_RULE.stat)
             self.outstanding.finished.append(page.id)
             return
         shared = self._engine.scheduler_is_foreign  # and keeps the page
         if not shared:
-            self.outstanding.add(request, page.id, site)
+            self.outstanding.add(request, page.id, site.id)
+        if again := page.id <= site.sent:
+            # After the handler of OffsiteMiddleware, which must see the page unchanged.
+            self._signals.connect(_let_pass, scrapy_signals.request_scheduled)
         try:
             self._engine.crawl(request)
         except Exception:
             self.outstanding.take_back(page.id)
+            # It may have reached the dupe filter, which would drop it the next time.
+            site.sent = max(site.sent, page.id)
             raise
+        finally:
+            if again:
+                self._signals.disconnect(_let_pass, scrapy_signals.request_scheduled)
         if shared:
             self.outstanding.finished.append(page.id)
         self._crawl.stats.inc_value("rep/sitemaps/emitted")
+
+    def _request_for(self, page: Page) -> Request | None:
+        """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed
+        since the last run."""
+        wanted, callback = self._options.callback_for(page.url)
+        priority = self._crawl.settings.sitemap_page_priority
+        with suppress(TypeError, ValueError, RecursionError):
+            meta = {PAGE_KEY: page.about}
+            return Request(page.url, callback, priority=priority, meta=meta) if wanted else None
+        return None
 
     def forget(self) -> None:
         """Delete the rows of pages that are done."""
@@ -394,18 +390,12 @@ class SitemapSeeding(ResolutionListener):
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
-        # Here, so that it comes after the handler of OffsiteMiddleware, which must see pages unchanged.
-        connect = self._context.crawler.signals.connect
-        connect(self._feeder.let_pass, scrapy_signals.request_scheduled)
         await self._upkeep.begin()
-        slices = Slices()
-        for url in own_sitemaps(self._context.crawler):
+        async for url in in_slices(own_sitemaps(self._context.crawler)):
             self._discovery.count(url)
             origin = Origin.from_url(url)
             # As if its robots.txt listed it.
             self._seed(origin, resolve_all(origin.robots_url, [url]))
-            if slices.over:
-                await pause()
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written."""

@@ -8,18 +8,19 @@ import json
 import logging
 import sqlite3
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from enum import Enum
 from functools import cache
 from typing import Any
 
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 from tldextract import TLDExtract
 
-from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
-from scrapy_rep.engine.timers import Slices, pause
+from scrapy_rep.engine.log import Limiter, get_logger
+from scrapy_rep.engine.timers import in_slices, pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import StillWaiting
 from scrapy_rep.protocol import Origin
@@ -27,7 +28,7 @@ from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, next_of, strings
+from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, next_of
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -35,6 +36,7 @@ logger = get_logger(__name__)
 # Characters of an entry's JSON that a page's request carries; that all its requests carry.
 _MAX_ENTRY, _MAX_ENTRIES = 65_536, 1 << 20
 _MAX_DATE, _MAX_ALTERNATES = 100, 1000
+_encode = json.JSONEncoder(default=str, skipkeys=True).encode
 # URL prefixes whose verdict is remembered while a sitemap is read.
 _PREFIXES = 10_000
 # Entries that are written, accepted or rejected before the event loop has its turn.
@@ -81,14 +83,15 @@ def host_of(origin: Origin) -> str:
 def entry_as_json(entry: SitemapEntry, pages: int) -> str:
     """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text. Of an entry
     too long for its *pages*, the requests that get it, only ``lastmod`` is left."""
-    text = ""
+    rest = {name: value for name, value in entry.items() if name != "loc"}
+    lastmod = rest.get("lastmod")
+    if not lastmod:
+        rest.pop("lastmod", None)
     with suppress(TypeError, ValueError, RecursionError):
-        rest = {name: value for name, value in entry.items() if name != "loc"}
-        text = json.dumps(rest, default=str, skipkeys=True)
-    if text and len(text) <= _MAX_ENTRY and len(text) * pages <= _MAX_ENTRIES:
-        return text
-    lastmod = entry.get("lastmod")
-    return json.dumps({"lastmod": str(lastmod)[:_MAX_DATE]} if lastmod else {})
+        text = _encode(rest)
+        if len(text) <= _MAX_ENTRY and len(text) * pages <= _MAX_ENTRIES:
+            return text
+    return _encode({"lastmod": str(lastmod)[:_MAX_DATE]} if lastmod else {})
 
 
 class Selection:
@@ -106,10 +109,7 @@ class Selection:
         self._host = host_of(led_here)
         near = self._settings.sitemap_cross_host == "site"
         self._domain = registrable_domain(led_here.host) if near else None
-        _, self._urls = context.spool.counts(sitemap.origin)
-        self._pending: deque[tuple[Any, str | None]] = deque()
-        """URLs; those of pages with the JSON of their entries."""
-        self._accepted: list[Any] = []
+        _, self._origin_urls = context.spool.counts(sitemap.origin)
         self._encode = Encoder(MAX_LISTED_IDN)
         self._by_prefix: dict[str, tuple[int, bool] | Reason] = {}
         self.accepted = 0
@@ -117,8 +117,21 @@ class Selection:
         self.rejected: Counter[Reason] = Counter()
         self.undated = 0  # entries whose lastmod is not a date
 
-    def add(self, entries: list[SitemapEntry]) -> None:
-        """Filter *entries*; :meth:`write` writes those that are left."""
+    async def add(self, entries: list[SitemapEntry]) -> None:
+        """Put those of *entries* that are accepted into the spool; ``sqlite3.Error`` if that ends."""
+        is_index = self.reader.kind is Kind.INDEX
+        accepted: list[Any] = []
+        async for url, text in in_slices(self._urls(self._filtered(entries))):
+            found = self._sitemap_of(url) if is_index else await self._page_of(url, text)
+            if isinstance(found, Reason):
+                self.rejected[found] += 1
+            else:
+                accepted.append(found)
+        if accepted:
+            write = self._add_sitemaps if is_index else self._add_pages
+            await self._spool.retry(write, accepted)
+
+    def _filtered(self, entries: list[SitemapEntry]) -> list[SitemapEntry]:
         kind = self.reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
@@ -127,13 +140,7 @@ class Selection:
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
         recent = [entry for entry in kept if not self._is_old(entry)]
         self.rejected[Reason.OLD] += len(kept) - len(recent)
-        for entry in recent:
-            urls, text = [entry.get("loc")], None
-            if kind is not Kind.INDEX:
-                if self._options.alternate_links:
-                    urls += strings(entry.get("alternate"))[:_MAX_ALTERNATES]
-                text = entry_as_json(entry, len(urls))
-            self._pending.extend((url, text) for url in urls)
+        return recent
 
     def _is_old(self, entry: SitemapEntry) -> bool:
         since, lastmod = self._settings.sitemap_since, entry.get("lastmod")
@@ -143,27 +150,17 @@ class Selection:
         self.undated += changed is None
         return changed is not None and changed < since
 
-    def write(self) -> bool:
-        """Write some of what was added to the spool, for one slice of time. Return whether there is
-        more. After a ``sqlite3.Error``, call it again."""
-        is_index = self.reader.kind is Kind.INDEX
-        look = self._sitemap_of if is_index else self._page_of
-        slices = Slices()
-        while self._pending and len(self._accepted) < _AT_A_TIME:
-            found = look(*self._pending[0])  # may raise
-            self._pending.popleft()
-            if isinstance(found, Reason):
-                self.rejected[found] += 1
-            else:
-                self._accepted.append(found)
-            if slices.over:
-                break
-        if self._accepted:
-            (self._add_sitemaps if is_index else self._add_pages)(self._accepted)
-            self._accepted = []
-        return bool(self._pending)
+    def _urls(self, entries: list[SitemapEntry]) -> Iterator[tuple[Any, str]]:
+        """Yield the URLs of *entries*, with what their pages' requests carry, as JSON."""
+        alternate_links = self._options.alternate_links and self.reader.kind is not Kind.INDEX
+        for entry in entries:
+            urls, others = [entry.get("loc")], entry.get("alternate")
+            if alternate_links and isinstance(others, list | tuple):
+                urls += others[:_MAX_ALTERNATES]
+            text = entry_as_json(entry, len(urls))
+            yield from ((url, text) for url in urls)
 
-    def _sitemap_of(self, loc: Any, _: str | None) -> tuple[str, str] | Reason:
+    def _sitemap_of(self, loc: Any) -> tuple[str, str] | Reason:
         """Return the URL of a sitemap, and the origin that it is fetched from."""
         try:
             found = resolve_sitemap(str(loc).strip(), encode=self._encode)
@@ -185,20 +182,22 @@ class Selection:
         for url in new:
             self._discovery.count(url)
 
-    def _page_of(self, value: Any, entry: str | None) -> tuple[Row, bool] | Reason:
+    async def _page_of(self, value: Any, entry: str) -> tuple[Row, bool] | Reason:
         """Return the row of a page, and whether its host has to list the sitemap."""
         try:
             url, prefix = self._encode.page(value)
-            found = self._by_prefix.get(prefix) or self._judge(prefix)
+            found = self._by_prefix.get(prefix)
+            if found is None:
+                found = await self._spool.retry(self._judge, prefix)
         except ValueError:
             return Reason.INVALID
         if not self._options.callback_for(url)[0]:
             return Reason.NO_RULE
         if isinstance(found, Reason):
             return found
-        if self._urls >= self._settings.sitemap_max_origin_urls:
+        if self._origin_urls >= self._settings.sitemap_max_origin_urls:
             return Reason.LIMIT
-        self._urls += 1
+        self._origin_urls += 1
         return (found[0], self.sitemap.id, url, entry), found[1]
 
     def _add_pages(self, accepted: list[tuple[Row, bool]]) -> None:
@@ -233,17 +232,13 @@ class SitemapLog:
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
-        self._undecided = BoundedSet()
-        """URLs of sitemaps all of whose accepted entries waited when they had been read."""
-        self.taken = BoundedSet()
-        """URLs of sitemaps with entries that were taken after a wait, or that are already reported."""
-        self._refused: dict[str, tuple[str, Reason]] = {}
+        self._undecided: dict[str, tuple[int, Reason | None]] = {}
+        """Of sitemaps from which nothing was taken, by URL: how many entries wait, less those rejected
+        while it is being read; and why the last one was rejected."""
 
     def read(self, kind: Kind, selection: Selection) -> None:
         sitemap, reader, accepted = selection.sitemap, selection.reader, selection.accepted
         rejected = +selection.rejected  # without zeros
-        if selection.unproven == accepted:
-            self._undecided.add(sitemap.url)
         count = self._context.stats.inc_value
         count("rep/sitemaps/fetched")
         count("rep/sitemaps/urls", reader.count)
@@ -257,6 +252,8 @@ class SitemapLog:
         about = {"kind": kind.value, "entries": reader.count, "taken": accepted, "rejected": why}
         self._record(sitemap, reader.problem, **about)
         self._log(kind, selection, rejected)
+        if accepted and accepted == selection.unproven:
+            self._count(sitemap.origin, sitemap.url, accepted)
 
     def _log(self, kind: Kind, selection: Selection, rejected: Counter[Reason]) -> None:
         sitemap, reader, accepted = selection.sitemap, selection.reader, selection.accepted
@@ -277,17 +274,20 @@ class SitemapLog:
     def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
         """Note that *count* entries of *sitemap*, to which *origin* led, were rejected after a wait."""
         self._context.stats.inc_value(reason.stat, count)
-        if len(self._refused) < _MOST:
-            self._refused[sitemap] = origin, reason
+        self._count(origin, sitemap, -count, reason)
 
-    def none_waits(self) -> None:
-        """Report sitemaps from which nothing was taken, now that no entry waits and none is being read."""
-        refused, self._refused = self._refused, {}
-        for url, (origin, reason) in refused.items():
-            if url in self._undecided and self.taken.add(url):
-                self._context.stats.inc_value("rep/sitemaps/nothing_taken")
-                message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
-                self.warn(origin, message, url=url, why=reason.value)
+    def _count(self, origin: str, url: str, entries: int, reason: Reason | None = None) -> None:
+        """Note that more *entries* of a sitemap wait, or fewer. Report it if all were rejected."""
+        waiting, why = self._undecided.pop(url, (0, None))
+        waiting, why = waiting + entries, reason or why
+        if waiting:
+            self._undecided[url] = waiting, why
+            if len(self._undecided) > _MOST:
+                del self._undecided[next(iter(self._undecided))]
+        elif why is not None:
+            self._context.stats.inc_value("rep/sitemaps/nothing_taken")
+            message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
+            self.warn(origin, message, url=url, why=why.value)
 
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
@@ -325,38 +325,32 @@ class Verifier:
         self._spool = context.spool
         self._origins = context.origins
         self._log = log
-        self._running = 0
-        self._tried: set[int] = set()
-        """Sites that are being looked at."""
+        self._looking: set[int] = set()
+        """Sites that are being looked at, or were a moment ago."""
 
     def begin(self) -> None:
-        """Go on if pages wait; otherwise report what became of those that did."""
-        if not (self._spool.unproven or self._spool.asked):
-            self._log.none_waits()
-        # Without asyncio, a worker that finds nothing to do ends at once.
-        for _ in range(min(_ORIGINS, len(self._spool.unproven)) - self._running):
-            self._running += 1
-            deferred_from_coro(self._work())
+        """Look at some of the sites whose pages wait, in turn."""
+        spool = self._spool
+        for _ in range(_ORIGINS - len(self._looking)):
+            site = next_of(spool.unproven, self._looking)
+            if site is None or spool.over or spool.ending:
+                return
+            self._looking.add(site.id)
+            deferred_from_coro(self._look_at(site))
 
-    async def _work(self) -> None:
+    async def _look_at(self, site: Site) -> None:
+        settled = False
         try:
-            while (site := self._next()) is not None:
-                self._tried.add(site.id)
-                try:
-                    settled = await self._try(site)
-                finally:
-                    self._tried.discard(site.id)
-                await pause(0 if settled or self._spool.ending else _LOOK)
+            settled = await self._try(site)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
-            self._running -= 1
-            self._crawl.engine.wake()  # the crawl may be over
+            call_later(0 if settled or self._spool.ending else _LOOK, self._looked_at, site)
 
-    def _next(self) -> Site | None:
-        """Return a site whose pages wait and that nothing looks at."""
-        over = self._spool.over or self._spool.ending
-        return None if over else next_of(self._spool.unproven, self._tried)
+    def _looked_at(self, site: Site) -> None:
+        self._looking.discard(site.id)
+        self._spool.wake()  # for the next one
+        self._crawl.engine.wake()  # the crawl may be over
 
     async def _try(self, site: Site) -> bool:
         """Accept or reject the pages of *site* if it is known what its origin lists, or it is too
@@ -393,12 +387,10 @@ class Verifier:
         pages = self._spool.first_of(site, _AT_A_TIME)
         accepted = [page for page in pages if any(url in listed for url in page.line)]
         self._spool.settle(site, pages, accepted)
-        taken = {page.sitemap_url for page in accepted}
-        for url in taken:
-            self._log.taken.add(url)
-        for url, count in Counter(page.sitemap_url for page in pages).items():
-            if url not in taken:
-                self._log.refused(site.named_by, url, reason, count)
+        refused = Counter(page.sitemap_url for page in pages)
+        refused.subtract(page.sitemap_url for page in accepted)
+        for url, count in (+refused).items():
+            self._log.refused(site.named_by, url, reason, count)
 
 
 def registrable_domain(host: str) -> str | None:

@@ -13,7 +13,6 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -61,7 +60,7 @@ CREATE INDEX IF NOT EXISTS pages_by_site ON pages (site);
 # Other hosts that one origin's sitemaps may make us ask for anything.
 MAX_HOSTS = 100
 
-Row = tuple[int, int, str, "str | None"]
+Row = tuple[int, int, str, str]
 """Of a page: site, sitemap, url, entry (JSON)."""
 
 
@@ -69,21 +68,20 @@ class Page(NamedTuple):
     id: int
     sitemap: int
     url: str
-    entry: str | None  # JSON
+    entry: str  # JSON
     sitemap_url: str
     chain: str  # see SitemapRow, as JSON
 
     @property
     def line(self) -> tuple[str, ...]:
         """See :attr:`SitemapRow.line`."""
-        return (*strings(_loaded(self.chain)), self.sitemap_url)
+        return (*json.loads(self.chain), self.sitemap_url)
 
     @property
     def about(self) -> dict[str, Any]:
         """What its sitemap says about it."""
-        found = _loaded(self.entry)
-        about = {"alternate": [], **found} if isinstance(found, dict) else {"alternate": []}
-        return {**about, "lastmod": about.get("lastmod") or None, "sitemap": self.sitemap_url}
+        entry = json.loads(self.entry)
+        return {"lastmod": None, "alternate": [], **entry, "sitemap": self.sitemap_url}
 
 
 class SitemapRow(NamedTuple):
@@ -131,17 +129,6 @@ def next_of(sites: dict[int, Site], but: Collection[int] = ()) -> Site | None:
         if number not in but:
             sites[number] = sites.pop(number)  # to the end
             return site
-    return None
-
-
-def strings(value: object) -> list[str]:
-    """Return the strings in a list; none if *value* is something else."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
-
-
-def _loaded(text: str | None) -> Any:
-    with suppress(TypeError, ValueError, RecursionError):  # somebody may have tampered with it
-        return json.loads(text) if text else None
     return None
 
 
@@ -271,7 +258,7 @@ class Spool:
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
         for number, url, host, origin, chain, guessed in self._read(query, value):
-            indexes = tuple(strings(_loaded(chain)))
+            indexes = tuple(json.loads(chain))
             return SitemapRow(number, url, host, origin, indexes, bool(guessed))
         return None
 
@@ -350,15 +337,16 @@ class Spool:
             self._count(site, -site.waiting)
         return [Page(*page) for page in pages]
 
-    def take(self, site: Site, limit: int) -> list[Page]:
-        """Return the next pages of a site, which count as in the scheduler from now on."""
+    def take(self, site: Site, limit: int) -> Iterator[Page]:
+        """Yield the next pages of a site. Each counts as in the scheduler when the next one is asked
+        for; before that, it comes again."""
         pages = self.first_of(site, limit)
-        if pages:
-            site.position = pages[-1].id
-            if site.position > site.sent:
-                self._journal.put("sites", (site.id, site.origin, site.named_by, site.position))
-            self._count(site, -len(pages))
-        return pages
+        if pages and pages[-1].id > site.sent:
+            self._journal.put("sites", (site.id, site.origin, site.named_by, pages[-1].id))
+        for page in pages:
+            yield page
+            site.position = page.id
+            self._count(site, -1)
 
     def forget(self, pages: Iterable[int]) -> None:
         self._journal.delete("pages", *pages)

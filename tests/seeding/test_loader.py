@@ -119,25 +119,28 @@ def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -
     assert not world.asked
 
 
-def test_entries_that_are_written_once_more_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_entries_that_are_written_once_more_count_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The file failed after some of them."""
-    world, failing = World(), [sqlite3.OperationalError("disk I/O error")]
+    monkeypatch.setattr("scrapy_rep.seeding.spool.RETRY_SECONDS", 0)
+    world, failing = World(), {"FROM sites": "http://b.example", "FROM origins": "http://a.example"}
     sitemap = world.spool.sitemap(*world.add("http://a.example"))
     assert sitemap is not None
-
-    site = world.spool.site
-
-    def failing_once(*arguments: str, known: bool) -> int:
-        if failing and arguments[0] == "http://b.example":
-            raise failing.pop()
-        return site(*arguments, known=known)
-
-    monkeypatch.setattr(world.spool, "site", failing_once)
+    read = world.spool._read
     reader: Any = SimpleNamespace(kind=Kind.URLSET)
     selection = Selection(world.context, sitemap, reader)
-    selection.add([{"loc": url} for url in ("/invalid", "http://a.example/", "http://b.example/")])
-    with pytest.raises(sqlite3.OperationalError):
-        selection.write()
-    assert selection.write() is False
-    assert (selection.rejected[Reason.INVALID], selection.accepted, selection._urls) == (1, 2, 2)
-    assert world.spool.waiting == 2
+
+    def failing_once(query: str, *values: object) -> Any:
+        for table, value in list(failing.items()):
+            if table in query and value in values:
+                del failing[table]
+                raise sqlite3.OperationalError("disk I/O error")
+        return read(query, *values)
+
+    monkeypatch.setattr(world.spool, "_read", failing_once)
+    urls = ("/invalid", "http://a.example/", "http://b.example/")
+    await selection.add([{"loc": url} for url in urls])
+    assert not failing
+    assert (selection.rejected[Reason.INVALID], selection.accepted) == (1, 2)
+    assert (world.spool.waiting, world.spool.counts("http://a.example")) == (2, (1, 2))

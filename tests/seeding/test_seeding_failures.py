@@ -96,11 +96,12 @@ LOCS = {
     "  http://a.test/a b\n ": "http://a.test/a%20b",
     "http://a.test/k\u00e4se": "http://a.test/k%C3%A4se",
     "http://a.test/fragment#x": "http://a.test/fragment",
+    "http://a.test:59999/": "http://a.test:59999/",
     "http://b\u00fccher.example/\u00e4?\u00f6#x": "http://xn--bcher-kva.example/%C3%A4?%C3%B6",
     **dict.fromkeys(
         ["/relative", "//a.test/x", "javascript:alert(1)", "ftp://a.test/x", "http://"]
     ),
-    **dict.fromkeys(["http://[", "http://a.test:99999/", "", "http://a.test/" + "x" * 10_000]),
+    **dict.fromkeys(["http://[", "http://a.test:65536/", "", "http://a.test/" + "x" * 10_000]),
 }
 
 

@@ -23,7 +23,7 @@ async def opened(folder: Path) -> Spool:
 def add(spool: Spool, *names: str) -> Site:
     number = spool.site(A)
     spool.add_sitemaps(A, {f"{A}/map.xml": A})
-    spool.add_pages(A, [(number, 1, name, None) for name in names])
+    spool.add_pages(A, [(number, 1, name, "{}") for name in names])
     return spool.sites[number]
 
 
@@ -32,7 +32,7 @@ def add(spool: Spool, *names: str) -> Site:
 async def test_what_was_not_dealt_with_is_taken_by_the_next_run(tmp_path: Path, limit: int) -> None:
     spool = await opened(tmp_path)
     site = add(spool, "1", "2", "3", "4", "5")
-    first = spool.take(site, 3)
+    first = list(spool.take(site, 3))
     assert [page.url for page in first] == ["1", "2", "3"]
     spool.forget([first[1].id])
     spool.close()

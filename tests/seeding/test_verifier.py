@@ -7,11 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import Reason, Verifier
-from scrapy_rep.seeding.spool import Site, Spool, _recover
+from scrapy_rep.seeding.spool import Spool, _recover
 
 A, B = "http://a.example", "http://b.example"
 
@@ -25,13 +24,13 @@ class World:
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
         number = self.spool.site(B, A)
         assert number is not None
-        self.spool.add_pages(A, [(number, 1, f"{B}/", None)])
+        self.spool.add_pages(A, [(number, 1, f"{B}/", "{}")])
         self.site = self.spool.unproven[number]
         self.asked: list[str] = []
         self.refused: list[Reason] = []
         engine = SimpleNamespace(wake=lambda: None)
         settings = SimpleNamespace(defer_max_wait=600.0)
-        log = SimpleNamespace(none_waits=lambda: None, refused=self.refuse)
+        log = SimpleNamespace(refused=self.refuse)
         origins = SimpleNamespace(
             cache=SimpleNamespace(get=lambda _: None),
             targets=SimpleNamespace(refuses=self.ask),
@@ -47,28 +46,6 @@ class World:
 
     def refuse(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
         self.refused.append(reason)
-
-
-class Stubborn(dict[int, Site]):
-    """Waits, whatever workers do."""
-
-    looks = 0
-
-    def __len__(self) -> int:
-        self.looks += 1
-        assert self.looks < 100, "workers are begun over and over"
-        return 1
-
-
-@pytest.mark.parametrize("end", ["ending", "over"])
-def test_workers_that_have_nothing_to_do(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
-    """Without asyncio they end before the next one begins."""
-    monkeypatch.setattr("scrapy_rep.seeding.selection.deferred_from_coro", Deferred.fromCoroutine)
-    world = World()
-    world.spool.unproven = Stubborn(world.spool.unproven)
-    setattr(world.spool, end, True)
-    world.verifier.begin()
-    assert world.asked == []
 
 
 @pytest.mark.loop
