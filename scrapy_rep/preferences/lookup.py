@@ -97,7 +97,7 @@ def usage_of(
     if is_html(response):
         tdm = reservation_in("meta", metas_of(response.body, encoding_of(response), names))
     if tdm is None:
-        said = [(name, value.decode("latin-1"), None) for name in names for value in values(name)]
+        said = ((name, value.decode("latin-1"), None) for name in names for value in values(name))
         tdm = reservation_in("header", said)
     if lookup is not None and request is not None:
         robots = lookup.robots(request, chain)

@@ -343,7 +343,7 @@ PATH = "/.well-known/tdmrep.json"
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 
-_MAX_LOCATIONS = 1_000  # more can only be an attack
+_MAX_LOCATIONS, _MAX_VALUES = 1_000, 100  # more can only be an attack
 
 
 class Reservation(NamedTuple):
@@ -365,7 +365,7 @@ def _reservation(
 def reservation_in(place: str, said: Iterable[tuple[str, str, int | None]]) -> Reservation | None:
     """Return the first value that reserves something, else the first that is valid. *said*: name,
     value and line of each ``header`` or ``meta``, which is the *place*."""
-    said = list(said)
+    said = list(islice(said, _MAX_VALUES))
     policy = {name: value for name, value, _ in said}.get(POLICY)
     found = [
         _reservation(f"{place} {name}", line, value, value, policy)
