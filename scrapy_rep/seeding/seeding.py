@@ -186,6 +186,7 @@ class Feeder:
             pass  # the spool's file fails, which is logged
         except Exception as error:  # noqa: BLE001
             self._failed(error)  # the scheduler's server is gone, its disk is full ...
+        self.forget()
         self.gauge()
         if pause is None and self._woken:
             pause = 0
@@ -213,7 +214,6 @@ class Feeder:
             return _LOOK
         slices, blocked = Slices(), 0
         self._verifier.begin()
-        self.forget()
         more = self._loader.request_some()
         while (site := next_of(self._spool.sites)) is not None:
             full = self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
