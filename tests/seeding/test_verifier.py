@@ -58,3 +58,12 @@ async def test_pages_wait_from_when_they_came(waited: float, reason: Reason) -> 
     assert await world.verifier._try(world.site)
     assert (world.asked, world.refused) == ([B] * (not waited), [reason])
     assert world.spool.waiting == 0
+
+
+@pytest.mark.loop
+async def test_a_row_that_is_damaged_does_not_keep_the_crawl_open() -> None:
+    """The check of a file as it is opened looks at pages, not at what rows say."""
+    world = World()
+    world.spool._read("UPDATE sitemaps SET chain = '['")
+    assert await world.verifier._try(world.site)
+    assert world.spool.waiting == 0
