@@ -312,4 +312,4 @@ def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standi
     else:
         found, until = in_outage(entry, now, settings), entry.next_attempt_at
         most = settings.retry_max_delay
-    return (found, until) if 0 < until - now <= most else (Standing.ASK, now)
+    return (found, until) if 0 < until - max(now, 0.0) <= most else (Standing.ASK, now)
