@@ -9,7 +9,6 @@ import asyncio
 import gc
 import random
 import time
-import traceback
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,31 +16,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import scrapy
 from cachework import Place, body_of, files_of, url_of
 from crawls import child
+from inside import SETTINGS, run_inside
 from robotsfiles import made
 from scrapy.crawler import CrawlerProcess
 
-from scrapy_rep import RepMiddleware
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.flights import Flight
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
     from multiprocessing.connection import Connection
 
 ANSWER_SECONDS = 0.03
 PAGES = 3
 TICK_SECONDS = 0.002
 FLYING = 32
-
-SETTINGS: dict[str, Any] = {
-    "USER_AGENT": "BenchmarkBot/1.0",
-    "ADDONS": {"scrapy_rep.Addon": 300},
-    "LOG_ENABLED": False,
-    "TELNETCONSOLE_ENABLED": False,
-    "REP_CACHE_MAX_ORIGINS": 1_000_000,
-}
 
 
 class Watch:
@@ -79,27 +70,7 @@ class Watch:
             self.computing = max(self.computing, time.thread_time() - computed)
 
 
-# A crawl that fetches nothing: what is measured happens in its event loop
-
-
-class InsideSpider(scrapy.Spider):
-    name = "inside"
-
-    async def start(self) -> AsyncIterator[Any]:
-        found = self.crawler.engine.downloader.middleware.middlewares
-        try:
-            await self.measure(next(one for one in found if isinstance(one, RepMiddleware)))
-        except Exception:  # noqa: BLE001
-            traceback.print_exc()  # Scrapy would only log it
-        return
-        yield
-
-
-def run_inside(settings: dict[str, Any], measure: Callable[[Any], Awaitable[None]]) -> None:
-    """Await *measure* in a crawl, with its middleware."""
-    process = CrawlerProcess({**SETTINGS, **settings})
-    process.crawl(InsideSpider, measure=measure)
-    process.start()
+# A storage that is filled from within a crawl
 
 
 class Filled(NamedTuple):

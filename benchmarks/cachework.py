@@ -177,7 +177,7 @@ class Rates(NamedTuple):
 
 def look_up(corpus: str | None, place: Place, count: int, pipe: Connection) -> None:
     """Sends :class:`Rates`."""
-    from cachecrawls import run_inside
+    from inside import run_inside
 
     run_inside(place.settings(), partial(_look_up, files_of(corpus), place, count, pipe))
 
@@ -219,7 +219,7 @@ async def _look_up(
 
 def meet(place: Place, count: int, at_once: int, pipe: Connection) -> None:
     """Sends how many new origins a second can be looked up, leased and saved."""
-    from cachecrawls import run_inside
+    from inside import run_inside
 
     run_inside(place.settings(), partial(_meet, count, at_once, pipe))
 
