@@ -10,17 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scrapy_rep.addon import Addon as Addon
-    from scrapy_rep.engine.pqueue import BroadPriorityQueue as BroadPriorityQueue
-    from scrapy_rep.middleware import RepMiddleware as RepMiddleware
-    from scrapy_rep.middleware import may_fetch as may_fetch
-    from scrapy_rep.pages import PageMiddleware as PageMiddleware
-    from scrapy_rep.pages import follow_links as follow_links
-    from scrapy_rep.pages import page_rules as page_rules
-    from scrapy_rep.preferences.lookup import usage as usage
-    from scrapy_rep.preferences.middlewares import UsageItemMiddleware as UsageItemMiddleware
-    from scrapy_rep.preferences.middlewares import UsageMiddleware as UsageMiddleware
-    from scrapy_rep.robotparser import RobotParser as RobotParser
+    from scrapy_rep.addon import Addon
+    from scrapy_rep.engine.pqueue import BroadPriorityQueue
+    from scrapy_rep.middleware import RepMiddleware, may_fetch
+    from scrapy_rep.pages import PageMiddleware, follow_links, page_rules
+    from scrapy_rep.preferences.lookup import usage
+    from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
+    from scrapy_rep.robotparser import RobotParser
+
+# Written out for mypy, which takes list(_HOMES) for an empty one.
+# fmt: off
+__all__ = [
+    "Addon", "BroadPriorityQueue", "PageMiddleware", "RepMiddleware", "RobotParser",
+    "UsageItemMiddleware", "UsageMiddleware", "follow_links", "may_fetch", "page_rules", "usage",
+]
+# fmt: on
 
 __version__ = "0.1.0"
 
@@ -37,8 +41,6 @@ _HOMES = {
     "page_rules": "pages",
     "usage": "preferences.lookup",
 }
-__all__ = list(_HOMES)
-
 
 if not TYPE_CHECKING:  # to type checkers, all names would be right
 

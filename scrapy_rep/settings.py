@@ -289,7 +289,7 @@ def changed_values(settings: BaseSettings) -> dict[str, str]:
 def settings_beside(crawler: Crawler) -> RepSettings:
     """Return the settings for a part that works beside :class:`RepMiddleware`.
 
-    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong (RepMiddleware ends it)
+    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong, which ends the crawl
     """
     if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
         raise NotConfigured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
 import shutil
@@ -167,6 +168,8 @@ def test_type_checkers_read_every_public_name() -> None:
     names |= {name for name in vars(scrapy_rep.signals) if not name.startswith("_")}
     names |= {*scrapy_rep.__all__, *scrapy_rep.storages.__all__}
     assert len(names) > 40
+    listed = re.findall(r"(?s)__all__ = (\[.+?\])", (PACKAGE / "__init__.py").read_text("utf-8"))
+    assert [ast.literal_eval(one) for one in listed] == [list(scrapy_rep._HOMES)]
     used = (ROOT / "tests" / "typing" / "user.py").read_text("utf-8")
     assert {name for name in names if len(re.findall(rf"\b{name}\b", used)) < 2} == set()
 

@@ -185,17 +185,18 @@ class HeldOrigins:
             self._context.stats.max_value("rep/held/max", self._total)
 
     def first(self, held_origin: HeldOrigin) -> Held | None:
-        """Return the origin's request that is next to leave, if any."""
-        while ready := held_origin.ready:
-            held: Held | None = ready[0]
-            if ready[0].request is None and self.disk is not None:
-                held = self.disk.read(ready[0])
-            if held is not None:
-                ready[0] = held
-                return held
-            heappop(ready)
-            self.changed(held_origin, held=-1)
-        return None
+        """Return the origin's request that is next to leave; None if there is none, or it can't be
+        read: then the engine asks for the one after it, since 100,000 such would take seconds."""
+        ready = held_origin.ready
+        if ready and ready[0].request is None and self.disk is not None:
+            held = self.disk.read(ready[0])
+            if held is None:
+                heappop(ready)
+                self.changed(held_origin, held=-1)
+                self._context.engine.wake()
+                return None
+            ready[0] = held
+        return ready[0] if ready else None
 
     def left(self, held_origin: HeldOrigin, held: Held, *, given_up: bool = False) -> None:
         held_origin.longest = max(held_origin.longest, self.now() - held.since)

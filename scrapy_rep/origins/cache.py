@@ -8,6 +8,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +31,7 @@ from scrapy_rep.origins.choices import Choices, in_outage
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flights import Flight
 from scrapy_rep.origins.state import OriginState, OriginTable
-from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
     BLACKOUT,
@@ -110,23 +111,31 @@ class RobotsCache:
         return bool(unread) and len(state.entry.body) > LARGE
 
     async def read(
-        self, state: OriginState, agent: tuple[str, ...], body: bytes | None = None
+        self,
+        state: OriginState,
+        agent: tuple[str, ...],
+        body: bytes | None = None,
+        obey_global: bool | None = None,
     ) -> None:
         """Prepare the rules for *agent*, of a large file in a thread. *body*: if known."""
         entry, robots, settings = state.entry, state.robots, self._settings
-        if robots is None or robots.is_read(agent, settings.obey_global_group):
+        obey_global = settings.obey_global_group if obey_global is None else obey_global
+        if robots is None or robots.is_read(agent, obey_global):
             return
         body = entry.body if body is None else body
-        how = body, agent, settings.obey_global_group, settings.crawl_delay > 0
+        how = body, agent, obey_global, settings.crawl_delay > 0
         await maybe_deferred_to_future(self._reading.acquire())
         try:
             if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
                 await pause()  # a storage may have answered for hundreds of origins at once
-            if (state.robots or robots).is_read(agent, settings.obey_global_group):
+            if state.entry is entry:
+                robots = state.robots or robots
+            if robots.is_read(agent, obey_global):
                 return  # for another request, meanwhile
             if len(body) > LARGE:
-                robots = RobotsTxt(entry)  # not shared with other requests until it is ready
+                # Not shared with other requests until it is ready; what others asked for stays.
+                robots = copy(robots)
                 await run_in_thread(robots.preload, *how)
             else:
                 began = time.perf_counter()
@@ -303,4 +312,4 @@ def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standi
     else:
         found, until = in_outage(entry, now, settings), entry.next_attempt_at
         most = settings.retry_max_delay
-    return (found, until) if 0 < until - now <= most else (Standing.ASK, now)
+    return (found, until) if 0 < until - max(now, 0.0) <= most else (Standing.ASK, now)

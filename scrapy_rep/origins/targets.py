@@ -262,9 +262,8 @@ def _update_resolvers() -> None:
         from twisted.internet import reactor
 
         reactor.installNameResolver(_current(reactor.nameResolver, _Resolver))
-    with suppress(
-        RuntimeError, AttributeError
-    ):  # no loop of asyncio's, or one that can't be changed
+    # No loop of asyncio's, or one that can't be changed.
+    with suppress(RuntimeError, AttributeError):
         loop: Any = asyncio.get_running_loop()
         loop.getaddrinfo = _current(loop.getaddrinfo, _Getaddrinfo)
 

@@ -97,7 +97,7 @@ def usage_of(
     if is_html(response):
         tdm = reservation_in("meta", metas_of(response.body, encoding_of(response), names))
     if tdm is None:
-        said = [(name, value.decode("latin-1"), None) for name in names for value in values(name)]
+        said = ((name, value.decode("latin-1"), None) for name in names for value in values(name))
         tdm = reservation_in("header", said)
     if lookup is not None and request is not None:
         robots = lookup.robots(request, chain)
@@ -168,7 +168,7 @@ class UsageLookup:
         said = _read_robots(entry, token)
         statements = said.about(path, allowed=rules.allows(path))
         for name, purposes in self._tokens.items():
-            decision = state.robots.decide(comparable(request.url), name)
+            decision = state.robots.decide(comparable(request.url), (name,))
             if statement := token_statement(name, decision, purposes):
                 statements.append(statement)
         self._table.weigh(state)
@@ -192,8 +192,9 @@ class UsageLookup:
         _, state = self.known(request)
         if state is None or not _is_large(state.entry):
             return
-        for one in (chain, *((name,) for name in self._tokens)):
-            await self._cache.read(state, one)
+        await self._cache.read(state, chain)
+        for name in self._tokens:
+            await self._cache.read(state, (name,), obey_global=True)
         if state.robots is not None:
             token, _ = state.robots.rules(chain, self._settings.obey_global_group)
             await run_in_thread(_read_robots, state.entry, token)

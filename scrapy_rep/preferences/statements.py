@@ -273,8 +273,8 @@ _RULE = re.compile(
 class RobotsUsage:
     """What a robots.txt says about use, to one crawler."""
 
-    rules: tuple[tuple[Rules, Statement], ...] = ()
-    """``Content-Usage`` lines, each with its path, which may be empty."""
+    rules: tuple[tuple[Rules | None, Statement], ...] = ()
+    """``Content-Usage`` lines; None where no path is given."""
     signals: tuple[Statement, ...] = ()
     """``Content-Signal`` lines: of the crawler's groups, and those before all groups."""
     licenses: tuple[str, ...] = ()
@@ -285,7 +285,8 @@ class RobotsUsage:
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't apply to it
         """
-        keys = [(rules.find(path), statement) for rules, statement in self.rules if allowed]
+        lines = self.rules if allowed else ()
+        keys = [(1 if rules is None else rules.find(path), statement) for rules, statement in lines]
         found = [(key >> LENGTH_BIT, statement) for key, statement in keys if key]
         longest = max((length for length, _ in found), default=0)
         return [*(one for length, one in found if length == longest), *self.signals]
@@ -319,7 +320,7 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     :param token: of the group that applies (in any case), ``*``, or None for none
     :raises ModuleNotFoundError: if the extra ``usage`` is needed and not installed
     """
-    rules: list[tuple[Rules, Statement]] = []
+    rules: list[tuple[Rules | None, Statement]] = []
     signs: list[Statement] = []
     licenses: list[str] = []
     lines = lines_about_use(normalise(body), token and token.lower())
@@ -332,7 +333,7 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
         elif kind == "content-usage" and named and len(rules) < MAX_LINES:
             path, given = split_rule(value)
             statement = Statement("robots.txt", line, text, preferences(given))
-            rules.append((Rules([path], [ALLOW - 1 - line]), statement))
+            rules.append((Rules([path], [ALLOW - 1 - line]) if path else None, statement))
     return RobotsUsage(tuple(rules), tuple(signs), tuple(licenses))
 
 
@@ -343,7 +344,7 @@ PATH = "/.well-known/tdmrep.json"
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
 
-_MAX_LOCATIONS = 1_000  # more can only be an attack
+_MAX_LOCATIONS, _MAX_VALUES = 1_000, 100  # more can only be an attack
 
 
 class Reservation(NamedTuple):
@@ -365,7 +366,7 @@ def _reservation(
 def reservation_in(place: str, said: Iterable[tuple[str, str, int | None]]) -> Reservation | None:
     """Return the first value that reserves something, else the first that is valid. *said*: name,
     value and line of each ``header`` or ``meta``, which is the *place*."""
-    said = list(said)
+    said = list(islice(said, _MAX_VALUES))
     policy = {name: value for name, value, _ in said}.get(POLICY)
     found = [
         _reservation(f"{place} {name}", line, value, value, policy)

@@ -104,8 +104,9 @@ class RobotsTxt:
         """Read *body* once for *agent*'s rules, the sitemaps and, if asked, :meth:`pace`."""
         text = normalise(body)
         groups = Groups(text)
-        self._sitemaps = sitemaps = _sitemaps_of(text)
-        self.size += _SITEMAP * len(sitemaps) + len("".join(sitemaps))
+        if self._sitemaps is None:
+            self._sitemaps = sitemaps = _sitemaps_of(text)
+            self.size += _SITEMAP * len(sitemaps) + len("".join(sitemaps))
         self.rules(agent, obey_global, groups)
         if with_delay:
             self.pace(agent, obey_global, groups)

@@ -8,7 +8,6 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from operator import length_hint
 from typing import Any
@@ -186,6 +185,7 @@ class Feeder:
             pass  # the spool's file fails, which is logged
         except Exception as error:  # noqa: BLE001
             self._failed(error)  # the scheduler's server is gone, its disk is full ...
+        self.forget()
         self.gauge()
         if pause is None and self._woken:
             pause = 0
@@ -213,7 +213,6 @@ class Feeder:
             return _LOOK
         slices, blocked = Slices(), 0
         self._verifier.begin()
-        self.forget()
         more = self._loader.request_some()
         while (site := next_of(self._spool.sites)) is not None:
             full = self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
@@ -223,8 +222,7 @@ class Feeder:
             blocked += 1
             if room:
                 blocked = 0
-                for page in self._spool.take(site, room):
-                    self._send(page, site)
+                self._send_some(site, room)
             if slices.over:
                 return 0
         return 0 if more else None
@@ -243,13 +241,23 @@ class Feeder:
             room = min(share - self.outstanding.by_site[site.id], _ALL - self.outstanding.total)
         return max(0, min(room, _BATCH))
 
-    def _send(self, page: Page, site: Site) -> None:
-        """Schedule a page."""
+    def _send_some(self, site: Site, room: int) -> None:
+        """Schedule up to *room* pages of *site*."""
+        shared = self._engine.scheduler_is_foreign  # and keeps the pages
+        sent = 0
+        try:
+            for page in self._spool.take(site, room):
+                sent += self._send(page, site, shared=shared)
+        finally:  # counted at once: a stat takes as long as much of the rest
+            if sent:
+                self._crawl.stats.inc_value("rep/sitemaps/emitted", sent)
+
+    def _send(self, page: Page, site: Site, *, shared: bool) -> bool:
+        """Schedule a page. Return whether it still is one."""
         if (request := self._request_for(page)) is None:
             self._crawl.stats.inc_value(Reason.NO_RULE.stat)
             self.outstanding.finished.append(page.id)
-            return
-        shared = self._engine.scheduler_is_foreign  # and keeps the page
+            return False
         if not shared:
             self.outstanding.add(request, page.id, site.id)
         if again := page.id <= site.sent:
@@ -267,17 +275,18 @@ class Feeder:
                 self._signals.disconnect(_let_pass, scrapy_signals.request_scheduled)
         if shared:
             self.outstanding.finished.append(page.id)
-        self._crawl.stats.inc_value("rep/sitemaps/emitted")
+        return True
 
     def _request_for(self, page: Page) -> Request | None:
         """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed
         since the last run."""
         wanted, callback = self._options.callback_for(page.url)
         priority = self._crawl.settings.sitemap_page_priority
-        with suppress(TypeError, ValueError, RecursionError):
+        try:
             meta = {PAGE_KEY: page.about}
             return Request(page.url, callback, priority=priority, meta=meta) if wanted else None
-        return None
+        except (TypeError, ValueError, RecursionError):
+            return None
 
     def forget(self) -> None:
         """Delete the rows of pages that are done."""

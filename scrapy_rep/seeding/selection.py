@@ -39,7 +39,7 @@ _MAX_DATE, _MAX_ALTERNATES = 100, 1000
 _encode = json.JSONEncoder(default=str, skipkeys=True).encode
 # URL prefixes whose verdict is remembered while a sitemap is read.
 _PREFIXES = 10_000
-# Entries that are written, accepted or rejected before the event loop has its turn.
+# Entries that are accepted or rejected after a wait before the event loop has its turn.
 _AT_A_TIME = 200
 # How many origins are asked for proof at a time; seconds until the next look at an unreachable one.
 _ORIGINS, _LOOK = 16, 0.25

@@ -70,12 +70,12 @@ class Page(NamedTuple):
     url: str
     entry: str  # JSON
     sitemap_url: str
-    chain: str  # see SitemapRow, as JSON
+    chain: str  # see SitemapRow, with a space between two URLs
 
     @property
     def line(self) -> tuple[str, ...]:
         """See :attr:`SitemapRow.line`."""
-        return (*json.loads(self.chain), self.sitemap_url)
+        return (*self.chain.split(), self.sitemap_url)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Spool:
         number, url, host, origin, chain, guessed = sitemap
         if state != ASKED:
             self.finished(url)
-        row = number, url, host, origin, json.dumps(chain), int(guessed), state
+        row = number, url, host, origin, " ".join(chain), int(guessed), state
         self._journal.put("sitemaps", row)
 
     def finished(self, url: str) -> None:
@@ -258,8 +258,7 @@ class Spool:
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
         for number, url, host, origin, chain, guessed in self._read(query, value):
-            indexes = tuple(json.loads(chain))
-            return SitemapRow(number, url, host, origin, indexes, bool(guessed))
+            return SitemapRow(number, url, host, origin, tuple(chain.split()), bool(guessed))
         return None
 
     def hosts(self, after: str) -> Iterator[str]:

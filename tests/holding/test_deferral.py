@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import scrapy
@@ -19,7 +20,7 @@ from scrapy.utils.reactor import is_reactor_installed
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import FILE_NAME
-from scrapy_rep.holding.hold import Held
+from scrapy_rep.holding.hold import Held, HeldOrigins
 from tests.helpers.behaviours import RULES, after, in_turn, silence
 from tests.helpers.crawling import crawl
 from tests.helpers.files import ask, change
@@ -107,18 +108,21 @@ async def test_waiting_goes_on_in_the_next_run(
 
 
 async def test_very_many_that_can_not_be_read_stop_nobody(sites: Sites, tmp_path: Path) -> None:
-    """One warning counts them."""
+    """One warning counts them. The event loop gets turns between them."""
     site, hold = sites.add(), opened(tmp_path / FILE_NAME)
-    for number in range(60):
-        hold.hold(f"http://{number}.test", held(number))
-    hold.hold(origin_of(site), Held(0, 60, 0.0, Request(site.url("/x"))))
+    for number in range(120):
+        hold.hold(f"http://{number}.test" if number < 60 else origin_of(site), held(number))
+    hold.hold(origin_of(site), Held(0, 120, 0.0, Request(site.url("/x"))))
     hold.close()
-    change(tmp_path / FILE_NAME, "UPDATE held SET request = 5 WHERE id <= 60")
-    result = await crawl([], {"JOBDIR": str(tmp_path), "REP_DRY_RUN": True})
+    change(tmp_path / FILE_NAME, "UPDATE held SET request = 5 WHERE id <= 120")
+    first = patch.object(HeldOrigins, "first", autospec=True, side_effect=HeldOrigins.first)
+    with first as looks:
+        result = await crawl([], {"JOBDIR": str(tmp_path), "REP_DRY_RUN": True})
     assert site.pages_asked == ["/x"]
     [line] = lines(result, "could not be read", level="WARNING")
-    assert line.startswith("60 held requests ")
+    assert line.startswith("120 held requests ")
     assert result.stats["rep/held"] == 0
+    assert looks.call_count > 120
 
 
 async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path: Path) -> None:

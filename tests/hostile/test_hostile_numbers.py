@@ -64,18 +64,24 @@ def test_a_long_story_is_cut() -> None:
         Entry.from_parts('{"schema":1,"origin":"' + "x" * 10_000_000 + '"}')
 
 
-@pytest.mark.parametrize("now", [1e300, -1e9])
+@pytest.mark.parametrize(("now", "ttl", "fetches"), [(1e300, 1e300, 4), (-1e9, DAY, 2)])
 async def test_a_clock_out_of_its_mind(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: float
+    sites: Sites,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    now: float,
+    ttl: float,
+    fetches: int,
 ) -> None:
     clock = Clock().install(monkeypatch)
     clock.now = now
     many, path = [sites.add(robots=RULES) for _ in range(3)], tmp_path / "d.jsonl"
     pages = [one.url(page) for _ in range(2) for one in many for page in ("/private", "/x")]
     settings = {"REP_DECISIONS": str(path), "REP_REPORT": str(tmp_path / "report.html")}
-    settings |= {"REP_CACHE_MAX_ORIGINS": 2, "REP_CACHE_TTL": 1e300}
+    settings |= {"REP_CACHE_MAX_ORIGINS": 2, "REP_CACHE_TTL": ttl}
     result = await crawl(StepSpider, settings, steps=pages, clock=clock)
     result.assert_clean()
+    assert {one.robots_fetches for one in many} == {fetches}
     assert len(decisions(path)) == 6
     assert lines(result, level="ERROR") == []
     assert (tmp_path / "report.html").stat().st_size > 1000

@@ -43,6 +43,8 @@ def test_the_example_of_the_draft() -> None:
     asked = [("/test", "FooBot"), ("/never/test", "FooBot"), ("/ai-ok/test", "FooBot")]
     asked += [("/test", "ExampleBot"), ("/never/test", "examplebot")]
     assert [said(EXAMPLE, *one) for one in asked] == [[n], [], [y], [y], [y]]
+    rules = read_robots(EXAMPLE.encode(), "*").rules
+    assert [(path is None, one.says) for path, one in rules] == [(True, n), (False, y)]
 
 
 USAGE = "User-agent: *\n{}\n"

@@ -125,6 +125,9 @@ def test_headers_and_metas_that_reserve_mining() -> None:
     reserved = (NO, "https://a.example/p")
     assert found == [reserved, ({}, None), reserved, None, None, None, None]
     assert told(reservation_in("header", [(RESERVED, "1", None)])) == (NO, None)
+    many = iter([(RESERVED, "0", None)] * 50_000)
+    assert told(reservation_in("header", many)) == ({}, None)
+    assert len(list(many)) > 49_000, "the rest is not even looked at"
 
 
 LOCATIONS = [

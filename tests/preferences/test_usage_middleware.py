@@ -8,6 +8,7 @@ import sys
 import weakref
 from collections import Counter
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from scrapy_rep import RepMiddleware, UsageItemMiddleware, UsageMiddleware
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.preferences.lookup import lookup_of
+from scrapy_rep.protocol.robotstxt import Groups
 from scrapy_rep.storages.base import unsqueeze
 from tests.helpers.behaviours import page
 from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, assert_ended_at_start, crawl
@@ -170,24 +172,31 @@ def test_a_crawl_that_is_over_is_forgotten() -> None:
 async def test_a_large_robots_txt_is_read_in_a_thread(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rules once for the crawler, once for the token; the preferences, if they aren't known, too."""
+    """The rules once for the crawler, once for each token; the preferences, if they aren't known, too."""
     agents: list[object] = []
+
+    class Read(Groups):
+        def __init__(self, text: str) -> None:
+            assert current_thread() is not main_thread()
+            super().__init__(text)
 
     def in_thread(function: Any, *arguments: Any) -> Any:
         agents.append(arguments[1])
         return run_in_thread(function, *arguments)
 
+    monkeypatch.setattr("scrapy_rep.protocol.robotstxt.Groups", Read)
     for module in ("origins.cache", "preferences.lookup"):
         monkeypatch.setattr(f"scrapy_rep.{module}.run_in_thread", in_thread)
     rules = "".join(f"Disallow: /{number}\n" for number in range(LARGE // 12))
     tokens = "User-agent: Google-Extended\nDisallow: /g\n"
     site = sites.add(robots=f"User-agent: *\n{rules}Content-Usage: train-ai=n\n{tokens}{rules}")
-    settings = {"REP_USAGE": {"train-ai": "drop-requests"}, "REP_USAGE_TOKENS": ["Google-Extended"]}
+    named = ["Google-Extended", "CCBot", "Foo"]
+    settings = {"REP_USAGE": {"train-ai": "drop-requests"}, "REP_USAGE_TOKENS": named}
     result = await crawl(ItemSpider, settings, requests=[site.url("/x"), site.url("/y")])
     result.assert_clean()
     assert site.pages_asked == []
     assert result.stat("rep/usage/requests") == 2
-    assert Counter(agents) == {("testbot",): 1, ("Google-Extended",): 1, "*": 2}
+    assert Counter(agents) == {("testbot",): 1, "*": 2, **{(name,): 1 for name in named}}
 
 
 async def test_a_robots_txt_is_not_unpacked_for_each_page(

@@ -141,6 +141,9 @@ def test_sitemaps_are_remembered_only_if_they_were_preloaded() -> None:
     assert robots.sitemaps == ("/s",)
     assert not robots.allowed("/x", ("foo", "qux"))
     assert source.count == 2
+    size = robots.size
+    robots.preload(BODY, ["foo", "qux"])
+    assert robots.size == size
 
 
 def test_agents_of_one_group_share_its_rules() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scrapy import signals
+from scrapy.http import Response
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
@@ -28,6 +29,7 @@ from tests.helpers.redisserver import (
 )
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import SeededSpider, lists, urlset
+from tests.holding.schedulers import FourMethods
 from tests.seeding.listed import Listed
 
 pytestmark = pytest.mark.slow
@@ -145,6 +147,25 @@ async def test_pages_given_up_in_memory_are_for_the_next_run(sites: Sites, tmp_p
     settings |= {"REP_DEFER_MAX_WAIT": 0.2, "JOBDIR": str(tmp_path / "job")}
     result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
     assert result.stat("rep/given_up") == left(tmp_path) == 5
+
+
+async def test_pages_that_another_scheduler_keeps_have_no_rows(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """After a kill, the next run would hand them to it once more."""
+    site, rows = lists(sites.add(), "/map.xml"), []
+    wanted = [site.url(f"/{number}") for number in range(5)]
+    site.set("/map.xml", urlset(wanted))
+
+    def received(response: Response) -> None:
+        if response.url in wanted:
+            rows.append(left(tmp_path))
+
+    settings = {"REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job"), "SCHEDULER": FourMethods}
+    handlers = {signals.response_received: received}
+    starts = [site.url("/start")]
+    await crawl(SeededSpider, settings, requests=starts, signal_handlers=handlers)
+    assert rows == [0] * len(wanted)
 
 
 async def test_without_jobdir_nothing_is_left(sites: Sites) -> None:

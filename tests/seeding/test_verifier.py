@@ -1,4 +1,4 @@
-"""The workers that find out whether other hosts list the sitemaps that their pages are from."""
+"""What finds out whether other hosts list the sitemaps that their pages are from."""
 
 from __future__ import annotations
 
@@ -51,10 +51,19 @@ class World:
 @pytest.mark.loop
 @pytest.mark.parametrize(("waited", "reason"), [(0, Reason.PRIVATE), (600, Reason.UNPROVEN)])
 async def test_pages_wait_from_when_they_came(waited: float, reason: Reason) -> None:
-    """Not from when a worker has time for them: very many hosts may be silent."""
+    """Not from when it is their turn: very many hosts may be silent."""
     world = World()
     assert world.site.since <= time.monotonic()
     world.site.since -= waited
     assert await world.verifier._try(world.site)
     assert (world.asked, world.refused) == ([B] * (not waited), [reason])
+    assert world.spool.waiting == 0
+
+
+@pytest.mark.loop
+async def test_a_row_that_is_damaged_does_not_keep_the_crawl_open() -> None:
+    """The check of a file as it is opened looks at pages, not at what rows say."""
+    world = World()
+    world.spool._read("UPDATE sitemaps SET chain = '['")
+    assert await world.verifier._try(world.site)
     assert world.spool.waiting == 0
