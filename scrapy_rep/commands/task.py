@@ -18,9 +18,11 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spiderloader import get_spider_loader
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain, waiting_for
+from scrapy_rep.engine.access import EngineAccess, Stage
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
 from scrapy_rep.origins.agents import (
     SPIDER_ATTRIBUTE,
@@ -256,20 +258,28 @@ class RobotsSpider(Spider):
     job: Job
 
     async def start(self) -> AsyncIterator[Any]:
-        """Run the job. If the crawl is stopped, the engine cancels this."""
+        """Run the job, until the spider is closed: by Ctrl-C, or by a middleware of the project."""
         try:
-            lookup = Lookup(self.crawler)
-            try:
-                await self.job(lookup)
-            finally:
-                lookup.origins.flights.end()  # or the spider would wait for them, too
+            running: Deferred[None] = deferred_from_coro(self._run(Lookup(self.crawler)))
+
+            async def stop() -> None:
+                running.cancel()
+
+            EngineAccess(self.crawler).before_closing(Stage.SEEDING, stop)
+            await maybe_deferred_to_future(running)
             self.error = None
-        except CancelledError:
-            pass
+        except (CancelledError, asyncio.CancelledError):
+            pass  # by `stop`, or, if the crawl is stopped, by the engine
         except Exception as error:  # noqa: BLE001
             self.error = error  # Scrapy would only log it
         return
         yield
+
+    async def _run(self, lookup: Lookup) -> None:
+        try:
+            await self.job(lookup)
+        finally:
+            lookup.origins.flights.end()  # or the spider would wait for them, too
 
 
 async def follow(

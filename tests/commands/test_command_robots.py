@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest
+from scrapy.utils.defer import deferred_from_coro
 
 from tests.helpers.behaviours import after, answer, head, in_turn, raw, redirect, silence
 from tests.helpers.process import REACTORS, arguments_of, command, environment, on_every_reactor
@@ -290,6 +292,21 @@ async def test_answers_come_from_the_cache(sites: Sites, tmp_path: Path) -> None
     assert [site.count("/robots.txt") for site in some] == [1, 1, 2]
 
 
+class Closing:
+    """Closes the spider at the first request."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Closing:
+        return cls(crawler)
+
+    def process_request(self, request: Request) -> None:
+        assert self._crawler.engine is not None
+        deferred_from_coro(self._crawler.engine.close_spider_async(reason="no proxies"))
+
+
 class Refusing:
     def process_request(self, request: Request) -> None:
         raise IgnoreRequest("not today")
@@ -306,6 +323,15 @@ async def test_what_the_project_itself_prevents_is_named(tmp_path: Path) -> None
     assert (done.status, done.err) == (3, "")
     assert pick(done.json, "outcome", "allowed") == [("unreachable", False)]
     assert "not today" in done.json[0]["error"]
+
+
+async def test_a_middleware_may_close_the_spider(sites: Sites, tmp_path: Path) -> None:
+    """As some do when all proxies are dead: nothing more is fetched."""
+    silent = sites.add(robots=silence())
+    settings = {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.Closing": 50}, "REP_DOWNLOAD_TIMEOUT": 3}
+    done = await robots_crawls(tmp_path, silent.url("/"), settings=settings)
+    assert (done.status, done.out) == (3, "")
+    assert done.errors == ["scrapy robots: stopped before it was done"]
 
 
 def test_warnings_come_through(file: Path) -> None:

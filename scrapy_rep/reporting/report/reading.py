@@ -288,7 +288,7 @@ class CrawlSum:
         origin.counts["fetches"] += fetches
         if origin.period is not None and outcome in ("none", "unreachable"):
             origin.period.fetches += fetches
-        if outcome not in OUTCOMES or outcome == "none":
+        if outcome not in OUTCOMES or outcome == "none" or origin is self._nowhere:
             origin.reason = origin.reason or reason
             return
         origin.outcome, origin.reason, origin.kind = outcome, reason, ""

@@ -195,6 +195,13 @@ def test_any_value_anywhere_is_read() -> None:
     assert render(data_of(*found))
 
 
+def test_answers_of_no_origin_say_nothing_of_others() -> None:
+    lines = down(1, ""), answer("rules", 2, "", status=200), refused("")
+    crawl = data_of(started(), *lines, ended(3)).crawl
+    assert not crawl.periods and crawl.counts["fetches"] == 2
+    assert [one.robots_url for row in crawl.rules.top for one in row.origins] == [""]
+
+
 def test_what_is_no_record_is_skipped_and_told() -> None:
     broken = [b"\xff\xfe", b"[" * 100_000, b"[1]", b'{"a": 1}', b"x" * 5_000_000]
     broken = [one + b"\n" for one in broken]
