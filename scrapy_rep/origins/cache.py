@@ -111,19 +111,15 @@ class RobotsCache:
         return bool(unread) and len(state.entry.body) > LARGE
 
     async def read(
-        self,
-        state: OriginState,
-        agent: tuple[str, ...],
-        body: bytes | None = None,
-        obey_global: bool | None = None,
+        self, state: OriginState, agent: tuple[str, ...], body: bytes = b"", always: bool = False
     ) -> None:
-        """Prepare the rules for *agent*, of a large file in a thread. *body*: if known."""
+        """Prepare the rules for *agent*, of a large file in a thread. *body*: if known. *always*: the
+        group for "*" applies, whatever ``REP_OBEY_GLOBAL_GROUP`` says."""
         entry, robots, settings = state.entry, state.robots, self._settings
-        obey_global = settings.obey_global_group if obey_global is None else obey_global
-        if robots is None or robots.is_read(agent, obey_global):
+        obey = always or settings.obey_global_group
+        if robots is None or robots.is_read(agent, obey):
             return
-        body = entry.body if body is None else body
-        how = body, agent, obey_global, settings.crawl_delay > 0
+        how = body or entry.body, agent, obey, settings.crawl_delay > 0
         await maybe_deferred_to_future(self._reading.acquire())
         try:
             if self._read_seconds > SLICE_SECONDS:
@@ -131,9 +127,9 @@ class RobotsCache:
                 await pause()  # a storage may have answered for hundreds of origins at once
             if state.entry is entry:
                 robots = state.robots or robots
-            if robots.is_read(agent, obey_global):
+            if robots.is_read(agent, obey):
                 return  # for another request, meanwhile
-            if len(body) > LARGE:
+            if len(how[0]) > LARGE:
                 # Not shared with other requests until it is ready; what others asked for stays.
                 robots = copy(robots)
                 await run_in_thread(robots.preload, *how)

@@ -157,7 +157,7 @@ class Origins:
         chain = self.agents.chain_of(request)
         if flight.outcome is Outcome.RULES:
             # While its body is in memory, so that listeners needn't.
-            await self.cache.read(state, chain, answer.body if answer else None)
+            await self.cache.read(state, chain, answer.body if answer else b"")
         usual = USUAL.match(request.url)
         is_plain = state.standing is Standing.FRESH and not state.by and not self._records_all
         if is_plain and usual is not None and chain is self.agents.usual:

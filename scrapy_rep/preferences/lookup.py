@@ -194,7 +194,7 @@ class UsageLookup:
             return
         await self._cache.read(state, chain)
         for name in self._tokens:
-            await self._cache.read(state, (name,), obey_global=True)
+            await self._cache.read(state, (name,), always=True)
         if state.robots is not None:
             token, _ = state.robots.rules(chain, self._settings.obey_global_group)
             await run_in_thread(_read_robots, state.entry, token)
