@@ -32,5 +32,5 @@ request_given_up = object()
 """When a held request is dropped, before its errback gets ``RobotsUnreachable``.
 
 Arguments: ``request``, ``origin``, ``reason`` (str), ``attempts`` (int, failures in a row),
-``held_for`` (seconds, in earlier runs too; None if it did not leave the hold), ``spider``.
+``held_for`` (seconds, in earlier runs too), ``spider``.
 """
