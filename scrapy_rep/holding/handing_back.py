@@ -22,7 +22,7 @@ from scrapy.utils.job import job_dir
 from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.engine.timers import Slices, pause
+from scrapy_rep.engine.timers import in_slices, pause
 from scrapy_rep.holding.disk import Held, dumps
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
 from scrapy_rep.origins.agents import origin_of
@@ -106,12 +106,11 @@ class HandingBack:
     async def empty(self, *loose: deque[Request] | set[Request]) -> None:
         """Leave nothing that would end with the process: write it to disk, hand it back, or call
         its errback. *loose* requests were about to leave."""
-        slices = Slices()
         settled: list[Deferred[None]] = []
         others = [Held(0, 0, self._held.now(), request) for request in chain(*loose)]
         for some in loose:
             some.clear()
-        for held_origin in (None, *self._held.origins.values()):
+        async for held_origin in in_slices((None, *self._held.origins.values())):
             for held in others if held_origin is None else self._held.take_mortal(held_origin):
                 settled.append(self._end(held, held_origin))
                 if len(settled) >= _SLICE:
@@ -119,8 +118,6 @@ class HandingBack:
                     await maybe_deferred_to_future(DeferredList(settled))
                     await pause()
                     settled.clear()
-            if slices.over:
-                await pause()
         await maybe_deferred_to_future(DeferredList(settled))
 
     def _end(self, held: Held, held_origin: HeldOrigin | None) -> Deferred[None]:

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from scrapy import Request
 
 from scrapy_rep.engine.access import concurrency_of
-from scrapy_rep.engine.timers import Slices, pause
+from scrapy_rep.engine.timers import in_slices
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import DiskHold, Held
 from scrapy_rep.origins.context import CrawlContext
@@ -239,8 +239,7 @@ class HeldOrigins:
         """Use *disk* from now on. Yield each origin of an earlier run, whose requests come first.
         Those held so far stay in memory."""
         self.disk = disk
-        slices = Slices()
-        for key, heap in disk.recovered.items():
+        async for key, heap in in_slices(disk.recovered.items()):
             try:
                 origin = Origin.from_url(key)
             except ValueError as error:
@@ -253,8 +252,6 @@ class HeldOrigins:
             held_origin.heap += heap
             heapify(held_origin.heap)
             yield held_origin
-            if slices.over:
-                await pause()
         disk.recovered.clear()
 
 

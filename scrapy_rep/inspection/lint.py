@@ -376,8 +376,9 @@ def _sitemaps(outline: Outline, rules: dict[str, Rules], place: str | None) -> I
     """:param place: the URL of the file; None: unknown. Then all sitemaps may be on its host"""
     own = Origin.from_url(place) if place else None
     base = place or "http://host.invalid/robots.txt"
-    fields = outline.fields.items()
-    for line, value in [(line, value) for line, (kind, value) in fields if kind == "sitemap"]:
+    for line, (field, value) in outline.fields.items():
+        if field != "sitemap":
+            continue
         try:
             if not value:
                 raise ValueError("no URL")

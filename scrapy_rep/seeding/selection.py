@@ -152,10 +152,12 @@ class Selection:
 
     def _urls(self, entries: list[SitemapEntry]) -> Iterator[tuple[Any, str]]:
         """Yield the URLs of *entries*, with what their pages' requests carry, as JSON."""
-        alternate_links = self._options.alternate_links and self.reader.kind is not Kind.INDEX
+        if self.reader.kind is Kind.INDEX:
+            yield from ((entry.get("loc"), "") for entry in entries)
+            return
         for entry in entries:
             urls, others = [entry.get("loc")], entry.get("alternate")
-            if alternate_links and isinstance(others, list | tuple):
+            if self._options.alternate_links and isinstance(others, list | tuple):
                 urls += others[:_MAX_ALTERNATES]
             text = entry_as_json(entry, len(urls))
             yield from ((url, text) for url in urls)
