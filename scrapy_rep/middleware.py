@@ -23,7 +23,6 @@ from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachabl
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
-from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Advice, Drop, Origins
@@ -37,7 +36,6 @@ from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Sig
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import ROW_KEY, SITEMAP, Discovery, seeding_mode, with_seeding
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
-from scrapy_rep.text import text_of
 
 if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding
@@ -249,8 +247,7 @@ class RepMiddleware:
             raise
         except Exception as error:  # noqa: BLE001
             # A wrong configuration, or a bug, which Flights logs: not the request's fault.
-            why = text_of(error)
-            return Drop(why, cause=failure_in(why))
+            return Drop.after(error)
 
     def _drop(
         self, request: Request, origin: Origin, drop: Drop, state: OriginState | None = None

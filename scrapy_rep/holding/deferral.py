@@ -38,7 +38,6 @@ from scrapy_rep.engine.timers import Alarm, PeriodicTask
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases
-from scrapy_rep.origins.answer import failure_in
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.origins import Drop, Origins
@@ -46,7 +45,7 @@ from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import held_fields, kind_of
 from scrapy_rep.reporting.recorder import Recorder
-from scrapy_rep.text import counted, duration, text_of
+from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
 
@@ -244,7 +243,7 @@ class Deferral(ResolutionListener):
         if held_origin is not None and not isinstance(error, CancelledError):
             held_origin.answered, held_origin.most = True, math.inf
             self.held.changed(held_origin)
-            self.releases.add(held_origin, Drop(why := text_of(error), cause=failure_in(why)))
+            self.releases.add(held_origin, Drop.after(error))
 
     def _hold_waiting(self, held_origin: HeldOrigin, state: OriginState) -> None:
         """Hold those that waited for an answer, as far as there is room."""

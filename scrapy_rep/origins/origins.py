@@ -27,6 +27,7 @@ from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.storages.client import open_storage
+from scrapy_rep.text import text_of
 
 UNKNOWN_YET = "no answer yet"  # why requests wait for an origin that hasn't failed
 
@@ -64,6 +65,12 @@ class Drop(NamedTuple):
         if entry is None or entry.error is None:
             return cls(UNKNOWN_YET)
         return cls(entry.error, entry.attempts, cause=failure_in(entry.error))
+
+    @classmethod
+    def after(cls, error: Exception) -> Drop:
+        """Return that a fetch raised *error*: a misconfiguration, or a bug."""
+        why = text_of(error)
+        return cls(why, cause=failure_in(why))
 
 
 class Policy:
