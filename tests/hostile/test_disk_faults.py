@@ -147,8 +147,7 @@ async def test_recovered_and_ended_in_slices(
         turns.append(1)
 
     monkeypatch.setattr("scrapy_rep.engine.timers.SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("scrapy_rep.holding.hold.pause", pause)
-    monkeypatch.setattr("scrapy_rep.holding.handing_back.pause", pause)
+    monkeypatch.setattr("scrapy_rep.engine.timers.pause", pause)
     record = Record()
     # None is refused before all are recovered.
     record.on_resolved = lambda: len(record.resolved) == 1 and record.close()
