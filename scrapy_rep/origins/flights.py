@@ -69,6 +69,9 @@ class Flight:
     """How often this process has asked the origin."""
     asked_at: float | None = None
     """When it began to, in seconds since the epoch."""
+    sent_at: float | None = None
+    """When the transfer that is under way was sent, in seconds of ``time.monotonic()``; None while the
+    flight, or the request that it made, waits in a queue."""
     before: Entry | None = None
     """What was known then."""
     answer: Answer | None = None
@@ -78,6 +81,10 @@ class Flight:
     being notified."""
     result: OriginState | Exception | None = None
     """Set on landing, which may be at once without asyncio."""
+
+    def sent(self, sent_at: float | None) -> None:
+        """Note that a transfer has begun, or (None) ended."""
+        self.sent_at = sent_at
 
     def left_of(self, seconds: float) -> float:
         """Return how many of the *seconds* since the flight began are left."""
