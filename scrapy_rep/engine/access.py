@@ -42,6 +42,9 @@ logger = get_logger(__name__)
 
 META_KEY = "download_slot"
 
+HOP_KEY = "_rep_hop"
+"""In the meta of a request for a file of ours: what downloads it, see :meth:`EngineAccess.hand_over`."""
+
 # The clock of Slot.lastseen; time.time in older Scrapy.
 _clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
 
@@ -215,6 +218,27 @@ class RunningClock:
         engine.pause, engine.unpause = paused, unpaused
 
 
+Download = Callable[[Request], Awaitable[Response]]
+"""Downloads a request: ``DownloadHandlers.download_request_async``, or what stands in for it."""
+
+
+class Downloads:
+    """Stands in for ``download_request_async`` of the downloader's handlers, which is called when a
+    request leaves the queue of its download slot. The signal ``request_reached_downloader`` is sent
+    before it enters that queue, where it may wait for minutes; nothing documented tells of its end.
+    """
+
+    def __init__(self, download: Download) -> None:
+        self._download = download
+
+    def __call__(self, request: Request) -> Awaitable[Response]:
+        hop = request.meta.get(HOP_KEY)
+        if hop is None:
+            return self._download(request)
+        answer: Awaitable[Response] = hop.download(request, self._download)
+        return answer
+
+
 class EngineAccess:
     """The engine beyond its documented methods."""
 
@@ -237,6 +261,18 @@ class EngineAccess:
             yield
         finally:
             downloader.total_concurrency -= 1
+
+    def hand_over(self) -> bool:
+        """From now on, let what a request has in its meta under :data:`HOP_KEY` download it: call that
+        object's ``download(request, handler)`` when the request leaves its slot's queue. Return False
+        if that can't be: a project's own downloader may have no such handlers."""
+        handlers = getattr(self._crawler.engine.downloader, "handlers", None)
+        download = getattr(handlers, "download_request_async", None)
+        if handlers is None or download is None:
+            return False
+        if not isinstance(download, Downloads):
+            handlers.download_request_async = Downloads(download)
+        return True
 
     def has_listeners(self, signal: object) -> bool:
         """Whether anything is connected to *signal*: sending takes longer than most handlers."""

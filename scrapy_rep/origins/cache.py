@@ -29,7 +29,7 @@ from scrapy_rep.origins.answer import (
     is_tls_failure,
 )
 from scrapy_rep.origins.choices import Choices, in_outage
-from scrapy_rep.origins.fetcher import Fetcher
+from scrapy_rep.origins.fetcher import Allowance, Fetcher
 from scrapy_rep.origins.flights import CANCELLED, Flight, is_ending_with_loop
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.status import (
@@ -243,22 +243,22 @@ class RobotsCache:
         """Fetch robots.txt: twice if a connection is lost that has worked so far."""
         known = self.table.get(flight.origin)
         entry, settings = known.entry if known else None, self._settings
-        until = time.monotonic() + _FETCH_SHARE * max(settings.defer_max_wait, settings.defer_grace)
+        longest_wait = max(settings.defer_max_wait, settings.defer_grace)
+        allowance = Allowance(settings.download_timeout, _FETCH_SHARE * longest_wait)
         flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
-        answer = await self._fetch_once(flight, until)
+        answer = await self._fetch_once(flight, allowance)
         works, error = entry is None or entry.attempts <= entry.proxy_attempts, answer.error
         if works and error and (is_lost_connection(error) or is_tls_failure(error)):
             await pause(min(_AT_ONCE_SECONDS, settings.retry_delay))
-            if time.monotonic() < until:
+            if allowance.seconds > 0:
                 flight.fetches += 1
-                answer = await self._fetch_once(flight, until)
+                answer = await self._fetch_once(flight, allowance)
         return answer
 
-    async def _fetch_once(self, flight: Flight, until: float) -> Answer:
+    async def _fetch_once(self, flight: Flight, allowance: Allowance) -> Answer:
         origin = flight.origin
-        flight.sent()
         try:
-            return await self._fetcher.fetch(origin, flight.request, until)
+            return await self._fetcher.fetch(origin, flight.request, allowance, flight.sent)
         except CANCELLED as error:
             if flight.is_abandoned or is_ending_with_loop(error):
                 raise

@@ -107,7 +107,8 @@ class Flight:
     took_off_at: float | None = None
     """When it left our queue; None before."""
     sent_at: float | None = None
-    """When the request for robots.txt left the downloader's queue; None before."""
+    """When the transfer that is under way began; None while the flight, or the request that it made,
+    waits in a queue."""
     is_slow: bool = False
     """It doesn't count any more among those that may run at a time."""
     is_abandoned: bool = False
@@ -142,10 +143,10 @@ class Flight:
         sent_at = self.began_at if self.sent_at is None else self.sent_at
         return sent_at + limits.fetch + LANDING_SECONDS
 
-    def sent(self) -> None:
-        """Note that the request for robots.txt has left the downloader's queue."""
+    def sent(self, at: float | None) -> None:
+        """Note that a transfer has begun, or (None) ended: the next one may have to queue."""
         if self.owner is not None:
-            self.owner.sent(self)
+            self.owner.sent(self, is_sent=at is not None)
 
     async def wait(self, seconds: float | None = None) -> OriginState:
         """Wait for the answer: ``StillWaiting`` after *seconds*, ``CrawlEnding`` if the spider
@@ -331,13 +332,19 @@ class Flights:
         self.settle(queue)
         return flight
 
-    def sent(self, flight: Flight) -> None:
-        """Note that the request of *flight* has left the downloader's queue: time counts from now on."""
+    def sent(self, flight: Flight, *, is_sent: bool) -> None:
+        """Note whether a transfer of *flight* is under way: only then does time count."""
         queue = self.queues.get(flight.origin)
-        if flight.sent_at is None and queue is not None and queue.fetch is flight:
-            flight.sent_at = self.clock()
-            queue.start_clock(flight.sent_at)
-            self.settle(queue)
+        if queue is None or queue.fetch is not flight:
+            return
+        now = self.clock()
+        if is_sent:
+            flight.sent_at = now
+            queue.start_clock(now)
+        else:
+            flight.sent_at = None
+            queue.stop_clock(now)
+        self.settle(queue)
 
     def _take_off(self) -> None:
         """Let those fly for which there is room."""
