@@ -18,6 +18,8 @@ SLACK = 0.35
 """Seconds by which two processes may differ about when something happened, on a busy machine."""
 PROMPT = 3.5
 """Seconds within which a page of an origin that answers at once is fetched, while nothing is in its way."""
+MARGIN = 0.5
+"""Seconds that an answer which takes some time is safe from a timeout, on a busy machine."""
 PATIENCE_SHARE = 0.6
 """Of REP_DEFER_MAX_WAIT. A last attempt before the time is over may bring the end of the wait forward."""
 CLOSED = ("the crawl ended", "the crawl is ending", "CancelledError")
@@ -187,7 +189,7 @@ class Judge:
             return None  # nobody there to say how often it was asked
         if "the host is down" in text:
             return "its host is up"
-        if plan.healthy:
+        if plan.healthy and max(step.seconds for step in plan.script) + MARGIN < self.world.timeout:
             return "its origin is healthy"
         shared = self.world.shared_cache and run.number > 0
         asked = [one for one in self._asked_in(run, origin) if one.at <= at]
@@ -200,6 +202,8 @@ class Judge:
             return None
         waited = sum(self._waited(origin, life, one, at) for one in self.runs[: run.number + 1])
         least = PATIENCE_SHARE * self.world.settings["REP_DEFER_MAX_WAIT"] - SLACK
+        # No attempt may follow before the time is over.
+        least -= max((step.retry_after or 0) for step in plan.script)
         return f"it waited for {waited:.2f} s only" if waited < least else None
 
     def _is_over(self, asked: Asked, at: float) -> bool:
@@ -248,16 +252,17 @@ class Judge:
             if "RobotsUnreachable" in end[2] and self.served.origin_of(url)[0] is origin
         ]
         for before, after in pairwise(asked):
-            if before.step.good:
-                failures = 0
-                if before.done is None or before.done > after.at + 0.05:
-                    yield f"at once: {origin.root} {self._times(run, before, after)}"
-                continue
-            lost = before.step.kind in ("drop", "reset")
-            failures += 1
-            over = before.done or before.at + self.world.timeout
+            answered = before.done or float("inf")
+            over = min(answered, before.at + self.world.timeout)
             if any(before.at <= moment <= after.at for moment in given_up):
                 continue  # nobody waited any more: the fetch was abandoned
+            if after.at < over - SLACK:
+                yield f"at once: {origin.root} {self._times(run, before, after)}"
+            if before.step.good and answered == over:
+                failures = 0
+                continue
+            failures += 1
+            lost = before.step.kind in ("drop", "reset")
             if lost and (failures == 1 or self.world.reactor == "none"):
                 continue  # it is tried again at once
             delay = min(most, base * 2 ** (failures - 1))
@@ -398,7 +403,8 @@ class Judge:
                 for page in pages:
                     target = self.served.origins[int(page.partition("/")[0])]
                     path = "/" + page.partition("/")[2]
-                    if hits[path] > 1:
+                    # Without a JOBDIR, each run begins anew.
+                    if hits[path] > (1 if self.world.jobdir else len(self.runs)):
                         yield f"twice: {path} of a sitemap was fetched {hits[path]} times"
                     proven = target is origin or [origin.number, number] in target.plan.also_lists
                     if not proven and hits[path]:

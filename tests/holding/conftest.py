@@ -25,9 +25,12 @@ def crawl(tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """In the crawls of this process, after each event. A test that shows otherwise clears the list."""
+def nobody_is_stuck(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[str]]:
+    """In the crawls of this process, after each event, whoever waits has something to wait for."""
     broken: list[str] = []
     monkeypatch.setattr(RepMiddleware, "__init__", watched(broken.append))
     yield broken
-    assert not broken, broken[0]
+    if request.node.get_closest_marker("xfail") is None:
+        assert not broken, broken[0]
