@@ -198,6 +198,8 @@ class Flights:
         self._running = 0
         self._quick = 0
         """How many are in flight, without the slow ones."""
+        self._telling: set[Flight] = set()
+        """Those of whose answers listeners are being told."""
         self._end = Flight(Origin("", "", 0), Request("data:,"))
         """Landed: the spider closes."""
         concurrency = concurrency_of(crawler)
@@ -221,8 +223,10 @@ class Flights:
 
     @property
     def is_telling(self) -> bool:
-        """Whether listeners are being told of an answer."""
-        return any(queue.landing for queue in self.queues.values())
+        """Whether listeners are being told of an answer. One that takes longer than a fetch may counts
+        no more: it may never return."""
+        now = self.clock()
+        return any(now < flight.answered_at + self.limits.fetch for flight in self._telling)
 
     def queue_of(self, origin: Origin) -> Queue:
         queue = self.queues.get(origin)
@@ -389,9 +393,11 @@ class Flights:
         flight.callers, queue.callers = queue.callers, []
         queue.landing.append(flight)
         self.settle(queue)
+        self._telling.add(flight)
         try:
             await self._tell(flight, state)
         finally:
+            self._telling.remove(flight)
             self._landed(queue, flight)
 
     async def _failed(self, flight: Flight, error: Exception | asyncio.CancelledError) -> None:
@@ -408,7 +414,7 @@ class Flights:
             )
         queue = self.queue_of(flight.origin)
         queue.end_fetch(flight, self.clock())
-        flight.result = error if isinstance(error, Exception) else RuntimeError("cancelled")
+        flight.result = _as_bug(error)
         try:
             await self._tell(flight, flight.result)
         finally:
@@ -485,6 +491,13 @@ def tell(callers: Iterable[Deferred[OriginState]], result: OriginState | Excepti
     for caller in callers:
         fire: Any = caller.errback if isinstance(result, Exception) else caller.callback
         fire(result)
+
+
+def _as_bug(error: BaseException) -> Exception:
+    """Return *error* as what those are told who wait. To cancel is ours: they must not take it for that."""
+    if isinstance(error, CANCELLED) or not isinstance(error, Exception):
+        return RuntimeError(f"the fetch was cancelled ({type(error).__name__})")
+    return error
 
 
 def is_ending_with_loop(error: BaseException) -> bool:
