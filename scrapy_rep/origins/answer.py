@@ -10,14 +10,14 @@ import re
 import ssl
 import zlib
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
 from traceback import walk_tb
 from typing import Any
 
-from scrapy import exceptions
+from scrapy import Request, exceptions
 from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -91,16 +91,18 @@ class Answer:
 
 @dataclass(slots=True)
 class Transfer:
-    """One response while it arrives, kept in the request's meta."""
+    """One response while it arrives."""
 
-    slot: ExitStack = field(default_factory=ExitStack)
-    """Removes, once, the download slot that was added for it."""
+    request: Request | None = None
+    sent_at: float | None = None
+    """When the request left the downloader's queue, in seconds of ``time.monotonic()``; None if it
+    never did: a middleware may have answered."""
     received: int = 0
     """Bytes."""
     cut: bool = False
     """Whether the transfer was stopped because enough had arrived."""
     encodings: list[bytes] = field(default_factory=list)
-    """The headers about the body's encoding, once they are removed from the response."""
+    """The headers about the body's encoding, which are removed from the response."""
 
 
 def answer_of(

@@ -230,7 +230,9 @@ class Feeder:
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         held = self._deferral.held
-        if self._deferral.holding and not held.room_for(held.origins.get(site.origin)):
+        if self._deferral.holding and not held.room_for(
+            held.queues.get(Origin.from_url(site.origin))
+        ):
             return 0
         if self._engine.scheduler_is_foreign:
             # 0 if it can't tell.
@@ -338,7 +340,7 @@ class SitemapSeeding(ResolutionListener):
         connect(self._feeder.outstanding.left, scrapy_signals.request_dropped)
         connect(self._feeder.outstanding.left, request_deferred)
         connect(self._feeder.outstanding.keep, request_given_up)
-        self._deferral.handing_back.on_handed_back = self._feeder.outstanding.left
+        self._deferral.handing_back.notify(self._feeder.outstanding.left)
 
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return a check to await before anything is fetched for *request*: whether its sitemap may

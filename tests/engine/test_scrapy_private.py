@@ -4,6 +4,7 @@ new Scrapy, `scrapy_rep/engine/access.py` is the place to mend; its docstrings s
 from __future__ import annotations
 
 import ast
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from scrapy.utils.httpobj import _urlparse_cache, urlparse_cached
 from scrapy.utils.request import _fingerprint_cache, fingerprint
 
 import scrapy_rep
-from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, Stage, _clock
+from scrapy_rep.engine.access import _JITTER, HOP_KEY, EngineAccess, Listener, Stage, _clock
 from tests.helpers.behaviours import after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
@@ -85,8 +86,43 @@ async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> 
     assert_no_errors(result)
 
 
+@pytest.mark.loop
+async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(sites: Sites) -> None:
+    """By `Downloader.handlers.download_request_async`. `request_reached_downloader` comes before the
+    queue: if that changes, it can take the place of this."""
+    site, delay = sites.add(), 0.3
+    events: list[tuple[str, float]] = []
+
+    class Ours:
+        async def download(self, request: Request, handler: Any) -> Response:
+            events.append(("sent", time.monotonic()))
+            response: Response = await handler(request)
+            return response
+
+    def reached(request: Request) -> None:
+        if isinstance(request.meta.get(HOP_KEY), Ours):
+            events.append(("reached", time.monotonic()))
+
+    def look(engine: EngineAccess) -> None:
+        assert engine.hand_over()
+        assert engine.hand_over()  # once is enough
+        engine._crawler.signals.connect(
+            reached, scrapy_signals.request_reached_downloader, weak=False
+        )
+        for name in ("first", "second"):
+            url = site.url(f"/{name}")
+            deferred_from_coro(
+                engine._crawler.engine.download_async(Request(url, meta={HOP_KEY: Ours()}))
+            )
+
+    assert_no_errors(await in_a_crawl(sites, look, {"DOWNLOAD_DELAY": delay}))
+    assert [name for name, _ in events] == ["reached", "reached", "sent", "sent"]
+    assert events[-1][1] - events[0][1] > delay / 2
+    assert [site.count(path) for path in ("/first", "/second")] == [1, 1]
+
+
 def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
-    """It may have neither a total concurrency nor slots."""
+    """It may have neither a total concurrency nor slots nor handlers."""
 
     class Crawler:
         settings = Settings()
@@ -97,6 +133,7 @@ def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     access = EngineAccess(Crawler())  # type: ignore[arg-type]
     with access.extra_slot():
         assert not access.slots.is_full(Request("http://a.example/"), [])
+    assert not access.hand_over()
 
 
 def _callback(engine: Any) -> None:

@@ -15,46 +15,56 @@ MANY = 50
 """Origins. With more, only every so many-th event is followed by a look at all of them."""
 
 
-class Queue(NamedTuple):
+class Standing(NamedTuple):
     """What the product knows of one origin with somebody in its queue."""
 
     origin: str
+    callers: int
     waiting: int
     held: int
     leaving: int
-    in_flight: bool
-    wake_up: bool
-    turn: bool
+    is_asked: bool
+    """Its robots.txt is being fetched, or its answer told."""
+    has_wakeup: bool
+    has_turn: bool
 
     @property
-    def stuck(self) -> bool:
-        return not (self.in_flight or self.wake_up or self.turn)
+    def is_stuck(self) -> bool:
+        if self.is_asked or self.has_wakeup:
+            return False
+        stays = self.callers + self.waiting + self.held
+        return bool(stays) or not self.has_turn
 
 
-def queues_of(middleware: Any) -> Iterator[Queue]:
+def queues_of(middleware: Any) -> Iterator[Standing]:
     """The one place that reads private names: change it with them."""
-    deferral = middleware._deferral
-    for key, queue in deferral.held.origins.items():
-        waiting, held, leaving = len(queue.waiting), len(queue.heap), len(queue.ready)
-        if waiting + held + leaving:
-            in_flight = deferral._flights.get(queue.origin) is not None
-            wake_up = key in deferral._retries or key in deferral._deadlines
-            turn = queue.in_turn and leaving > 0
-            yield Queue(key, waiting, held, leaving, in_flight, wake_up, turn)
+    flights = middleware.origins.flights
+    for origin, queue in flights.queues.items():
+        if not queue.is_empty:
+            yield Standing(
+                str(origin),
+                len(queue.callers),
+                len(queue.waiting),
+                len(queue.held),
+                len(queue.leaving_held) + len(queue.leaving_others),
+                is_asked=queue.fetch is not None or bool(queue.landing),
+                has_wakeup=origin in flights._alarm,
+                has_turn=queue.has_turn,
+            )
 
 
 def events_of(middleware: Any) -> list[tuple[Any, str]]:
     """The objects and names of the methods after which it must be true, synchronous ones."""
-    deferral = middleware._deferral
-    alarms = (deferral._retries, deferral._deadlines, deferral._first_answers)
-    flights = deferral._flights
+    flights = middleware.origins.flights
     return [
         (middleware._gate, "next_request"),
         (middleware._gate, "has_pending_requests"),
-        *((alarm, "_ring") for alarm in alarms),
+        (flights._alarm, "_ring"),
+        (flights, "_take_off"),
         (flights, "_came_down"),
+        (flights, "_landed"),
+        (flights, "sent"),
         (flights, "abandon"),
-        (flights._slow, "_ring"),
     ]
 
 
@@ -86,12 +96,12 @@ class Invariant:
 
     def _check(self, event: str) -> None:
         self._events += 1
-        origins = len(self._middleware._deferral.held.origins)
+        origins = len(self._middleware.origins.flights.queues)
         if is_closing(self._middleware) or self._events % (1 + origins // MANY):
             return
         self.checks += 1
         for queue in queues_of(self._middleware):
-            if queue.stuck and queue.origin not in self._known:
+            if queue.is_stuck and queue.origin not in self._known:
                 self._known.add(queue.origin)
                 self._broken(f"after {event}(), nothing will ever happen to {queue}")
 

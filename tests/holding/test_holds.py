@@ -14,7 +14,7 @@ from scrapy import FormRequest, Request
 
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.holding.disk import FILE_NAME, Held, dumps, loads
-from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases
+from scrapy_rep.holding.hold import HeldOrigin, HeldRequests, Releases
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
@@ -84,7 +84,7 @@ class Unordered(int):
 def test_what_is_held_is_not_put_in_order_again(path: Path) -> None:
     """When all of an origin's requests leave, and when the crawl ends and they are on disk."""
     context = context_of()
-    table = HeldOrigins(context, Origins(context))
+    table = HeldRequests(context, Origins(context))
     table.disk = hold = opened(path)
     one = origin_with()
     one.heap = [hold.hold(A, held(n))._replace(number=Unordered(n)) for n in range(3)]
@@ -163,7 +163,7 @@ async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(path: Pat
     ran(earlier, 50.0)
     earlier.close()
     context, origin = context_of(), Origin.from_url(A)
-    table = HeldOrigins(context, Origins(context))
+    table = HeldRequests(context, Origins(context))
     for number in (3, 4):
         table.hold_waiting(table.add_waiting(origin, held(number).request, None))
     one = table.add_waiting(origin, held(5).request, None)
@@ -181,7 +181,7 @@ def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
     """It has looked at 50 origins, and may get no other event for a while."""
     context, wakes = context_of(), []
     monkeypatch.setattr(EngineAccess, "wake", lambda _: wakes.append(1))
-    table = HeldOrigins(context, Origins(context))
+    table = HeldRequests(context, Origins(context))
     table.disk = hold = opened(path)
     releases = Releases(context, table, Mock(), Mock())
     for number in range(60):

@@ -24,7 +24,6 @@ from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
 # Each of these showed a fault once.
-hangs = pytest.mark.xfail(strict=True, reason="such a crawl never ends")
 SECONDS = 5.0
 """In which each of these crawls should end by far."""
 
@@ -46,8 +45,6 @@ class Cancelling:
 def cancelling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(Cancelling, "error", request.param)
     monkeypatch.setattr(Cancelling, "left", 1)
-    if request.param is not OSError:
-        request.applymarker(hangs)
     return {"DOWNLOADER_MIDDLEWARES": {Cancelling: 450}}
 
 
@@ -99,9 +96,7 @@ async def test_a_question_ends_when_the_projects_code_cancels_the_fetch(
     assert result.spider.may in (True, False)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "grace", [pytest.param(NEVER, marks=hangs), pytest.param(0.05, marks=hangs)]
-)
+@pytest.mark.parametrize("grace", [NEVER, 0.05])
 @pytest.mark.parametrize("jobdir", [False, True], ids=["memory", "JOBDIR"])
 async def test_the_verifier_abandons_no_fetch_that_requests_wait_for(
     sites: Sites, tmp_path: Path, grace: float, jobdir: bool
@@ -146,7 +141,6 @@ async def never_returns(crawler: Any, url: str) -> None:
     await a_while(NEVER)
 
 
-@hangs
 @pytest.mark.parametrize("handle", [downloads, asks, never_returns])
 @pytest.mark.parametrize("jobdir", [False, True], ids=["memory", "JOBDIR"])
 async def test_requests_end_whatever_a_handler_of_an_answer_waits_for(
@@ -176,7 +170,6 @@ async def test_requests_end_whatever_a_handler_of_an_answer_waits_for(
     assert set(result.failures) == set(wanted)
 
 
-@hangs
 @pytest.mark.filterwarnings("ignore::scrapy.exceptions.ScrapyDeprecationWarning")
 @pytest.mark.parametrize("key", ["address", "slot"])
 async def test_a_limit_for_addresses_may_stand_in_for_that_for_domains(
@@ -200,9 +193,6 @@ async def test_a_limit_for_addresses_may_stand_in_for_that_for_domains(
     assert len(result.responses) == 3
 
 
-@pytest.mark.xfail(
-    "config.getoption('reactor', 'none') == 'default'", strict=True, reason="recursion too deep"
-)
 async def test_any_number_of_answers_may_be_there_at_once(sites: Sites) -> None:
     """Those of REP_OVERRIDES, which queue behind silent origins until these count as slow."""
     silent = [sites.add(robots=silence()) for _ in range(64)]

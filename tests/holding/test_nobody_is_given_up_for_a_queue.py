@@ -15,7 +15,6 @@ from tests.helpers.held import DEFER, NEVER, Bounded, InParts, a_while, urls
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
-given_up = pytest.mark.xfail(strict=True, reason="requests are given up though nobody failed")
 SECONDS = 25.0
 """In which each of these crawls should end by far."""
 PACED: dict[str, Any] = {"DOWNLOAD_DELAY": 0.2, "DOWNLOAD_DELAY_JITTER": 0}
@@ -31,7 +30,6 @@ def valid(seconds: int) -> Behaviour:
     return answer("none", 404, [("Cache-Control", f"max-age={seconds}")])
 
 
-@given_up
 async def test_the_first_robots_txt_may_queue_behind_pages_of_its_download_slot(
     sites: Sites, folder: dict[str, Any]
 ) -> None:
@@ -46,7 +44,6 @@ async def test_the_first_robots_txt_may_queue_behind_pages_of_its_download_slot(
     assert set(wanted) <= set(result.responses)
 
 
-@given_up
 async def test_a_later_robots_txt_may_queue_behind_pages_of_its_site(
     sites: Sites, folder: dict[str, Any]
 ) -> None:
@@ -57,7 +54,6 @@ async def test_a_later_robots_txt_may_queue_behind_pages_of_its_site(
     assert result.failures == {}
 
 
-@given_up
 async def test_autothrottle_may_delay_robots_txt(sites: Sites) -> None:
     first = sites.add(pages={f"/page{number}": after(0.4, "slow") for number in range(17)})
     second, record = sites.add(host=first.host), Bounded(SECONDS)
@@ -74,9 +70,6 @@ async def test_autothrottle_may_delay_robots_txt(sites: Sites) -> None:
     assert result.failures == {}
 
 
-@pytest.mark.xfail(
-    "not config.pluginmanager.hasplugin('twisted')", strict=True, reason="they are given up unasked"
-)
 async def test_whoever_is_given_up_was_asked(sites: Sites, folder: dict[str, Any]) -> None:
     """However many silent origins are asked first. (Without a reactor, one at a time.)"""
     silent = [sites.add(robots=silence()) for _ in range(6)]
@@ -101,7 +94,6 @@ async def test_whoever_is_given_up_was_asked(sites: Sites, folder: dict[str, Any
     assert all(site.robots_fetches for site in silent)
 
 
-@pytest.mark.xfail(strict=True, reason="the alarm of the next attempt survives a good answer")
 @pytest.mark.parametrize("later", [404, 503])
 async def test_no_attempt_follows_a_good_answer(
     sites: Sites, folder: dict[str, Any], later: int
@@ -122,7 +114,6 @@ async def test_no_attempt_follows_a_good_answer(
     assert site.robots_fetches == 2
 
 
-@given_up
 async def test_the_time_after_a_release_does_not_count(
     sites: Sites, folder: dict[str, Any]
 ) -> None:
@@ -157,7 +148,6 @@ class Pausing(ListSpider):
         engine.unpause()
 
 
-@given_up
 async def test_the_time_of_a_pause_does_not_count(sites: Sites, folder: dict[str, Any]) -> None:
     back, slow = sites.add(robots=in_turn(503, 503, 404)), sites.add(robots=after(0.8, 404))
     wanted, record = [*urls(back, 5), *urls(slow, 5)], Bounded(SECONDS)
@@ -184,7 +174,6 @@ class Late:
             await a_while(0.01)
 
 
-@pytest.mark.xfail(strict=True, reason="such a page is in no file of the JOBDIR")
 async def test_a_page_whose_origin_was_forgotten_after_the_gate_is_not_lost(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

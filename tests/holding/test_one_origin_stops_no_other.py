@@ -15,10 +15,8 @@ from tests.helpers.held import NEVER, Bounded, InParts, urls
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
-stops = pytest.mark.xfail(strict=True, reason="the others wait")
 
 
-@stops
 @pytest.mark.parametrize(
     ("robots", "later"),
     [
@@ -50,7 +48,6 @@ async def test_what_an_earlier_run_held_stops_nobody(
     assert set(result.responses) == set(wanted)
 
 
-@stops
 @pytest.mark.alone
 async def test_while_a_silent_origin_is_asked_again_the_others_go_on(sites: Sites) -> None:
     """Though many of its requests are held, and new ones come. (A request in seven of these would do.)"""
@@ -77,7 +74,6 @@ async def test_while_a_silent_origin_is_asked_again_the_others_go_on(sites: Site
     assert median(gaps) < 0.25, gaps
 
 
-@stops
 async def test_any_number_of_full_download_slots_hides_no_free_one(sites: Sites) -> None:
     busy = [
         sites.add(after(0.5, 404), {f"/page{number}": after(1.5, "slow") for number in range(3)})
