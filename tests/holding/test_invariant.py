@@ -11,7 +11,6 @@ from tests.helpers.held import DEFER
 from tests.helpers.invariant import Standing
 from tests.helpers.servers import Sites
 
-
 NOTHING = Standing("http://stuck.example", 0, 0, 0, 1, False, False, False)
 
 
