@@ -76,28 +76,33 @@ def run_of(world: World, served: ServedWorld, number: int, folder: Path) -> RunR
     before = held_rows(jobdir)
     run = world.runs[number]
     cancels = "" if world.cancels is None else f"{served.origins[world.cancels].root}/robots.txt"
+    variables = {
+        "CRAWL_EVENTS": str(events),
+        "CRAWL_LIMIT": f"{world.limit:g}",
+        "CRAWL_CANCELS": cancels,
+        "CRAWL_LAG": f"{world.lag:g}",
+        "CRAWL_CLOSES": f"{run.stop_at}" if run.stop == "close" and run.stop_at else "",
+    }
     process = ScrapyProcess(
         arguments_of(
             *("runspider", str(ROOT / "tests/fuzz/world_spider.py")),
             *("-a", f"plan={plan}", "-a", f"run={number}"),
-            settings={**settings_of(world, folder), **REACTORS[world.reactor]},
+            settings={**settings_of(world, folder), **run.settings, **REACTORS[world.reactor]},
         ),
         cwd=folder,
-        variables=environment(
-            CRAWL_EVENTS=str(events), CRAWL_LIMIT=f"{world.limit:g}", CRAWL_CANCELS=cancels
-        ),
+        variables=environment(**variables),
         output=log,
     )
 
     def lines() -> list[dict[str, Any]]:
         return [json.loads(line) for line in events.read_text().split("\n")[:-1]]
 
-    if run.stop_at is not None:
+    if run.stop_at is not None and run.stop == "sigint":
         while not events.stat().st_size and process.exitcode is None:
             time.sleep(0.02)
         process.join(run.stop_at)
         if process.exitcode is None:
-            os.kill(process.pid, signal.SIGINT if run.stop == "sigint" else signal.SIGTERM)
+            os.kill(process.pid, signal.SIGINT)
     try:
         status: int | None = process.wait(world.limit + 60)
     except TimeoutError:
@@ -122,8 +127,11 @@ def settings_of(world: World, folder: Path) -> dict[str, Any]:
         "DOWNLOAD_TIMEOUT": 10,
         **world.settings,
     }
+    settings["DOWNLOADER_MIDDLEWARES"] = middlewares = {}
     if world.cancels is not None:
-        settings["DOWNLOADER_MIDDLEWARES"] = {"tests.fuzz.world_spider.Canceller": 450}
+        middlewares["tests.fuzz.world_spider.Canceller"] = 450
+    if world.lag:
+        middlewares["tests.fuzz.world_spider.Lag"] = 50
     if world.jobdir:
         settings["JOBDIR"] = str(folder / "jobdir")
     if world.shared_cache:

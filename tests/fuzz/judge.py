@@ -16,6 +16,10 @@ from tests.fuzz.worlds import World
 
 SLACK = 0.35
 """Seconds by which two processes may differ about when something happened, on a busy machine."""
+HEARD = 1.0
+"""Seconds within which an answer that was sent is used."""
+WORK = 0.03
+"""Seconds that a page costs at least, on a busy machine."""
 PROMPT = 3.5
 """Seconds within which a page of an origin that answers at once is fetched, while nothing is in its way."""
 MARGIN = 0.5
@@ -90,6 +94,7 @@ class Judge:
                 elif event["kind"] == "failed":
                     end = (run.number, event["t"], event["detail"])
                     self.lives[event["url"]].failures.append(end)
+        self.runs_settings = {name for run in world.runs for name in run.settings}
         self.listed = {
             served.url_of(page)
             for origin in world.origins
@@ -100,7 +105,7 @@ class Judge:
     def faults(self) -> list[str]:
         """All that is wrong."""
         checks = [self.ends, self.processes, self.given_up, self.forbidden, self.asked, self.stats]
-        checks += [self.prompt, self.beside, self.seeded]
+        checks += [self.prompt, self.beside, self.seeded, self.order]
         return [fault for check in checks for fault in check()]
 
     # Each run
@@ -148,6 +153,8 @@ class Judge:
         """Fetched though all versions that could be known forbid it, or refused though none does."""
         for origin in self.served.origins:
             for hit in origin.pages:
+                if self.world.unreachable == "allow" and not origin.plan.healthy:
+                    continue
                 if not self._allows(origin, hit.path, hit.at, refuses=False):
                     yield f"forbidden: {origin.root}{hit.path} was fetched at {hit.at:.2f}: {origin.asked}"
         for url, life in self.lives.items():
@@ -175,6 +182,8 @@ class Judge:
                 if not text.startswith("RobotsUnreachable"):
                     continue
                 if run.stopped and any(word in text for word in CLOSED):
+                    if self.world.jobdir:
+                        yield f"stopped: {url} isn't left to the next run: {text}"
                     continue
                 why = self._why_not(origin, life, run, at, text)
                 if why:
@@ -185,8 +194,9 @@ class Judge:
     ) -> str | None:
         """Why a request shouldn't have been given up; None if it was right."""
         plan = origin.plan
-        if plan.refused:
-            return None  # nobody there to say how often it was asked
+        room = {"REP_DEFER_MAX_REQUESTS"} & {*self.world.settings, *self.runs_settings}
+        if plan.refused or (room and "held for" not in text):
+            return None  # nobody there to say how often it was asked; or there is no room
         if "the host is down" in text:
             return "its host is up"
         if plan.healthy and max(step.seconds for step in plan.script) + MARGIN < self.world.timeout:
@@ -198,7 +208,7 @@ class Judge:
         last = next((one for one in reversed(asked) if self._is_over(one, at)), None)
         if last is not None and last.step.good:
             return "the last answer was good"
-        if "no further attempt" in text:
+        if "no further attempt" in text or self.world.unreachable != "defer":
             return None
         waited = sum(self._waited(origin, life, one, at) for one in self.runs[: run.number + 1])
         least = PATIENCE_SHARE * self.world.settings["REP_DEFER_MAX_WAIT"] - SLACK
@@ -242,6 +252,8 @@ class Judge:
 
     def _too_often(self, origin: ServedOrigin, run: RunRecord, asked: list[Asked]) -> Iterator[str]:
         yield from self._while_fresh(origin, asked, f"in run {run.number}")
+        if "REP_CACHE_MAX_ORIGINS" in self.world.settings:
+            return
         settings, failures = self.world.settings, 0
         base, most = settings["REP_RETRY_DELAY"], settings["REP_RETRY_MAX_DELAY"]
         late = min(base, settings["REP_DEFER_MAX_WAIT"] / 4)
@@ -276,15 +288,36 @@ class Judge:
                 )
 
     def _while_fresh(self, origin: ServedOrigin, asked: list[Asked], where: str) -> Iterator[str]:
+        if "REP_CACHE_MAX_ORIGINS" in self.world.settings:
+            return  # it may have been forgotten
         for before, after in pairwise(asked):
-            if before.step.good and before.done is not None:
-                least = self.world.settings["REP_CACHE_MIN_TTL"]
-                fresh = 86400.0 if before.step.max_age is None else max(before.step.max_age, least)
-                if after.at < before.done + fresh - 0.05:
-                    yield (
-                        f"fresh: {origin.root} {where} was asked again {after.at - before.done:.2f} s "
-                        f"after an answer that is fresh for {fresh:g} s: {before.step}; {after.step}"
-                    )
+            if not before.step.good or before.done is None:
+                continue
+            least = self.world.settings["REP_CACHE_MIN_TTL"]
+            fresh = 86400.0 if before.step.max_age is None else max(before.step.max_age, least)
+            if after.at >= before.done + fresh - 0.05:
+                continue
+            late = before.done > before.at + self.world.timeout
+            stopped = any(run.stopped and before.at < run.ended < after.at for run in self.runs)
+            if self._was_heard(origin, before.done):
+                yield (
+                    f"fresh: {origin.root} {where} was asked again {after.at - before.done:.2f} s "
+                    f"after an answer that is fresh for {fresh:g} s: {before.step}; {after.step}"
+                )
+            elif not (late or stopped):
+                yield (
+                    f"unheard: {origin.root} {where} answered {before.done - before.at:.2f} s after it "
+                    f"was asked, and was asked again {after.at - before.done:.2f} s later"
+                )
+
+    def _was_heard(self, origin: ServedOrigin, done: float) -> bool:
+        """Whether the crawl has used the answer that was sent then."""
+        return any(
+            done - 0.05 <= event["t"] <= done + HEARD and event["detail"] != "unreachable"
+            for run in self.runs
+            for event in run.of("resolved")
+            if event["url"] == f"{origin.root}/robots.txt"
+        )
 
     @staticmethod
     def _times(run: RunRecord, *asked: Asked) -> str:
@@ -297,7 +330,9 @@ class Judge:
     def prompt(self) -> Iterator[str]:
         """Silent origins don't stop the others."""
         world = self.world
-        if world.settings.get("DOWNLOAD_DELAY") or world.reactor == "none" or world.handler:
+        if world.pause or world.reactor == "none" or world.handler or world.lag:
+            return
+        if "REP_CACHE_MAX_ORIGINS" in world.settings:
             return
         hosts = Counter(origin.host for origin in world.origins)
         silent = sum(origin.silent for origin in world.origins)
@@ -317,7 +352,7 @@ class Judge:
             own = [moment for other, moment in life.scheduled if other == number]
             since = max([run.began, *own])
             acts = len(run.of("reached"))
-            work = acts * max(one.page_seconds for one in world.origins)
+            work = acts * (WORK + max(one.page_seconds for one in world.origins))
             work /= min(
                 world.settings["CONCURRENT_REQUESTS"],
                 world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"],
@@ -325,6 +360,21 @@ class Judge:
             bound = PROMPT + 1.5 * silent + work + 2 * len(pages) + plan.script[0].seconds
             if at - since > bound:
                 yield f"late: {url} came after {at - since:.2f} s in run {number}, not {bound:.2f}"
+
+    def order(self) -> Iterator[str]:
+        """Of an origin's held requests, the urgent ones are released first."""
+        for run in self.runs:
+            held: dict[str, tuple[float, int]] = {}
+            for event in run.of("deferred"):
+                held[event["url"]] = (event["t"], event["priority"])
+            last: dict[str, tuple[float, int, str]] = {}
+            for event in run.of("released"):
+                url, priority = event["url"], event["priority"]
+                root = url.partition("//")[2].partition("/")[0]
+                since, before, other = last.get(root, (0.0, priority, ""))
+                if url in held and priority > before and held[url][0] < since:
+                    yield f"order: run {run.number}: {url} ({priority}) came after {other} ({before})"
+                last[root] = (event["t"], priority, url)
 
     # Numbers
 

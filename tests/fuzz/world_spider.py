@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,14 @@ class Recorder:
 
     def _opened(self) -> None:
         call_later(float(os.environ["CRAWL_LIMIT"]), self._too_long)
+        if seconds := os.environ.get("CRAWL_CLOSES"):
+            call_later(float(seconds), self._close)
         record("opened")
+
+    def _close(self) -> None:
+        engine: Any = self._crawler.engine
+        if engine.spider is not None:
+            deferred_from_coro(engine.close_spider_async(reason="enough"))
 
     def _too_long(self) -> None:
         record("hangs", detail=self._invariants[0].snapshot())
@@ -68,7 +75,7 @@ class Recorder:
 
     def _request_seen(self, request: Request, signal: Any, **_: Any) -> None:
         if request.callback is not NO_CALLBACK:  # else it is a robots.txt
-            record(self._kinds[signal], url=request.url)
+            record(self._kinds[signal], url=request.url, priority=request.priority)
 
     def _resolved(self, origin: Any, outcome: Any, **_: Any) -> None:
         record("resolved", url=f"{origin}/robots.txt", detail=outcome.value)
@@ -102,6 +109,14 @@ class Canceller:
             raise asyncio.CancelledError
 
 
+class Lag:
+    """A component of the project that takes some time for each page."""
+
+    async def process_request(self, request: Request) -> None:
+        if not request.url.endswith("/robots.txt"):
+            await a_while(float(os.environ["CRAWL_LAG"]))
+
+
 class WorldSpider(Spider):
     name = "world"
     sitemap_rules = [("", "parse")]
@@ -129,7 +144,14 @@ class WorldSpider(Spider):
                 await a_while(left)
             url = self.roots[act["origin"]] + act["path"]
             if act["kind"] == "request":
-                yield Request(url, self.parse, errback=self.failed, priority=act["priority"])
+                cb_kwargs = {"then": act["then"]}
+                yield Request(
+                    url,
+                    self.parse,
+                    errback=self.failed,
+                    priority=act["priority"],
+                    cb_kwargs=cb_kwargs,
+                )
             elif act["kind"] == "pause":
                 await self.pause(act["seconds"])
             else:
@@ -173,8 +195,11 @@ class WorldSpider(Spider):
         except Exception as error:  # noqa: BLE001 (of any kind)
             self.logger.info("The handler's download failed: %s", error)
 
-    def parse(self, response: Response, **kwargs: Any) -> None:
+    def parse(self, response: Response, then: str = "") -> Iterator[Request]:
         record("page", url=response.url, detail=response.status)
+        if then:
+            origin, _, path = then.partition("/")
+            yield Request(f"{self.roots[int(origin)]}/{path}", errback=self.failed)
 
     def failed(self, failure: Any) -> None:
         kind, text = type(failure.value).__name__, str(failure.value)

@@ -78,6 +78,8 @@ class Act:
     path: str = ""
     priority: int = 0
     seconds: float = 0.0
+    then: str = ""
+    """What its callback requests: an origin's number, a slash and a path."""
 
 
 @dataclass
@@ -85,6 +87,8 @@ class Run:
     acts: list[Act]
     stop_at: float | None = None
     stop: str = "sigint"
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of this run alone."""
 
 
 @dataclass
@@ -100,6 +104,8 @@ class World:
     """What a handler of robots_resolved does: "slow", "downloads" (from the same origin)."""
     cancels: int | None = None
     """The origin whose first robots.txt request the project's own code cancels."""
+    lag: float = 0.0
+    """Seconds for which a middleware of the project's keeps each page, between the gate and ours."""
 
     @property
     def timeout(self) -> float:
@@ -108,17 +114,31 @@ class World:
         return float(min(self.settings["REP_DOWNLOAD_TIMEOUT"], 0.9 * longest))
 
     @property
+    def pause(self) -> float:
+        """Seconds between two requests of a download slot, at most."""
+        names = ("DOWNLOAD_DELAY", "AUTOTHROTTLE_MAX_DELAY")
+        return float(max(self.settings.get(name, 0.0) for name in names))
+
+    @property
+    def unreachable(self) -> str:
+        return str(self.settings.get("REP_UNREACHABLE", "defer"))
+
+    @property
     def limit(self) -> float:
         """Seconds within which any of its runs ends by itself."""
         seconds = 2 * self.settings["REP_DEFER_MAX_WAIT"] + 2 * self.settings["REP_RETRY_DELAY"]
         seconds += 2 * self.timeout * sum(origin.silent for origin in self.origins)
         seconds += self.settings["REP_DEFER_GRACE"]
         acts = [act for run in self.runs for act in run.acts]
-        pages = len(acts) + sum(len(page) for origin in self.origins for page in origin.lists)
+        pages = (
+            len(acts)
+            + sum(bool(act.then) for act in acts)
+            + sum(len(page) for origin in self.origins for page in origin.lists)
+        )
         pages += 3 * len(self.origins)
-        pause = self.settings.get("DOWNLOAD_DELAY", 0.0)
+        pause = self.pause
         seconds += pages * (pause + max(origin.page_seconds for origin in self.origins))
-        seconds += max((act.at + act.seconds for act in acts), default=0.0)
+        seconds += max((act.at + act.seconds for act in acts), default=0.0) + 5 * self.lag
         return float(seconds + 15.0)
 
     def as_json(self) -> dict[str, Any]:
@@ -129,6 +149,8 @@ class World:
         lines[0] += ", JOBDIR" * self.jobdir + ", shared cache" * self.shared_cache
         if self.handler:
             lines[0] += f", robots_resolved handler: {self.handler}"
+        if self.lag:
+            lines[0] += f", a middleware keeps pages for {self.lag:g} s"
         if self.cancels is not None:
             lines[0] += f", first fetch of {self.cancels} is cancelled by a middleware"
         lines.append("  " + ", ".join(f"{name}={value}" for name, value in self.settings.items()))
@@ -151,7 +173,8 @@ class World:
             what = ", ".join(
                 f"{kind} {count}x{origin}@{at:g}" for (kind, origin, at), count in groups.items()
             )
-            lines.append(f"  run {number}, {end}: {what}")
+            changed = "".join(f", {name}={value}" for name, value in run.settings.items())
+            lines.append(f"  run {number}, {end}{changed}: {what}")
         return "\n".join(lines)
 
 
@@ -189,11 +212,11 @@ class Maker:
             + ["drop"]
         ):
             case "steady":
-                return [self.good(seconds=choose([0.0, 0.0, 0.2, 0.8]))]
+                return [self.good(seconds=choose([0.0, 0.0, 0.2, 0.6]))]
             case "outage":
                 hint = choose([None, None, 1, 2])
                 bad = Step(choose(["503", "429"]), retry_after=hint)
-                return [bad] * failures + [self.good(seconds=choose([0.0, 0.0, 0.7]))]
+                return [bad] * failures + [self.good(seconds=choose([0.0, 0.0, 0.6]))]
             case "short":  # valid for a short time, and what comes next may differ
                 between = [Step("503")] * choose([0, 1, 1, 2])
                 return [self.good(max_age=1.0), *between, self.good(max_age=choose([1.0, 60.0]))]
@@ -239,6 +262,9 @@ class Maker:
         settings["REP_RETRY_MAX_DELAY"] = choose([1, 2, 4]) * settings["REP_RETRY_DELAY"]
         if self.may(0.4):
             settings["DOWNLOAD_DELAY"] = choose([0.1, 0.2, 0.3])
+        elif self.may(0.1):
+            settings |= {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 0.2}
+            settings["AUTOTHROTTLE_MAX_DELAY"] = 0.4
         return settings
 
     def acts(self, origins: list[Origin], pause: float) -> list[Act]:
@@ -253,7 +279,13 @@ class Maker:
                 spread = self.random.choice([0.0, 0.0, 0.05])
                 for index in range(count):
                     moment = at + index * spread
-                    acts.append(Act(moment, "request", number, self.path(), priority))
+                    then = ""
+                    if self.may(0.1):
+                        then = f"{self.random.randrange(len(origins))}{self.path()}"
+                    act = Act(moment, "request", number, self.path(), priority, then=then)
+                    acts.append(act)
+                    if self.may(0.1):
+                        priority = self.random.choice([0, 5, -5])
             if self.may(0.15):
                 kind = self.random.choice(["direct", "may"])
                 acts += [Act(self.random.uniform(0, 4), kind, number, self.path())]
@@ -277,18 +309,22 @@ class Maker:
     def world(self) -> World:
         make = self.random.choice(
             [self.any_world] * 10
-            + [self.slot_queue, self.last_attempt, self.resume, self.outage_again, self.cross_host]
+            + [self.slot_queue, self.last_attempt, self.resume, self.outage_again]
+            + [self.cross_host, self.forgotten]
         )
         world = make()
         if self.may(0.05) and not world.jobdir:
             world.handler = self.random.choice(["slow", "downloads"])
+        if self.may(0.1):
+            world.lag = self.random.choice([0.05, 0.3])
         if self.may(0.04):
             world.cancels = self.random.randrange(len(world.origins))
         return world
 
     def any_world(self) -> World:
         origins, settings = self.origins(), self.settings()
-        jobdir, pause = self.may(0.5), settings.get("DOWNLOAD_DELAY", 0.0)
+        jobdir = self.may(0.5)
+        pause = settings.get("DOWNLOAD_DELAY", settings.get("AUTOTHROTTLE_MAX_DELAY", 0.0))
         if self.may(0.3):
             settings["REP_SITEMAPS"] = True
             self.lists(origins)
@@ -301,6 +337,14 @@ class Maker:
             runs[-1].stop_at = None
         elif not (shared := self.may(0.3)):
             runs = runs[:1]
+        if self.may(0.1):
+            settings["REP_UNREACHABLE"] = self.random.choice(["drop", "allow"])
+        if self.may(0.1):
+            settings["REP_DEFER_MAX_REQUESTS"] = self.random.choice([10, 30, 60])
+            if jobdir and self.may(0.5):
+                runs[-1].settings["REP_DEFER_MAX_REQUESTS"] = self.random.choice([5, 200])
+        if self.may(0.1):
+            settings["REP_CACHE_MAX_ORIGINS"] = self.random.choice([1, 2])
         if self.may(0.1):
             at = self.random.uniform(0, 2)
             runs[0].acts.append(Act(at, "pause", seconds=self.random.choice([1.0, 3.0])))
@@ -383,6 +427,21 @@ class Maker:
         first = Run(self.many(0, count) + self.many(1, 3), 3.5, self.random.choice(STOPS))
         second = Run(self.many(1, 3) + self.many(2, 5) + self.many(0, 2, 0.5))
         return self.of(origins, [first, second], settings, True)
+
+    def forgotten(self) -> World:
+        """An origin is forgotten while its pages are between the gate and our middleware, and can't be
+        asked again when the crawl is stopped."""
+        settings = self.settings()
+        settings.pop("DOWNLOAD_DELAY", None)
+        settings["REP_CACHE_MAX_ORIGINS"] = 1
+        settings["REP_DEFER_MAX_WAIT"] = 3.0
+        script = [self.good(), Step(self.random.choice(["silent", "503"])), self.good()]
+        origins = [Origin(0, script), Origin(1, [self.good()]), Origin(2, self.script())]
+        acts = self.many(0, 1) + self.many(0, 3, 0.5) + self.many(1, 3, 0.7) + self.many(2, 2, 1.0)
+        first = Run(acts, self.random.choice([1.2, 1.5, 2.5]), self.random.choice(STOPS))
+        world = self.of(origins, [first, Run(self.many(1, 2))], settings, True)
+        world.lag = 0.4
+        return world
 
     def cross_host(self) -> World:
         """Pages of another host wait for its robots.txt, as do requests of the spider's own."""

@@ -4,6 +4,7 @@ and so does the crawl."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 from scrapy import Request, resolver
 from scrapy.utils.datatypes import LocalCache
+from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import may_fetch, signals
+from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, answer, in_turn, silence
 from tests.helpers.crawling import ListSpider
 from tests.helpers.held import NEVER, TOO_LONG, Bounded, InParts, a_while, later, origin_of, urls
@@ -64,8 +67,11 @@ class Asking(ListSpider):
     may: Any = None
 
     async def parse(self, response: Any, **kwargs: Any) -> None:
-        self.may = await may_fetch(self.crawler, self.question)
-        self.responses.append(response)
+        asked = deferred_from_coro(may_fetch(self.crawler, self.question))
+        asked.addBoth(lambda answer: setattr(self, "may", answer))
+        for _ in range(40):
+            if self.may is None:
+                await a_while(0.1)
 
 
 async def test_a_question_ends_when_the_projects_code_cancels_the_fetch(
@@ -188,19 +194,31 @@ async def test_a_limit_for_addresses_may_stand_in_for_that_for_domains(
 
 
 async def test_any_number_of_answers_may_be_there_at_once(sites: Sites) -> None:
-    """Those of REP_OVERRIDES, behind silent origins."""
-    silent = [sites.add(robots=silence()) for _ in range(16)]
-    hosts = [f"127.3.{number // 250}.{number % 250 + 1}" for number in range(300)]
-    record = Bounded(SECONDS)
-    result = await record.crawl(
-        [
-            *(Request(site.url("/page"), priority=2) for site in silent),
-            *(f"http://{host}:9/" for host in hosts),  # nobody listens there
-        ],
-        CONCURRENT_REQUESTS=1,
-        REP_OVERRIDES=dict.fromkeys(hosts),
-        REP_DOWNLOAD_TIMEOUT=1.0,
-        REP_DEFER_MAX_WAIT=2.0,
-        DOWNLOAD_TIMEOUT=0.5,
-    )
+    """Those of REP_OVERRIDES, which queue behind silent origins until these count as slow."""
+    silent = [sites.add(robots=silence()) for _ in range(64)]
+    hosts = [f"127.3.0.{number + 1}" for number in range(64)]
+    record, limit = Bounded(10.0), sys.getrecursionlimit()
+
+    def on_failure(spider: Any) -> None:
+        if len(spider.errors) == len(hosts):
+            record.close()
+
+    sys.setrecursionlimit(300)  # as with four times as many
+    try:
+        result = await record.crawl(
+            [
+                *(Request(site.url("/page"), priority=2) for site in silent),
+                *(f"http://{host}:9/" for host in hosts),  # nobody listens there
+            ],
+            on_failure=on_failure,
+            CONCURRENT_REQUESTS=16,
+            REP_OVERRIDES=dict.fromkeys(hosts),
+            REP_DOWNLOAD_TIMEOUT=NEVER,
+            REP_DEFER_MAX_WAIT=NEVER,
+            REP_DEFER_GRACE=NEVER,
+        )
+    finally:
+        sys.setrecursionlimit(limit)
+    assert result.reason == "enough"
     assert "recursion" not in result.log
+    assert not [error for error in result.failures.values() if isinstance(error, RobotsUnreachable)]

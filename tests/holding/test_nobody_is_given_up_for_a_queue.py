@@ -48,8 +48,8 @@ async def test_a_later_robots_txt_may_queue_behind_pages_of_its_site(
     sites: Sites, folder: dict[str, Any]
 ) -> None:
     site, record = sites.add(robots=RULES), Bounded(SECONDS)
-    settings = {**PACED, "REP_CACHE_TTL": 1.0, "REP_DEFER_MAX_WAIT": 2.0, **folder}
-    result = await record.crawl(urls(site, 40), **settings)
+    settings = {**PACED, "DOWNLOAD_DELAY": 0.3, "REP_CACHE_TTL": 1.0, "REP_DEFER_MAX_WAIT": 2.0}
+    result = await record.crawl(urls(site, 40), **settings, **folder)
     assert result.reason == "finished"
     assert result.failures == {}
 
