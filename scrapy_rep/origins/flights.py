@@ -109,6 +109,8 @@ class Flight:
     sent_at: float | None = None
     """When the transfer that is under way began; None while the flight, or the request that it made,
     waits in a queue."""
+    has_place: bool = False
+    """It counts among those that may run at a time."""
     is_slow: bool = False
     """It doesn't count any more among those that may run at a time."""
     is_abandoned: bool = False
@@ -360,6 +362,7 @@ class Flights:
             self._running += 1
             self._quick += 1
             flight.took_off_at = self.clock()
+            flight.has_place = True
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
@@ -367,15 +370,22 @@ class Flights:
             self.settle(self.queue_of(flight.origin))
 
     def _came_down(self, result: Any, flight: Flight) -> Any:
+        self._free_place(flight)
+        if isinstance(result, Failure) and isinstance(result.value, CANCELLED):
+            return None  # a cancelled task has nothing to tell
+        return result
+
+    def _free_place(self, flight: Flight) -> None:
+        """Let another take the place of *flight*, unless one has: its fetch has ended."""
+        if not flight.has_place:
+            return
+        flight.has_place = False
         self._running -= 1
         if not flight.is_slow:
             self._quick -= 1
         if self._take_off_soon is None and (self._first or self._again):
             # Without asyncio, hundreds may end at once: none of them may begin the next within itself.
             self._take_off_soon = call_later(0, self._take_off)
-        if isinstance(result, Failure) and isinstance(result.value, CANCELLED):
-            return None  # a cancelled task has nothing to tell
-        return result
 
     async def _fly(self, flight: Flight) -> None:
         try:
@@ -385,6 +395,8 @@ class Flights:
                 raise
             await self._failed(flight, error)
             return
+        # A listener may wait for another fetch, even of this origin.
+        self._free_place(flight)
         queue = self.queue_of(flight.origin)
         queue.end_fetch(flight, self.clock())
         flight.state, flight.answered_at = state, self.clock()
