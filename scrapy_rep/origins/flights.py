@@ -500,7 +500,7 @@ class Flights:
 
 def tell(callers: Iterable[Deferred[OriginState]], result: OriginState | Exception) -> None:
     """Let *callers* go on with *result*."""
-    for caller in callers:
+    for caller in list(callers):  # each removes itself
         fire: Any = caller.errback if isinstance(result, Exception) else caller.callback
         fire(result)
 
@@ -517,5 +517,8 @@ def is_ending_with_loop(error: BaseException) -> bool:
     ``asyncio.CancelledError`` came from what we awaited. (Python 3.10 can't tell.)"""
     if not isinstance(error, asyncio.CancelledError):
         return False
-    task: Any = asyncio.current_task()
+    try:
+        task: Any = asyncio.current_task()
+    except RuntimeError:  # there is no such loop: the project's code uses asyncio's exception
+        return False
     return task is not None and hasattr(task, "cancelling") and task.cancelling() > 0
