@@ -46,13 +46,16 @@ _NAMES = FLAGS | {*_NUMBERS, _PREVIEW, _DATE}
 _DATE_PARTS, _DATE_LENGTH = 4, 300
 
 _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
+# A known name, and nothing that makes it a longer one.
+_KNOWN = rf"(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])"
 # Blanks or semicolons instead of commas are wrong, but clear.
-_WORD = re.compile(r"[\s;:]*(?:(,)|([^\s,;:]+))", re.ASCII)
-# In a date no word is followed by a colon. Neither a URL nor "key=value:" is an agent.
-_AGENT = re.compile(r"[\s;]*([a-z*_-][^\s,;:=]*)\s*:(?!//)", re.ASCII)
+_WORD = re.compile(r"[\s;:,]*([^\s,;:]+)", re.ASCII)
+# An agent is followed by a rule that is known: anything else with a colon is a rule of somebody else's
+# ("revisit-after: 7 days"). "max-..." is a rule, whatever follows.
+_AGENT = re.compile(rf"((?!max-)[a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN})", re.ASCII)
 _VALUE = re.compile(r"\s*(:?)\s*([^\s,;]*)", re.ASCII)
 # Where a date ends at the latest.
-_NEXT = re.compile(rf";|(?<=[\s,])(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)
+_NEXT = re.compile(rf";|(?<=[\s,]){_KNOWN}", re.ASCII)
 
 # Bytes that a meta counts beside its content: even an empty one takes time.
 _META_TEXT = 32
@@ -217,25 +220,31 @@ def _read(text: str, *, header: bool) -> Iterator[tuple[str, str, Value]]:
     """Yield agent (in lower case, or ``*``), name and value of each rule in a header line, or in a
     meta's content, which names no agents."""
     text = with_blanks(text).lower()
-    agent, at, begins = GLOBAL, 0, True  # whether an agent may stand here
+    agent, at = GLOBAL, 0
     while word := _WORD.match(text, at):
-        begins = begins or ";" in word[0]
-        if header and begins and (named := _AGENT.match(text, at)) and named[1] not in _NAMES:
+        named = _AGENT.match(text, word.start(1)) if header else None
+        if named is not None and named[1] not in _NAMES:
             # In a meta, "robots" means all agents.
             agent = GLOBAL if named[1] in (GLOBAL, "robots") else leading_token(named[1])
             at = named.end()
             continue
-        comma, name = word.groups()
-        at, begins = word.end(), bool(comma)
+        name, at = word[1], word.end()
         value: Value = None
         if name == _DATE:
             value, at = _date(text, at)
         elif name in _NUMBERS or name == _PREVIEW:
             value, at = _limit(text, at, is_number=name != _PREVIEW)
-        elif name not in FLAGS and not comma:  # the rest is ignored
-            at = end if (end := text.find(",", at)) >= 0 else len(text)
+        elif name not in FLAGS:
+            at = _after_unknown(text, at)
         if value is not None or name in FLAGS:
             yield agent, name, value
+
+
+def _after_unknown(text: str, at: int) -> int:
+    """Return where what an unknown rule says ends: after its value, if it has one."""
+    given = _VALUE.match(text, at)
+    assert given is not None  # it matches anything
+    return given.end() if given[1] else at
 
 
 def _limit(text: str, at: int, *, is_number: bool) -> tuple[Value, int]:
