@@ -13,12 +13,15 @@ from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.utils.python import global_object_name
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
@@ -39,6 +42,8 @@ from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 
 if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding
+
+logger = get_logger(__name__)
 
 # Meta keys that need a closer look. Crawl delays add theirs.
 _MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
@@ -80,6 +85,7 @@ class RepMiddleware:
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
         announcing = Signals(context, discovery.announce)
+        crawler.signals.connect(self._opened, signals.spider_opened)
         origins.listeners += [self.decisions, *beyond, *delays, *seeding, announcing, deferral]
 
     @classmethod
@@ -134,6 +140,18 @@ class RepMiddleware:
     def held(self) -> list[dict[str, Any]]:
         """Return what is held of each origin, as ``scrapy robots --held --json`` shows it."""
         return self._deferral.listing()
+
+    def _opened(self) -> None:
+        """Warn if Scrapy's own middleware, or a subclass of it, asks for robots.txt as well."""
+        other = self.context.crawler.get_downloader_middleware(RobotsTxtMiddleware)
+        if other is not None:
+            logger.warning(
+                "DOWNLOADER_MIDDLEWARES: %(name)s is enabled beside RepMiddleware, so each robots.txt is "
+                "fetched twice, and requests that the other refuses are not in our reports. Set it to "
+                "None there, or use the add-on, which does.",
+                {"name": global_object_name(type(other))},
+                extra=self.context.extra,
+            )
 
     async def _look_closer(self, request: Request) -> None:
         """Find out what *request* is, what the gate says of it, and what its robots.txt does.

@@ -19,8 +19,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import moment, read_date
-from scrapy_rep.protocol.html import MAX_TEXT, metas_of, with_blanks
-from scrapy_rep.protocol.syntax import GLOBAL, leading_token, obeyed
+from scrapy_rep.protocol.html import MAX_BYTES, MAX_TEXT, metas_of, with_blanks
+from scrapy_rep.protocol.syntax import GLOBAL, as_bytes, leading_token, obeyed
 
 Value: TypeAlias = "int | str | datetime | None"
 
@@ -104,8 +104,10 @@ class PageRules:
     """Headers first. Includes ``all``, ``index`` and ``follow``, which mean nothing."""
 
     @classmethod
-    def from_headers(cls, values: Iterable[bytes], agents: str | Sequence[str] = ()) -> PageRules:
-        """Read the values of ``X-Robots-Tag`` header lines, any bytes.
+    def from_headers(
+        cls, values: Iterable[bytes | str], agents: str | Sequence[str] = ()
+    ) -> PageRules:
+        """Read the values of ``X-Robots-Tag`` header lines, any bytes or texts.
 
         :param agents: the crawler's product tokens; all of them count
         :raises ValueError: if one is not a product token
@@ -115,7 +117,8 @@ class PageRules:
         for number, line in enumerate(values, start=1):
             if left <= 0:
                 break
-            text = line[:left].decode("latin-1")
+            start = line[:left]
+            text = start if isinstance(start, str) else start.decode("latin-1")
             left -= len(line) + 1
             found += [
                 PageRule(name, value, f"X-Robots-Tag {number}")
@@ -126,9 +129,12 @@ class PageRules:
 
     @classmethod
     def from_html(
-        cls, body: bytes, encoding: str = "utf-8", agents: str | Sequence[str] = ()
+        cls, body: bytes | str, encoding: str = "utf-8", agents: str | Sequence[str] = ()
     ) -> PageRules:
-        """Read the metas of a page, any bytes. *agents* are those of :meth:`from_headers`."""
+        """Read the metas of a page, any bytes. A text has no *encoding*. *agents* are those of
+        :meth:`from_headers`."""
+        if isinstance(body, str):
+            body, encoding = as_bytes(body[:MAX_BYTES]), "utf-8"
         left, found = MAX_TEXT, []
         for name, content, line in metas_of(body, encoding, {"robots", *_tokens(agents)}):
             rules = _read(content[:left], header=False)

@@ -45,6 +45,14 @@ def test_which_dates_are_read(sentence: str) -> None:
         assert (text, told(PageRules.from_html(html))) == (text, expected)
 
 
+def test_texts_are_read_like_bytes() -> None:
+    assert PageRules.from_headers(["foobot:\xa0noindex", "\ufeffnofollow"], "foobot").nofollow
+    page = '<meta name="robots" content="\u3000noindex\ud800">' + META.decode()
+    assert PageRules.from_html(page, "utf-16") == PageRules.from_html(
+        page.encode("utf-8", "replace")
+    )
+
+
 @pytest.mark.parametrize("agent", ["FooBot/1.0", "\N{KELVIN SIGN}bot", "Foo Bot"])
 def test_an_agent_that_is_no_token_is_refused(agent: str) -> None:
     for one in (agent, ["foobot", agent]):
