@@ -133,7 +133,25 @@ BROKEN: dict[str, Callable[[Path], object]] = {
         how: lambda path, how=how: (enlarge(SqliteStorage(path)).close(), DAMAGES[how](path))
         for how in ("all pages overwritten", "header overwritten")
     },
-}
+    # Ours, with what somebody else added.
+    **{
+        statement: lambda path, statement=statement: (
+            enlarge(SqliteStorage(path)).close(), script(path, statement)
+        )
+        for statement in (
+            "CREATE INDEX theirs ON bodies (hex(packed) || hex(packed))",
+            "CREATE UNIQUE INDEX theirs ON entries (sha256)",
+            "CREATE INDEX theirs ON leases (owner)",
+            "CREATE VIEW theirs AS SELECT * FROM entries",
+            "CREATE TRIGGER theirs BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END",
+            "DROP INDEX entries_by_age",
+            "DROP TABLE leases; CREATE TABLE leases (origin TEXT PRIMARY KEY COLLATE NOCASE,"
+            " owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",
+            "DROP TABLE leases; CREATE TABLE leases (origin TEXT PRIMARY KEY,"
+            " owner TEXT NOT NULL UNIQUE, until REAL NOT NULL) WITHOUT ROWID",
+        )
+    },
+}  # fmt: skip
 
 
 def test_broken_files_are_set_aside_and_new_ones_begun(path: Path) -> None:
