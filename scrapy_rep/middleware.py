@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Meta keys that need a closer look. Crawl delays add theirs.
+# Meta keys that need a closer look.
 _MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
 
 
@@ -64,7 +64,6 @@ class RepMiddleware:
         self.origins = origins = Origins(context)
         self.parts: dict[type, Any] = {}  # what our other middlewares keep for the crawl
         self._by_prefix = origins.table.by_prefix
-        self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
         self.decisions = Recorder(context, origins)
         self._deferral = deferral = Deferral(context, origins, self.decisions)
@@ -118,7 +117,7 @@ class RepMiddleware:
             state is not None
             and (rules := state.rules) is not None
             and (now := self.clock()) < state.usable_until
-            and self._marks.isdisjoint(request.meta)
+            and _MARKS.isdisjoint(request.meta)
             and not self._verdicts
             and (self._seeding is None or prefix in self._seeding.visited_prefixes)
             and (self.agents.fixed or "User-Agent" not in (request.headers or ()))
@@ -251,7 +250,6 @@ class RepMiddleware:
         else:
             self._count("robotstxt/forbidden")
             self._refuse(request, RobotsDisallowed(state.origin, decision, state.by), state)
-        self.origins.crawl_delay.choose_slot(request, state)
 
     async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
         """Return the answer, or why there will be none; None if that takes too long."""

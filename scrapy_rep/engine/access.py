@@ -54,8 +54,11 @@ _CACHES: list[Any] = [
     getattr(of_requests, "_fingerprint_cache", {}),
 ]
 
-# Origins of a slot whose delays are remembered. Those of others count once they are requested again.
+# Origins and agents of a slot whose delays are remembered, the longest. A delay of another counts once
+# it is requested again.
 _MAX_ORIGINS = 100
+
+Chain = tuple[str, ...]
 
 REASON = "rep_settings_error"
 """The crawl's ``finish_reason``."""
@@ -320,7 +323,7 @@ class _Slowed(NamedTuple):
     slot: Any
     own: tuple[int, float, Any]  # the project's concurrency, delay (seconds) and jitter
     delay: float  # the longest of these
-    wanted: dict[str, float]  # seconds by origin
+    wanted: dict[tuple[str, Chain], float]  # seconds by origin and agent
 
 
 class DownloadSlots:
@@ -335,8 +338,7 @@ class DownloadSlots:
 
     def is_full(self, request: Request, leaving: list[Request]) -> bool:
         """Whether enough requests are in the slot of *request*. A slowed one may have as many as
-        others: some of them may turn out to go elsewhere, by another agent's delay. *leaving* are
-        others for that slot that the engine took; those that got there are removed from it."""
+        others. *leaving* are others for that slot that the engine took; those that got there are removed from it."""
         downloader = self._crawler.engine.downloader
         slots = getattr(downloader, "slots", None)  # a project's own downloader may have none
         if slots is None:
@@ -348,22 +350,28 @@ class DownloadSlots:
         most: int = max(slot.concurrency, self._usual) if slot is not None else self._usual
         return len(active) + len(leaving) >= most
 
-    def slow(self, key: str, origin: str, seconds: float) -> bool:
+    def agents_of(self, key: str, origin: str) -> list[Chain]:
+        """Return the agents whose delays the slot *key* keeps for *origin*."""
+        slowed = self._known(key)
+        return [agent for name, agent in slowed.wanted if name == origin] if slowed else []
+
+    def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
         """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
-        longer for another origin. Return whether *seconds* exceed the project's own delay."""
+        longer for another origin or agent. Return whether *seconds* exceed the project's own delay."""
         slots = self._crawler.engine.downloader.slots
         slot = slots.get(key)
         if slot is None:
             return False
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
         _, own, _, wanted = self._known(key) or _Slowed(slot, own, 0.0, {})
-        if seconds != wanted.get(origin, 0.0):
+        about = origin, agent
+        if seconds != wanted.get(about, 0.0):
             if not self.slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
             elif len(self.slowed) > 2 * len(slots):
                 # Scrapy removes slots a minute after their last request.
                 self.slowed = {key: one for key, one in self.slowed.items() if self._known(key)}
-            wanted[origin] = seconds
+            wanted[about] = seconds
             longest = nlargest(_MAX_ORIGINS, wanted.items(), key=itemgetter(1))
             self.slowed[key] = _Slowed(slot, own, longest[0][1], dict(longest))
             slot.concurrency, slot.delay, jitter = own

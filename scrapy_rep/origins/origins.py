@@ -167,6 +167,7 @@ class Origins:
             await self.cache.read(state, chain, answer.body if answer else b"")
         usual = USUAL.match(request.url)
         is_plain = state.standing is Standing.FRESH and not state.by and not self._records_all
+        is_plain = is_plain and self.crawl_delay.refusal(state, chain) is None
         if is_plain and usual is not None and chain is self.agents.usual:
             # The middleware's fast path may decide, see OriginState.rules.
             known = state.robots
@@ -217,6 +218,8 @@ class Origins:
             return None
         token, rules = robots.rules(chain, self._obey_global)
         self.table.weigh(state)
+        if (refusal := self.crawl_delay.refusal(state, chain)) is not None:
+            return refusal
         found = rules.find(comparable(path))
         if always or not allows(found):
             return robots.decision(token, found)

@@ -321,17 +321,18 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         assert 0 <= _clock() - slot.lastseen < 60
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
         assert slots.key_of(f"http://{key}/other") == key
-        assert not slots.slow(key, "b", 0.0)
-        assert slots.slow(key, "a", 0.01)
-        assert not slots.slow("no such slot", "a", 5.0)
-        slots.slow(key, "b", 0.005)
+        assert not slots.slow(key, "b", (), 0.0)
+        assert slots.slow(key, "a", ("foo",), 0.01)
+        assert not slots.slow("no such slot", "a", (), 5.0)
+        slots.slow(key, "b", (), 0.005)
+        assert (slots.agents_of(key, "a"), slots.agents_of("no such slot", "a")) == ([("foo",)], [])
         seen.extend([slot.concurrency, slot.download_delay()])
         [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
         new = engine._crawler.engine.downloader.slots[beside]
         assert (new.concurrency, new.delay, getattr(new, _JITTER)) == own
-        slots.slow(key, "a", 0.0)
+        slots.slow(key, "a", ("foo",), 0.0)
         seen.append(slot.download_delay())  # what others want counts on
-        slots.slow(key, "b", 0.0)
+        slots.slow(key, "b", (), 0.0)
         assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
 
     assert_no_errors(await in_a_crawl(sites, look))
@@ -345,13 +346,13 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
         slots, scrapys_own = engine.slots, engine._crawler.engine.downloader.slots
         for number in range(300):
             scrapys_own[f"host{number}"] = scrapys.Slot(8, 0.0, 0)
-            slots.slow(f"host{number}", "origin", 5.0)
+            slots.slow(f"host{number}", "origin", (), 5.0)
             if number % 10:
                 del scrapys_own[f"host{number}"]
         assert len(slots.slowed) < 150
         shared = scrapys_own["shared"] = scrapys.Slot(8, 0.0, 0)
         for number in range(5000):
-            slots.slow("shared", f"origin{number}", 1000.0 - number % 1000)
+            slots.slow("shared", f"origin{number}", (), 1000.0 - number % 1000)
         assert shared.delay == 1000.0
         assert len(slots.slowed["shared"].wanted) == 100
 

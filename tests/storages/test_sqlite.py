@@ -114,6 +114,7 @@ def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage, p
     assert ask(path, "SELECT count(*) FROM bodies") == 1
 
 
+OTHER_LEASES = "DROP TABLE leases; CREATE TABLE leases (origin TEXT PRIMARY KEY"
 BROKEN: dict[str, Callable[[Path], object]] = {
     "text": lambda path: path.write_text("User-agent: *\n" * 100),
     "short": lambda path: path.write_bytes(b"short"),
@@ -145,10 +146,8 @@ BROKEN: dict[str, Callable[[Path], object]] = {
             "CREATE VIEW theirs AS SELECT * FROM entries",
             "CREATE TRIGGER theirs BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END",
             "DROP INDEX entries_by_age",
-            "DROP TABLE leases; CREATE TABLE leases (origin TEXT PRIMARY KEY COLLATE NOCASE,"
-            " owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",
-            "DROP TABLE leases; CREATE TABLE leases (origin TEXT PRIMARY KEY,"
-            " owner TEXT NOT NULL UNIQUE, until REAL NOT NULL) WITHOUT ROWID",
+            f"{OTHER_LEASES} COLLATE NOCASE, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",
+            f"{OTHER_LEASES}, owner TEXT NOT NULL UNIQUE, until REAL NOT NULL) WITHOUT ROWID",
         )
     },
 }  # fmt: skip
