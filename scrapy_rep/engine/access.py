@@ -326,9 +326,79 @@ class _Slowed(NamedTuple):
     wanted: dict[tuple[str, Chain], float]  # seconds by origin and agent
 
 
+class _Never:
+    """In place of a slot's timer, which isn't going to call."""
+
+    def cancel(self) -> None:
+        pass
+
+
+class PacedSlot:
+    """A download slot that sends a request only when it is told to. While ``Slot.latercall`` is set,
+    Scrapy's ``Downloader._process_queue`` sends nothing from a slot."""
+
+    def __init__(self, downloader: Any, slot: Any) -> None:
+        self._downloader = downloader
+        self._slot = slot
+        self._sent: Request | None = None  # and hasn't come back yet
+        self._is_due = False  # somebody is finding out when the next one may be sent
+        self._stop()
+
+    def _stop(self, timer: Any = None) -> None:
+        """Let nothing be sent before *timer* calls."""
+        if self._slot.latercall:
+            self._slot.latercall.cancel()
+        self._slot.latercall = timer or _Never()
+
+    def is_of(self, slot: Any) -> bool:
+        return self._slot is slot
+
+    def take_next(self) -> Request | None:
+        """Return the request to send next, for which :meth:`send_in` is to be called; None if none
+        waits, if one is being transferred, or if somebody has this one already."""
+        slot = self._slot
+        if self._is_due or self._sent is not None or slot.transferring or not slot.queue:
+            return None
+        self._is_due = True
+        request: Request = slot.queue[0][0]
+        return request
+
+    @property
+    def own_seconds(self) -> float:
+        """The seconds for which Scrapy would wait, from when the last response ended."""
+        slot = self._slot
+        return max(0.0, float(slot.lastseen + slot.download_delay() - _clock()))
+
+    def send_in(self, seconds: float) -> None:
+        """Send the next request in some *seconds*."""
+        self._stop(call_later(max(0.0, seconds), self._send))
+
+    def _send(self) -> None:
+        slot = self._slot
+        request = slot.queue[0][0] if slot.queue else None
+        # Long ago: the slot's own delay is over.
+        slot.latercall, slot.lastseen = None, _clock() - 2 * slot.delay - 1
+        self._downloader._process_queue(slot)
+        self._is_due = False
+        if request is not None and not (slot.queue and slot.queue[0][0] is request):
+            self._sent = request
+        self._stop()
+
+    def came_back(self, request: Request) -> None:
+        """Note that the transfer of *request* has ended, with a response or without."""
+        if request is self._sent:
+            self._sent = None
+
+    def release(self) -> None:
+        """Leave the slot to Scrapy again."""
+        self._slot.latercall = None
+        self._downloader._process_queue(self._slot)
+
+
 class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
+        self._paced: dict[str, PacedSlot] = {}  # by key; some are gone, see paced()
         self.slowed: dict[str, _Slowed] = {}  # by key; some are gone, see _known()
         self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
@@ -384,6 +454,33 @@ class DownloadSlots:
         slowed = self.slowed.get(key)
         slot = self._crawler.engine.downloader.slots.get(key)
         return slowed if slowed is not None and slowed.slot is slot else None
+
+    def paced(self, key: str, *, take: bool = False) -> PacedSlot | None:
+        """Return the slot *key* if it is paced; with *take*, pace it if it is slowed."""
+        downloader = self._crawler.engine.downloader
+        slot = downloader.slots.get(key)
+        paced = self._paced.get(key)
+        if paced is not None and paced.is_of(slot):
+            return paced
+        slowed = self._known(key)
+        if not take or slowed is None or not slowed.delay:
+            return None
+        if len(self._paced) > 2 * len(downloader.slots):
+            current = downloader.slots
+            self._paced = {
+                name: one for name, one in self._paced.items() if one.is_of(current.get(name))
+            }
+        paced = self._paced[key] = PacedSlot(downloader, slot)
+        return paced
+
+    def unpace(self, key: str) -> bool:
+        """Leave the slot *key* to Scrapy again if nothing slows it any more. Return whether it is."""
+        slowed, paced = self._known(key), self._paced.get(key)
+        if paced is None or (slowed is not None and slowed.delay):
+            return False
+        del self._paced[key]
+        paced.release()
+        return True
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
         """Return meta that gives a request its own slot beside that of *url*, with the project's

@@ -13,11 +13,13 @@ from scrapy_rep.origins.agents import SCHEME, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import Flight, ResolutionListener
 from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.origins.turns import Turns
 from scrapy_rep.protocol import Decision, Rule
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.robotstxt import Ask, Pace
 from scrapy_rep.protocol.syntax import readable
 from scrapy_rep.settings import DelayLimit
+from scrapy_rep.storages.client import StorageClient
 
 logger = get_logger(__name__)
 
@@ -28,7 +30,14 @@ _SHOWN = 80
 class CrawlDelay(ResolutionListener):
     part = "crawl delay"
 
-    def __init__(self, context: CrawlContext, agents: Agents, table: OriginTable) -> None:
+    def __init__(
+        self,
+        context: CrawlContext,
+        agents: Agents,
+        table: OriginTable,
+        storage: StorageClient | None = None,
+    ) -> None:
+        """*storage*: shared by processes that take turns."""
         self._context = context
         limit = context.settings.crawl_delay
         self._most, self._skips = limit if isinstance(limit, DelayLimit) else DelayLimit()
@@ -39,6 +48,9 @@ class CrawlDelay(ResolutionListener):
         self._log_skipped = Limiter(logger, "origins that are not crawled for their crawl-delay")
         # Requests whose slot Scrapy chose.
         self._placed: WeakSet[Request] = WeakSet()
+        self._turns: Turns | None = None
+        if self._most and not context.settings.dry_run and storage and storage.shares_turns:
+            self._turns = Turns(context, storage, self._delay_of)
         if self._most:
             context.crawler.signals.connect(self._reached, signals.request_reached_downloader)
             context.crawler.signals.connect(self._left, signals.request_left_downloader)
@@ -83,27 +95,33 @@ class CrawlDelay(ResolutionListener):
             return
         request = flight.request
         chain = self._agents.chain_of(request)
-        self._slow(self._context.engine.slots.key_of(request.url), state, chain)
+        key = self._context.engine.slots.key_of(request.url)
+        self._slow(key, state, chain)
+        if self._turns is not None:
+            self._turns.queued(key)
         visit = self._pace(state, chain).visit_time
         if visit is not None and self._told.add((state.name, visit.value)):
             self._context.stats.inc_value("rep/visit_time/origins")
 
     def _reached(self, request: Request) -> None:
         """Slow down the slot that *request* is about to queue in."""
-        meta, url = request.meta, request.url
-        if meta.get("dont_obey_robotstxt"):  # as our own requests have
-            return
+        meta = request.meta
         key = meta[META_KEY]
-        if key == self._context.engine.slots.key_of(url):
-            self._placed.add(request)
-        state = self._state_of(request)
-        if state is not None:
-            self._slow(key, state, self._agents.chain_sent(request))
+        if not meta.get("dont_obey_robotstxt"):  # as our own requests have
+            if key == self._context.engine.slots.key_of(request.url):
+                self._placed.add(request)
+            state = self._state_of(request)
+            if state is not None:
+                self._slow(key, state, self._agents.chain_sent(request))
+        if self._turns is not None:
+            self._turns.queued(key)
 
     def _left(self, request: Request) -> None:
         """Forget the slot that Scrapy noted down in the meta of *request*. Otherwise redirects to
         other hosts, and links that inherit the meta, would queue there, beside the slot of their own
         origin and its delay. A slot that the user chose stays."""
+        if self._turns is not None:
+            self._turns.came_back(request.meta.get(META_KEY, ""), request)
         if request in self._placed:
             self._placed.discard(request)
             request.meta.pop(META_KEY, None)
@@ -118,6 +136,16 @@ class CrawlDelay(ResolutionListener):
             except ValueError:
                 return None
         return state
+
+    def _delay_of(self, request: Request) -> tuple[str, float]:
+        """Return the origin of *request*, and the longest delay of its agents in use."""
+        is_free = bool(request.meta.get("dont_obey_robotstxt"))
+        state = None if is_free else self._state_of(request)
+        if state is None:
+            return "", 0.0
+        agents = self._context.engine.slots.agents_of(request.meta[META_KEY], state.name)
+        chain = self._agents.chain_sent(request)
+        return state.name, max(self.seconds(state, agent) for agent in (chain, *agents))
 
     def _slow(self, key: str, state: OriginState, chain: tuple[str, ...]) -> None:
         """Make the slot *key* keep the longest delay of the agents in use, *chain* among them."""

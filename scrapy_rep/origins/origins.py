@@ -144,7 +144,7 @@ class Origins:
         self.table = self.cache.table
         self.cache.choices = Choices(settings) if chosen(settings) else None
         self.policy = Policy(settings)
-        self.crawl_delay = CrawlDelay(context, self.agents, self.table)
+        self.crawl_delay = CrawlDelay(context, self.agents, self.table, storage)
         self.flights = Flights(context.crawler, self.ask)
         self.listeners: list[ResolutionListener] = []
         """Notified of answers, in order."""

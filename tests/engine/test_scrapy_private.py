@@ -25,7 +25,7 @@ from scrapy.utils.httpobj import _urlparse_cache, urlparse_cached
 from scrapy.utils.request import _fingerprint_cache, fingerprint
 
 import scrapy_rep
-from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, Stage, _clock
+from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, PacedSlot, Stage, _clock
 from tests.helpers.behaviours import after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
@@ -33,7 +33,14 @@ from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.scrapy_api
-PRIVATE = {"_slot", "total_concurrency", "enqueue_scrape", "scraper", "downloader"}
+PRIVATE = {
+    "_slot",
+    "_process_queue",
+    "total_concurrency",
+    "enqueue_scrape",
+    "scraper",
+    "downloader",
+}
 
 
 async def in_a_crawl(
@@ -337,6 +344,55 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
 
     assert_no_errors(await in_a_crawl(sites, look))
     assert seen == [1, 0.01, 0.005]
+
+
+async def test_a_paced_slot_sends_only_what_it_is_told_to(sites: Sites) -> None:
+    """While ``Slot.latercall`` is set, ``Downloader._process_queue`` sends nothing."""
+    seen: list[Any] = []
+
+    class Downloader:
+        """As much of Scrapy's as this needs, and its own way to send."""
+
+        def __init__(self, slot: Any) -> None:
+            self.slot = slot
+
+        _process_queue = scrapys.Downloader._process_queue
+
+        async def _wait_for_download(self, slot: Any, request: Any, _: Any) -> None:
+            slot.transferring.add(request)
+            seen.append(request)
+
+        def _latercall(self, slot: Any) -> None:
+            seen.append("by itself")
+
+    slot = scrapys.Slot(1, 0.01, 0)
+    downloader = Downloader(slot)
+    paced = PacedSlot(downloader, slot)
+    assert paced.is_of(slot)
+    assert paced.take_next() is None
+    requests = [Request("http://a.test/1"), Request("http://a.test/2")]
+    slot.queue.extend((request, None) for request in requests)
+    downloader._process_queue(slot)
+    await a_while(0.03)
+    assert seen == []
+    assert paced.take_next() is requests[0]
+    assert paced.take_next() is None  # somebody has it
+    paced.send_in(0.01)
+    await a_while(0.05)
+    assert (seen, len(slot.queue)) == (requests[:1], 1)
+    assert 0 <= _clock() - slot.lastseen < 60
+    assert paced.take_next() is None  # it isn't back
+    slot.transferring.clear()
+    downloader._process_queue(slot)
+    await a_while(0.03)
+    assert paced.take_next() is None
+    paced.came_back(requests[0])
+    assert paced.take_next() is requests[1]
+    assert paced.own_seconds == 0.0
+    paced.release()
+    await a_while(0.03)
+    assert seen[:2] == requests
+    slot.close()
 
 
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:

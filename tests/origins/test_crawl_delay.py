@@ -212,11 +212,15 @@ CASES = [
 
 @pytest.mark.loop
 @pytest.mark.scrapy_api
-async def test_one_request_at_a_time_with_the_sites_delay(sites: Sites) -> None:
-    """All cases in one crawl: their pauses are at the same time."""
+@pytest.mark.parametrize("takes_turns", [False, True])
+async def test_one_request_at_a_time_with_the_sites_delay(
+    sites: Sites, tmp_path: Path, takes_turns: bool
+) -> None:
+    """All cases in one crawl: their pauses are at the same time. Also by turns, of one process."""
     table = [(case.__name__, case(sites)) for case in CASES]
     settings = {
         **ON,
+        **(in_a_file(tmp_path) if takes_turns else {}),
         "REP_CACHE_MIN_TTL": 0.0,
         "REP_UNREACHABLE": "defer",
         "REP_RETRY_DELAY": 0.1,
