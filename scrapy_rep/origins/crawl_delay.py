@@ -16,7 +16,7 @@ from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.turns import Turns
 from scrapy_rep.protocol import Decision, Rule
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.robotstxt import Ask, Pace
+from scrapy_rep.protocol.robotstxt import Pace
 from scrapy_rep.protocol.syntax import readable
 from scrapy_rep.settings import DelayLimit
 from scrapy_rep.storages.client import StorageClient
@@ -56,8 +56,16 @@ class CrawlDelay(ResolutionListener):
             context.crawler.signals.connect(self._left, signals.request_left_downloader)
 
     def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
-        """Return the seconds between two requests to the origin, at most ``REP_CRAWL_DELAY``; 0 if
-        its robots.txt asks for none."""
+        """Return the seconds between two requests to the origin, at most ``REP_CRAWL_DELAY``; all that
+        it asks for if it is not crawled for that; 0 if its robots.txt asks for none."""
+        slowest = self._pace(state, chain).slowest if self._most else None
+        if slowest is not None and self._skips:
+            return slowest.seconds
+        return self._kept(state, chain)
+
+    def _kept(self, state: OriginState, chain: tuple[str, ...]) -> float:
+        """Return the seconds that are kept between two requests, also to an origin that is skipped: a
+        subclass of the middleware may let requests pass."""
         slowest = self._pace(state, chain).slowest if self._most else None
         return 0.0 if slowest is None else min(slowest.seconds, self._most)
 
@@ -67,16 +75,16 @@ class CrawlDelay(ResolutionListener):
         slowest = self._pace(state, chain).slowest if self._skips else None
         if slowest is None or slowest.seconds <= self._most or state.robots is None:
             return None
-        self._skip(state, slowest)
         line = (
             f"{slowest.field}: {readable(slowest.value)[:_SHOWN]}, more than REP_CRAWL_DELAY allows"
         )
         token, _ = state.robots.rules(chain, self._context.settings.obey_global_group)
         return Decision(False, Rule(slowest.line, "", False, line), token)
 
-    def _skip(self, state: OriginState, slowest: Ask) -> None:
+    def tell_skipped(self, state: OriginState, chain: tuple[str, ...]) -> None:
         """Count and log an origin that is not crawled, once."""
-        if self._told.add((state.name, self._most)):
+        slowest = self._pace(state, chain).slowest
+        if slowest is not None and self._told.add((state.name, "skipped")):
             self._context.stats.inc_value("rep/crawl_delay/skipped")
             message = (
                 "Not crawling %(origin)s: %(field)s in line %(line)d of its robots.txt asks for "
@@ -95,10 +103,11 @@ class CrawlDelay(ResolutionListener):
             return
         request = flight.request
         chain = self._agents.chain_of(request)
-        key = self._context.engine.slots.key_of(request.url)
-        self._slow(key, state, chain)
-        if self._turns is not None:
-            self._turns.queued(key)
+        if self.refusal(state, chain) is None:
+            key = self._context.engine.slots.key_of(request.url)
+            self._slow(key, state, chain)
+            if self._turns is not None:
+                self._turns.queued(key)
         visit = self._pace(state, chain).visit_time
         if visit is not None and self._told.add((state.name, visit.value)):
             self._context.stats.inc_value("rep/visit_time/origins")
@@ -145,13 +154,13 @@ class CrawlDelay(ResolutionListener):
             return "", 0.0
         agents = self._context.engine.slots.agents_of(request.meta[META_KEY], state.name)
         chain = self._agents.chain_sent(request)
-        return state.name, max(self.seconds(state, agent) for agent in (chain, *agents))
+        return state.name, max(self._kept(state, agent) for agent in (chain, *agents))
 
     def _slow(self, key: str, state: OriginState, chain: tuple[str, ...]) -> None:
         """Make the slot *key* keep the longest delay of the agents in use, *chain* among them."""
         slots = self._context.engine.slots
         for agent in {chain, *slots.agents_of(key, state.name)}:
-            seconds = self.seconds(state, agent)
+            seconds = self._kept(state, agent)
             if self._context.settings.dry_run:
                 own = self._context.crawler.settings.getfloat("DOWNLOAD_DELAY")
                 raised = seconds > own

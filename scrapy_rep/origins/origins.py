@@ -218,7 +218,9 @@ class Origins:
             return None
         token, rules = robots.rules(chain, self._obey_global)
         self.table.weigh(state)
-        if (refusal := self.crawl_delay.refusal(state, chain)) is not None:
+        refusal = self.crawl_delay.refusal(state, chain)
+        if refusal is not None:
+            self.crawl_delay.tell_skipped(state, chain)
             return refusal
         found = rules.find(comparable(path))
         if always or not allows(found):

@@ -262,7 +262,9 @@ async def test_sites_that_ask_for_more_are_not_crawled(sites: Sites, tmp_path: P
         )
     assert result.stat("rep/crawl_delay/skipped") == 3
     assert "Crawl delays: max 0.3, origins 1, skipped 3" in result.log
-    assert "crawl-delay: 100, more than REP_CRAWL_DELAY allows" in report.read_text()
+    page = report.read_text()
+    assert "crawl-delay: 100, more than REP_CRAWL_DELAY allows" in page
+    assert [page.count(f"<td>{seconds}<td class=t>") for seconds in (0.3, 100, 120)] == [1, 2, 1]
 
 
 async def test_another_agent_and_a_dry_run_are_not_refused(sites: Sites) -> None:
