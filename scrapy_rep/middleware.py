@@ -12,12 +12,15 @@ import time
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.utils.python import global_object_name
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
@@ -40,7 +43,9 @@ from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
-# Meta keys that need a closer look. Crawl delays add theirs.
+logger = get_logger(__name__)
+
+# Meta keys that need a closer look.
 _MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
 
 
@@ -59,7 +64,6 @@ class RepMiddleware:
         self.origins = origins = Origins(context)
         self.parts: dict[type, Any] = {}  # what our other middlewares keep for the crawl
         self._by_prefix = origins.table.by_prefix
-        self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
         self._deferral = deferral = Deferral(context, origins)
         self.decisions = Recorder(context, origins, deferral.some_urls)
@@ -80,6 +84,7 @@ class RepMiddleware:
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
         announcing = Signals(context, discovery.announce)
+        crawler.signals.connect(self._opened, signals.spider_opened)
         origins.notify(self.decisions, *beyond, *delays, *seeding, announcing)
 
     @classmethod
@@ -112,7 +117,7 @@ class RepMiddleware:
             state is not None
             and (rules := state.rules) is not None
             and (now := self.clock()) < state.status.until
-            and self._marks.isdisjoint(request.meta)
+            and _MARKS.isdisjoint(request.meta)
             and not self._verdicts
             and (self._seeding is None or prefix in self._seeding.visited_prefixes)
             and (self.agents.fixed or "User-Agent" not in (request.headers or ()))
@@ -135,6 +140,18 @@ class RepMiddleware:
     def held(self) -> list[dict[str, Any]]:
         """Return what is held of each origin, as ``scrapy robots --held --json`` shows it."""
         return self._deferral.listing()
+
+    def _opened(self) -> None:
+        """Warn if Scrapy's own middleware, or a subclass of it, asks for robots.txt as well."""
+        other = self.context.crawler.get_downloader_middleware(RobotsTxtMiddleware)
+        if other is not None:
+            logger.warning(
+                "DOWNLOADER_MIDDLEWARES: %(name)s is enabled beside RepMiddleware, so each robots.txt is "
+                "fetched twice, and requests that the other refuses are not in our reports. Set it to "
+                "None there, or use the add-on, which does.",
+                {"name": global_object_name(type(other))},
+                extra=self.context.extra,
+            )
 
     async def _look_closer(self, request: Request) -> None:
         """Do what has to be done with *request* when the fast path can't decide. Suspends only if there
@@ -256,7 +273,6 @@ class RepMiddleware:
             self._refuse(
                 request, RobotsDisallowed(state.origin, decision, state.status.setting), state
             )
-        self.origins.crawl_delay.choose_slot(request, state)
 
     async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
         """Return the answer, or why there will be none; None if that takes too long."""

@@ -57,8 +57,11 @@ _CACHES: list[Any] = [
     getattr(of_requests, "_fingerprint_cache", {}),
 ]
 
-# Origins of a slot whose delays are remembered. Those of others count once they are requested again.
+# Origins and agents of a slot whose delays are remembered, the longest. A delay of another counts once
+# it is requested again.
 _MAX_ORIGINS = 100
+
+Chain = tuple[str, ...]
 
 REASON = "rep_settings_error"
 """The crawl's ``finish_reason``."""
@@ -396,12 +399,82 @@ class _Slowed(NamedTuple):
     slot: Any
     own: tuple[int, float, Any]  # the project's concurrency, delay (seconds) and jitter
     delay: float  # the longest of these
-    wanted: dict[str, float]  # seconds by origin
+    wanted: dict[tuple[str, Chain], float]  # seconds by origin and agent
+
+
+class _Never:
+    """In place of a slot's timer, which isn't going to call."""
+
+    def cancel(self) -> None:
+        pass
+
+
+class PacedSlot:
+    """A download slot that sends a request only when it is told to. While ``Slot.latercall`` is set,
+    Scrapy's ``Downloader._process_queue`` sends nothing from a slot."""
+
+    def __init__(self, downloader: Any, slot: Any) -> None:
+        self._downloader = downloader
+        self._slot = slot
+        self._sent: Request | None = None  # and hasn't come back yet
+        self._is_due = False  # somebody is finding out when the next one may be sent
+        self._stop()
+
+    def _stop(self, timer: Any = None) -> None:
+        """Let nothing be sent before *timer* calls."""
+        if self._slot.latercall:
+            self._slot.latercall.cancel()
+        self._slot.latercall = timer or _Never()
+
+    def is_of(self, slot: Any) -> bool:
+        return self._slot is slot
+
+    def take_next(self) -> Request | None:
+        """Return the request to send next, for which :meth:`send_in` is to be called; None if none
+        waits, if one is being transferred, or if somebody has this one already."""
+        slot = self._slot
+        if self._is_due or self._sent is not None or slot.transferring or not slot.queue:
+            return None
+        self._is_due = True
+        request: Request = slot.queue[0][0]
+        return request
+
+    @property
+    def own_seconds(self) -> float:
+        """The seconds for which Scrapy would wait, from when the last response ended."""
+        slot = self._slot
+        return max(0.0, float(slot.lastseen + slot.download_delay() - _clock()))
+
+    def send_in(self, seconds: float) -> None:
+        """Send the next request in some *seconds*."""
+        self._stop(call_later(max(0.0, seconds), self._send))
+
+    def _send(self) -> None:
+        slot = self._slot
+        request = slot.queue[0][0] if slot.queue else None
+        # Long ago: the slot's own delay is over.
+        slot.latercall, slot.lastseen = None, _clock() - 2 * slot.delay - 1
+        self._downloader._process_queue(slot)
+        self._is_due = False
+        if request is not None and not (slot.queue and slot.queue[0][0] is request):
+            self._sent = request
+        self._stop()
+
+    def came_back(self, request: Request) -> None:
+        """Note that the transfer of *request* has ended, with a response or without."""
+        if request is self._sent:
+            self._sent = None
+
+    def release(self) -> None:
+        """Leave the slot to Scrapy again."""
+        self._slot.latercall = None
+        self._downloader._process_queue(self._slot)
 
 
 class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
+        self._paced: dict[str, PacedSlot] = {}  # by key; some are gone, see paced()
         self.slowed: dict[str, _Slowed] = {}  # by key; some are gone, see _known()
         # As Scrapy's downloader chooses: the setting for domains may be 0 beside the one for addresses.
         per_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
@@ -422,7 +495,7 @@ class DownloadSlots:
     def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
         """Whether the slot of *request* has as many requests as it may have at a time. *on_their_way*:
         others for that slot, which may not have got there so far; they count, too. A slowed slot may have
-        as many as others: some of its requests may turn out to go elsewhere, by another agent's delay."""
+        as many as others."""
         if getattr(self._crawler.engine.downloader, "slots", None) is None:
             return False  # a project's own downloader may have none
         slot = self._slot_of(request)
@@ -438,22 +511,28 @@ class DownloadSlots:
         slots = getattr(downloader, "slots", None)
         return None if slots is None else slots.get(downloader.get_slot_key(request))
 
-    def slow(self, key: str, origin: str, seconds: float) -> bool:
+    def agents_of(self, key: str, origin: str) -> list[Chain]:
+        """Return the agents whose delays the slot *key* keeps for *origin*."""
+        slowed = self._known(key)
+        return [agent for name, agent in slowed.wanted if name == origin] if slowed else []
+
+    def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
         """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
-        longer for another origin. Return whether *seconds* exceed the project's own delay."""
+        longer for another origin or agent. Return whether *seconds* exceed the project's own delay."""
         slots = self._crawler.engine.downloader.slots
         slot = slots.get(key)
         if slot is None:
             return False
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
         _, own, _, wanted = self._known(key) or _Slowed(slot, own, 0.0, {})
-        if seconds != wanted.get(origin, 0.0):
+        about = origin, agent
+        if seconds != wanted.get(about, 0.0):
             if not self.slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
             elif len(self.slowed) > 2 * len(slots):
                 # Scrapy removes slots a minute after their last request.
                 self.slowed = {key: one for key, one in self.slowed.items() if self._known(key)}
-            wanted[origin] = seconds
+            wanted[about] = seconds
             longest = nlargest(_MAX_ORIGINS, wanted.items(), key=itemgetter(1))
             self.slowed[key] = _Slowed(slot, own, longest[0][1], dict(longest))
             slot.concurrency, slot.delay, jitter = own
@@ -466,6 +545,33 @@ class DownloadSlots:
         slowed = self.slowed.get(key)
         slot = self._crawler.engine.downloader.slots.get(key)
         return slowed if slowed is not None and slowed.slot is slot else None
+
+    def paced(self, key: str, *, take: bool = False) -> PacedSlot | None:
+        """Return the slot *key* if it is paced; with *take*, pace it if it is slowed."""
+        downloader = self._crawler.engine.downloader
+        slot = downloader.slots.get(key)
+        paced = self._paced.get(key)
+        if paced is not None and paced.is_of(slot):
+            return paced
+        slowed = self._known(key)
+        if not take or slowed is None or not slowed.delay:
+            return None
+        if len(self._paced) > 2 * len(downloader.slots):
+            current = downloader.slots
+            self._paced = {
+                name: one for name, one in self._paced.items() if one.is_of(current.get(name))
+            }
+        paced = self._paced[key] = PacedSlot(downloader, slot)
+        return paced
+
+    def unpace(self, key: str) -> bool:
+        """Leave the slot *key* to Scrapy again if nothing slows it any more. Return whether it is."""
+        slowed, paced = self._known(key), self._paced.get(key)
+        if paced is None or (slowed is not None and slowed.delay):
+            return False
+        del self._paced[key]
+        paced.release()
+        return True
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
         """Return meta that gives a request its own slot beside that of *url*, with the project's

@@ -154,7 +154,7 @@ class RobotsCache:
         obey = always or settings.obey_global_group
         if robots is None or robots.is_read(agent, obey):
             return
-        how = body or entry.body, agent, obey, settings.crawl_delay > 0
+        how = body or entry.body, agent, obey, bool(settings.crawl_delay)
         await maybe_deferred_to_future(self._reading.acquire())
         try:
             if self._read_seconds > SLICE_SECONDS:
