@@ -164,7 +164,7 @@ def fresh_seconds(
 
 # As people write it: 5, 5.0, +5, 5s, "5".
 _WAIT = re.compile(
-    r'["\s]*\+?([0-9]+)(\.[0-9]*)?\s*(?:s|secs?|seconds?)?["\s;]*', re.ASCII | re.IGNORECASE
+    r'["\s]*\+?([0-9]+)(\.[0-9]*)?(?:\s*(?:s|secs?|seconds?))?["\s;]*', re.ASCII | re.IGNORECASE
 )
 
 
