@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -161,6 +161,17 @@ def make_plain(request: Request, is_elsewhere: bool) -> None:
         for name in [name for name in headers if _SECRET.search(name)]:
             if name != b"Proxy-Authorization":  # the proxy's
                 del headers[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """In the meta of a request for a page that is only looked at: keeps it plain."""
+
+    is_elsewhere: bool = False
+
+    def download(self, request: Request, handler: Download) -> Awaitable[Response]:
+        make_plain(request, self.is_elsewhere)
+        return handler(request)
 
 
 def is_elsewhere(target: Origin, asked: Origin) -> bool:

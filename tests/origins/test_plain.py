@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from scrapy_rep.origins.fetcher import is_elsewhere
 from scrapy_rep.protocol import Origin
 from tests.helpers.behaviours import RULES, answer, head, in_turn, raw, redirect
 from tests.helpers.crawling import DAY, NO, OK, ListSpider, crawl
+from tests.helpers.robots_command import robots_crawls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.origins.conftest import Runs
@@ -123,3 +126,19 @@ async def test_a_304_ends_an_outage(sites: Sites, runs: Runs) -> None:
     assert runs.kept(site).attempts == 1
     assert await runs.both(site, 1000) == ([NO, OK], 3)
     assert (runs.kept(site).attempts, runs.kept(site).unreachable_since) == (0, None)
+
+
+async def test_other_files_are_asked_for_in_the_same_way(sites: Sites, tmp_path: Path) -> None:
+    """tdmrep.json, and pages that `scrapy robots` looks at."""
+    tdmrep = "/.well-known/tdmrep.json"
+    other = sites.add("", {"/moved": "page"})
+    site = sites.add("", {tdmrep: "[]", "/page": redirect(other.url("/moved"))})
+    headers = {**COOKIE, **VALIDATORS, **SECRETS}
+    settings = {"DEFAULT_REQUEST_HEADERS": headers}
+    await crawl([site.url("/x")], {**settings, "REP_TDMREP": True})
+    assert sent(site, tdmrep, headers) == SECRETS
+    text = {"DEFAULT_REQUEST_HEADERS": json.dumps(headers)}
+    done = await robots_crawls(tmp_path, "--page", site.url("/page"), settings=text)
+    assert done.status == 0
+    assert sent(site, "/page", headers) == SECRETS
+    assert sent(other, "/moved", headers) == {}
