@@ -13,7 +13,7 @@ import math
 import re
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -25,7 +25,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.access import HOP_KEY, Download, Listener
+from scrapy_rep.engine.access import HOP_KEY, Download, Listener, has_pool
 from scrapy_rep.engine.timers import within
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
@@ -200,6 +200,8 @@ class Fetcher:
         self._context = context
         self._engine = context.engine
         self._accepts = accept_encoding()
+        # More requests at a time than the pool has connections would wait for one, and fail.
+        self._extra_slot = nullcontext if has_pool(context.crawler) else context.engine.extra_slot
         settings = context.crawler.settings
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
@@ -249,7 +251,7 @@ class Fetcher:
         self._listener.listen(True)
         try:
             with hop.slot as slot:
-                slot.enter_context(self._engine.extra_slot())
+                slot.enter_context(self._extra_slot())
                 response = await self._get(url, hop, like)
         except CancelledError:
             raise

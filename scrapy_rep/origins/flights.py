@@ -15,7 +15,7 @@ from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 
-from scrapy_rep.engine.access import concurrency_of
+from scrapy_rep.engine.access import concurrency_of, has_pool
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import Alarm, within
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
@@ -132,12 +132,11 @@ class Flights:
         self._end = Flight(Origin("", "", 0), Request("data:,"))
         """Lands when the spider closes."""
         concurrency = concurrency_of(crawler)
-        if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
+        if has_pool(crawler):  # of as many connections; half are for pages
+            self._cap = self._most = max(1, concurrency // 2)
+        else:
             self._cap = _AT_A_TIME * concurrency
             self._most = max(self._cap, min(_SLOW_TIMES * self._cap, _SOCKETS))
-        else:
-            # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
-            self._cap = self._most = max(1, concurrency // 2)
 
     def get(self, origin: Origin) -> Flight | None:
         return self._flights.get(origin)
