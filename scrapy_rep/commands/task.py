@@ -22,7 +22,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain, waiting_for
-from scrapy_rep.engine.access import EngineAccess, Stage
+from scrapy_rep.engine.access import HOP_KEY, EngineAccess, Stage
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
 from scrapy_rep.origins.agents import (
     SPIDER_ATTRIBUTE,
@@ -33,7 +33,7 @@ from scrapy_rep.origins.agents import (
 )
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.fetcher import redirect_target
+from scrapy_rep.origins.fetcher import Plain, is_elsewhere, redirect_target
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
@@ -289,8 +289,10 @@ async def follow(
     """Return the response that redirects of *request* lead to, or raise ``CommandError``. *get*
     fetches one URL, if its own robots.txt allows it."""
     visited: list[str] = []
+    asked = origin_of(request)
     while request.url not in visited and len(visited) <= MAX_HOPS:
         visited.append(request.url)
+        request.meta[HOP_KEY] = Plain(is_elsewhere(origin_of(request), asked))
         try:
             response = await get(request)
         except CommandError as error:
@@ -371,7 +373,9 @@ class Lookup(ResolutionListener):
         nor robots.txt, and leaves redirects to :func:`follow`."""
         engine = self.context.crawler.engine
         assert engine is not None
-        request = request.replace(callback=NO_CALLBACK, meta={"dont_redirect": True, **meta})
+        meta = {"dont_redirect": True, HOP_KEY: request.meta.get(HOP_KEY, Plain()), **meta}
+        request = request.replace(callback=NO_CALLBACK, meta=meta)
+        self.context.engine.hand_over()
         try:
             with waiting_for(request.url):
                 response = await engine.download_async(request)
