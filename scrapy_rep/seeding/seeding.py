@@ -8,10 +8,8 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from functools import partial
 from operator import length_hint
 from typing import Any
-from weakref import ref
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -20,7 +18,7 @@ from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
-from scrapy_rep.engine.access import Stage
+from scrapy_rep.engine.access import Following, Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.deferral import Deferral
@@ -64,16 +62,14 @@ _LOOK = 0.05
 
 
 class Outstanding:
-    """The pages in the scheduler, and the rows of pages with which the crawl isn't done yet. A page
-    is done when its request is freed, after its callback; the hold, and the scheduler's queue on
-    disk, free it once they have it. :data:`ROW_KEY` is in a request's meta from :meth:`add` to
-    :meth:`arrive`."""
+    """The pages in the scheduler, and the rows of pages with which the crawl isn't done yet, see
+    :class:`~scrapy_rep.engine.access.Trail`."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: Spool, following: Following) -> None:
         self._spool = spool
+        self._trail = following.trail(ROW_KEY, self._done)
         self.by_site: Counter[int] = Counter()  # pages in the scheduler, for each site
         self.finished: list[int] = []  # rows of finished pages, to be deleted
-        self._requests: dict[int, ref[Request]] = {}  # by row
         self._sites: dict[int, int] = {}  # of the pages in the scheduler, by row
 
     @property
@@ -81,46 +77,42 @@ class Outstanding:
         return len(self._sites)
 
     def add(self, request: Request, row: int, site: int) -> None:
-        """Note that *request*, for the page of *row*, goes to the scheduler."""
-        request.meta[ROW_KEY] = row
-        self._requests[row] = ref(request, partial(self._freed, row))
+        """Note that *request*, for the page of *row*, is about to go to the scheduler."""
+        self._trail.begin(request, row)
         self._sites[row] = site
         self.by_site[site] += 1
 
+    def sent(self, row: int) -> None:
+        """Note that the page of *row* went to the scheduler, unless that didn't take it: a filter
+        dropped it, or a handler of ``request_scheduled`` refused it."""
+        self._trail.let_go(row)
+
     def take_back(self, row: int) -> None:
         """Undo :meth:`add`: the scheduler raised an exception."""
-        self._requests.pop(row, None)
+        self._trail.forget(row)
         self._leave(row)
 
     def left(self, request: Request, **_: object) -> None:
-        """Note that a page is no longer in the scheduler, or no longer ends with the process."""
-        self._leave(self._row_of(request))
+        """Note that a page is no longer in the scheduler."""
+        row = self._trail.number_of(request)
+        if row is not None:
+            self._leave(row)
 
     def keep(self, request: Request, **_: object) -> None:
         """Keep the row of a page for the next run: its request fails for want of a robots.txt."""
-        self.take_back(self._row_of(request))
-
-    def _row_of(self, request: Request) -> int:
-        """Return a page's row; -1 if *request* is from another run, or a copy."""
-        known = self._requests.get(row := request.meta.get(ROW_KEY, -1))
-        return row if known is not None and known() is request else -1
-
-    def arrive(self, request: Request) -> None:
-        """Note that a page has left the gate. From here on its request is like any other."""
-        self.left(request)
-        del request.meta[ROW_KEY]
-        request.dont_filter = False
+        row = self._trail.number_of(request)
+        if row is not None:
+            self.take_back(row)
 
     def close(self) -> None:
         """End a run that was not killed: pages that left are finished, others are for the next run."""
-        self.finished += [row for row in self._requests if row not in self._sites]
+        self.finished += [row for row in self._trail.numbers if row not in self._sites]
 
-    def _freed(self, row: int, request: ref[Request]) -> None:
-        # If the crawl is closing, what has not left is for the next run.
-        if self._requests.get(row) is request and not (self._spool.over and row in self._sites):
-            del self._requests[row]
-            self.finished.append(row)
-            self._leave(row)  # a filter may have dropped it
+    def _done(self, row: int) -> None:
+        self.finished.append(row)
+        self._leave(row)
+        if len(self.finished) >= _ROWS:
+            self._spool.wake()
 
     def _leave(self, row: int) -> None:
         site = self._sites.pop(row, None)
@@ -128,8 +120,6 @@ class Outstanding:
             self.by_site[site] -= 1
             if self.by_site[site] <= 0:
                 del self.by_site[site]
-            if len(self.finished) >= _ROWS:
-                self._spool.wake()
 
 
 def _let_pass(request: Request) -> None:
@@ -151,7 +141,7 @@ class Feeder:
         self._deferral = deferral
         self._loader = loader
         self._verifier = verifier
-        self.outstanding = Outstanding(context.spool)
+        self.outstanding = Outstanding(context.spool, context.crawl.engine.following)
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
@@ -273,8 +263,11 @@ class Feeder:
         finally:
             if again:
                 self._signals.disconnect(_let_pass, scrapy_signals.request_scheduled)
+                request.dont_filter = False  # from here on, it is like any other
         if shared:
             self.outstanding.finished.append(page.id)
+        else:
+            self.outstanding.sent(page.id)
         return True
 
     def _request_for(self, page: Page) -> Request | None:
@@ -335,7 +328,6 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
-        connect(self._feeder.outstanding.left, scrapy_signals.request_dropped)
         connect(self._feeder.outstanding.left, request_deferred)
         connect(self._feeder.outstanding.keep, request_given_up)
         self._deferral.handing_back.on_handed_back = self._feeder.outstanding.left
@@ -354,7 +346,7 @@ class SitemapSeeding(ResolutionListener):
             self._visit(request, prefix)
         check = None if checked else self.check(request)
         if ROW_KEY in request.meta:
-            self._feeder.outstanding.arrive(request)
+            self._feeder.outstanding.left(request)
         return check
 
     def _visit(self, request: Request, prefix: str) -> None:

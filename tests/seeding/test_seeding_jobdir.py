@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.seeding.spool import FILE_NAME
-from tests.helpers.behaviours import RULES, silence
+from tests.helpers.behaviours import RULES, redirect, silence
 from tests.helpers.crawling import crawl
 from tests.helpers.files import ask
 from tests.helpers.held import DEFER, Record, later
@@ -85,6 +85,32 @@ def test_kills_and_stops_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> 
     assert [run.reason for run in runs] == [None, None, "shutdown", None, "shutdown", "finished"]
     listed.check(runs)
     assert left(tmp_path) == 0
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", ["retry", "redirect"])
+def test_a_kill_loses_no_page_on_a_second_way(sites: Sites, tmp_path: Path, how: str) -> None:
+    """One that is to be retried, or redirected, has another request; the first one has ended."""
+    site, count = lists(sites.add(), "/map.xml"), 60
+    wanted = [site.url(f"/{number}") for number in range(10, 10 + count)]
+    site.set("/map.xml", urlset(wanted))
+    for number in range(10, 10 + count):
+        first = redirect(f"/target/{number}") if how == "redirect" else 503
+        site.set(f"/{number}", first)
+        site.set(f"/target/{number}", silence())
+    settings = {"REP_SITEMAPS": True, "JOBDIR": tmp_path / "job"}
+    settings |= {"RETRY_PRIORITY_ADJUST": -5, "REDIRECT_PRIORITY_ADJUST": -5}
+    starts = [site.url("/start")]
+    # The start page, the sitemap, all pages once, and most of them on their second way.
+    ends = f"SIGKILL reached {2 + count + 5}"
+    first_run = Crawl(tmp_path, starts, settings, ends=ends, seeded="yes").join()
+    assert first_run.reason is None
+    assert left(tmp_path) == count
+    for number in range(10, 10 + count):
+        site.set(f"/{number}", "page")
+    assert Crawl(tmp_path, starts, settings, seeded="yes").join().reason == "finished"
+    assert left(tmp_path) == 0
+    assert {*wanted} <= set(map(site.url, site.pages_asked))
 
 
 @pytest.mark.parametrize("where", ["held", "at the gate", "handed back"])

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 
+from scrapy_rep.engine.access import Following
 from scrapy_rep.seeding.seeding import Outstanding, SitemapSeeding
 from scrapy_rep.seeding.spool import Site, Spool, next_of
 
@@ -51,16 +53,25 @@ async def test_what_was_not_dealt_with_is_taken_by_the_next_run(tmp_path: Path, 
 
 @pytest.mark.parametrize("held", [True, False])
 def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
-    """The hold frees the request once that is on disk; a kill would empty a hold in memory."""
-    outstanding = Outstanding(Spool(None, 1.0, None))
+    """The hold says once it has it on disk; a kill would empty a hold in memory."""
+    following = Following(Crawler(Spider))
+    outstanding = Outstanding(Spool(None, 1.0, None), following)
     request = Request(f"{A}/1")
     outstanding.add(request, 7, 1)
-    outstanding.left(request.copy())
+    for trail in following._trails:
+        trail.scheduled(request)
+    outstanding.sent(7)
+    outstanding.left(request.replace(meta={}))
     assert outstanding.total == 1
-    (outstanding.left if held else outstanding.arrive)(request)
+    outstanding.left(request)
     assert outstanding.total == 0
     assert outstanding.finished == []
-    del request
+    if held:
+        following.stored(request)
+    else:
+        for trail in following._trails:
+            trail.taken(request)
+            trail.ended(request)
     assert outstanding.finished == [7]
 
 
