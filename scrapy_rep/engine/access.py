@@ -184,9 +184,18 @@ class Trail:
     copy the meta to requests for other pages.
     """
 
-    def __init__(self, key: str, on_done: Callable[[int], None]) -> None:
-        """*key*: of meta. *on_done* gets a number once the crawl is done with all that carry it."""
+    def __init__(
+        self,
+        key: str,
+        on_done: Callable[[int], None],
+        *,
+        is_kept: Callable[[], bool],
+        in_memory: bool,
+    ) -> None:
+        """See :meth:`Following.trail`."""
         self._key = key
+        self.is_kept = is_kept
+        self.in_memory = in_memory
         self._on_done = on_done
         # A request may come from Scrapy's queue with the number of an earlier run.
         self._run = time.time_ns()
@@ -282,9 +291,22 @@ class Following:
         self._crawler: Any = crawler
         self._trails: list[Trail] = []
 
-    def trail(self, key: str, on_done: Callable[[int], None]) -> Trail:
-        """Return a new trail, before :meth:`begin` or while the spider is open."""
-        trail = Trail(key, on_done)
+    def trail(
+        self,
+        key: str,
+        on_done: Callable[[int], None],
+        *,
+        is_kept: Callable[[], bool] = lambda: False,
+        in_memory: bool = False,
+    ) -> Trail:
+        """Return a new trail, before :meth:`begin` or while the spider is open.
+
+        :param key: of meta
+        :param on_done: gets a number once the crawl is done with all requests that carry it
+        :param is_kept: says whether a file still has the requests after the crawl
+        :param in_memory: they are few, and held in memory even where others are held on disk
+        """
+        trail = Trail(key, on_done, is_kept=is_kept, in_memory=in_memory)
         self._trails.append(trail)
         return trail
 
@@ -315,6 +337,19 @@ class Following:
         """Note that a file has *request* from now on, so no trail need follow it any longer."""
         for trail in self._trails:
             trail.stored(request)
+
+    def is_kept(self, request: Request) -> bool:
+        """Whether a file still has *request* after the crawl: nobody need hand it to the scheduler."""
+        return any(
+            trail.number_of(request) is not None and trail.is_kept() for trail in self._trails
+        )
+
+    def stays_in_memory(self, request: Request) -> bool:
+        """Whether *request* is held in memory even where others are held on disk."""
+        return any(
+            trail.in_memory and trail.number_of(request) is not None and trail.is_kept()
+            for trail in self._trails
+        )
 
     def _response_received(self, request: Request) -> None:
         for trail in self._trails:

@@ -149,7 +149,10 @@ class DiskHold:
     # Requests come and go
 
     def hold(self, origin: str, held: Held, state: int = HELD) -> Held:
-        """Write *held*. Return what stays in memory: all of it if it can't be serialised."""
+        """Write *held*. Return what stays in memory: all of it if it can't be serialised, or another file
+        has it."""
+        if self._following.stays_in_memory(held.request):
+            return held
         try:
             data = dumps(held.request, self._spider)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)

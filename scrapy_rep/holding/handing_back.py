@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain
 
@@ -48,8 +47,6 @@ class HandingBack:
         self._held = held
         self.waiting = 0  # about how many the scheduler has for which there was no room
         self.came_last = False  # whether the latest to come again had been put behind all others
-        self.on_handed_back: Callable[[Request], object] = lambda _: None
-        """Called with each request that the scheduler has taken."""
 
     def one(self, request: Request, since: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others. Return whether the
@@ -75,7 +72,6 @@ class HandingBack:
         try:
             # Some return nothing.
             if self._context.engine.scheduler.enqueue_request(request) is not False:
-                self.on_handed_back(request)
                 return True
             error: object = "refused"
         except Exception as raised:  # noqa: BLE001 (its server may be gone, its disk full)
@@ -123,6 +119,8 @@ class HandingBack:
     def _end(self, held: Held, held_origin: HeldOrigin | None) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
         request = held.request
+        if self._context.engine.following.is_kept(request):
+            return succeed(None)
         only_waited = not held.counts and not (held_origin is not None and held_origin.fails)
         goes_back = only_waited or self._outlives(request)
         if goes_back and self._hand_back(request, held.since, request.priority):

@@ -43,7 +43,14 @@ from scrapy_rep.seeding.discovery import (
 )
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier, registrable_domain
-from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Site, Spool, next_of
+from scrapy_rep.seeding.spool import (
+    RETRY_SECONDS,
+    Page,
+    SeedingContext,
+    Site,
+    Spool,
+    count_down,
+)
 from scrapy_rep.signals import request_deferred, request_given_up
 from scrapy_rep.text import counted, text_of
 
@@ -55,8 +62,16 @@ _PREFIXES = 20_000
 _ROWS = 20
 # Pages taken from the spool at a time.
 _BATCH = 50
-# Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
-_ALONE, _EACH, _ALL = 1000, 16, 4000
+# Pages in the scheduler: the most of a single origin, while no others wait.
+_ALONE = 1000
+# Of each origin, and of all that one origin's sitemaps name, however many others wait.
+_EACH = 16
+# Of all.
+_ALL = 4000
+# Hosts that one origin's sitemaps name and that have pages in the scheduler: Scrapy lets hosts take turns.
+_HOSTS = 32
+# Hosts that one origin's sitemaps name, of which one step looks for room.
+_LOOKS = 16
 # Seconds until the next look for room in the scheduler.
 _LOOK = 0.05
 
@@ -67,20 +82,27 @@ class Outstanding:
 
     def __init__(self, spool: Spool, following: Following) -> None:
         self._spool = spool
-        self._trail = following.trail(ROW_KEY, self._done)
-        self.by_site: Counter[int] = Counter()  # pages in the scheduler, for each site
+        self._trail = following.trail(ROW_KEY, self._done, is_kept=spool.is_kept)
+        # Of pages in the scheduler: for each site, for all that one origin names, and how many sites these are.
+        self.by_site: Counter[int] = Counter()
+        self.by_source: Counter[str] = Counter()
+        self.sites_of: Counter[str] = Counter()
         self.finished: list[int] = []  # rows of finished pages, to be deleted
-        self._sites: dict[int, int] = {}  # of the pages in the scheduler, by row
+        self._sites: dict[int, tuple[int, str]] = {}  # by row: site and source
+        self._arrived: set[int] = set()  # rows of pages that have left the gate
 
     @property
     def total(self) -> int:
         return len(self._sites)
 
-    def add(self, request: Request, row: int, site: int) -> None:
+    def add(self, request: Request, row: int, site: Site) -> None:
         """Note that *request*, for the page of *row*, is about to go to the scheduler."""
         self._trail.begin(request, row)
-        self._sites[row] = site
-        self.by_site[site] += 1
+        self._sites[row] = site.id, site.named_by
+        self.by_source[site.named_by] += 1
+        self.by_site[site.id] += 1
+        if self.by_site[site.id] == 1:
+            self.sites_of[site.named_by] += 1
 
     def sent(self, row: int) -> None:
         """Note that the page of *row* went to the scheduler, unless that didn't take it: a filter
@@ -91,12 +113,20 @@ class Outstanding:
         """Undo :meth:`add`: the scheduler raised an exception."""
         self._trail.forget(row)
         self._leave(row)
+        self._arrived.discard(row)
 
     def left(self, request: Request, **_: object) -> None:
         """Note that a page is no longer in the scheduler."""
         row = self._trail.number_of(request)
         if row is not None:
             self._leave(row)
+
+    def arrive(self, request: Request) -> None:
+        """Note that a page has left the gate."""
+        row = self._trail.number_of(request)
+        if row is not None:
+            self._leave(row)
+            self._arrived.add(row)
 
     def keep(self, request: Request, **_: object) -> None:
         """Keep the row of a page for the next run: its request fails for want of a robots.txt."""
@@ -105,21 +135,25 @@ class Outstanding:
             self.take_back(row)
 
     def close(self) -> None:
-        """End a run that was not killed: pages that left are finished, others are for the next run."""
-        self.finished += [row for row in self._trail.numbers if row not in self._sites]
+        """End a run that was not killed: pages that left the gate are finished (Scrapy's queue has those
+        that are to be retried), others are for the next run."""
+        self.finished += self._arrived
 
     def _done(self, row: int) -> None:
         self.finished.append(row)
         self._leave(row)
+        self._arrived.discard(row)
         if len(self.finished) >= _ROWS:
             self._spool.wake()
 
     def _leave(self, row: int) -> None:
-        site = self._sites.pop(row, None)
-        if site is not None:
-            self.by_site[site] -= 1
-            if self.by_site[site] <= 0:
-                del self.by_site[site]
+        if row not in self._sites:
+            return
+        site, source = self._sites.pop(row)
+        count_down(self.by_source, source)
+        count_down(self.by_site, site)
+        if site not in self.by_site:
+            count_down(self.sites_of, source)
 
 
 def _let_pass(request: Request) -> None:
@@ -148,8 +182,8 @@ class Feeder:
         self._failing_since: float | None = None
 
     def __bool__(self) -> bool:
-        busy = self._running or self._spool.waiting or self._spool.asked
-        return not self._spool.over and bool(busy)
+        is_busy = self._running or self._spool.waiting or len(self._loader.places)
+        return not self._spool.over and bool(is_busy)
 
     @property
     def left(self) -> int:
@@ -159,12 +193,16 @@ class Feeder:
     def wake(self) -> None:
         """Look soon: there may be something new in the spool, or room in the scheduler."""
         self._woken = True
-        if not self._running and not self._spool.over:
+        if not self._running and not self._is_over:
             self._running = True
             call_later(0, self._run)
 
+    @property
+    def _is_over(self) -> bool:
+        return self._spool.over or (self._spool.ending and self._spool.durable)
+
     def _run(self) -> None:
-        if self._spool.over:
+        if self._is_over:
             return
         self._woken = False
         pause: float | None = RETRY_SECONDS
@@ -201,21 +239,37 @@ class Feeder:
         outlives the process."""
         if self._engine.paused and not everything:
             return _LOOK
-        slices, blocked = Slices(), 0
+        slices = Slices()
+        fruitless = 0  # sources without room for a page, in a row
         self._verifier.begin()
         more = self._loader.request_some()
-        while (site := next_of(self._spool.sites)) is not None:
-            full = self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
-            if not everything and (full or blocked > len(self._spool.sites)):
+        sources = self._spool.proven
+        while len(sources):
+            if not everything and (self._is_full or fruitless > len(sources)):
                 return _LOOK
-            room = _BATCH if everything else self._room(site)
-            blocked += 1
-            if room:
-                blocked = 0
-                self._send_some(site, room)
+            if self._send_of(sources.next_source(), everything=everything):
+                fruitless = 0
+            else:
+                fruitless += 1
             if slices.over:
                 return 0
         return 0 if more else None
+
+    @property
+    def _is_full(self) -> bool:
+        return self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
+
+    def _send_of(self, source: str, *, everything: bool) -> bool:
+        """Schedule pages of a site that *source* names. Return whether there was room for some."""
+        sites = self._spool.proven.sites_of(source)
+        for _ in range(min(len(sites), _LOOKS)):
+            number, site = next(iter(sites.items()))
+            sites.move_to_end(number)
+            room = _BATCH if everything else self._room(site)
+            if room:
+                self._send_some(site, room)
+                return True
+        return False
 
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
@@ -225,10 +279,17 @@ class Feeder:
         if self._engine.scheduler_is_foreign:
             # 0 if it can't tell.
             others = length_hint(self._engine.scheduler) - self._deferral.handing_back.waiting
-            room = _ALONE - max(0, others)
-        else:
-            share = max(self._each, _ALONE // len(self._spool.sites))
-            room = min(share - self.outstanding.by_site[site.id], _ALL - self.outstanding.total)
+            return max(0, min(_ALONE - max(0, others), _BATCH))
+        outstanding = self.outstanding
+        of_site = outstanding.by_site[site.id]
+        if not of_site and outstanding.sites_of[site.named_by] >= _HOSTS:
+            return 0
+        sources = self._spool.proven
+        room = min(
+            max(self._each, _ALONE // sources.sites) - of_site,
+            max(self._each, _ALL // len(sources)) - outstanding.by_source[site.named_by],
+            _ALL - outstanding.total,
+        )
         return max(0, min(room, _BATCH))
 
     def _send_some(self, site: Site, room: int) -> None:
@@ -249,7 +310,7 @@ class Feeder:
             self.outstanding.finished.append(page.id)
             return False
         if not shared:
-            self.outstanding.add(request, page.id, site.id)
+            self.outstanding.add(request, page.id, site)
         if again := page.id <= site.sent:
             # After the handler of OffsiteMiddleware, which must see the page unchanged.
             self._signals.connect(_let_pass, scrapy_signals.request_scheduled)
@@ -320,7 +381,6 @@ class SitemapSeeding(ResolutionListener):
         log = SitemapLog(context, recorder.tell)
         self.loader = Loader(parts, log)
         self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, log))
-        self._idle_with: list[str] = []
         self._spool.wake = self._feeder.wake
         self._connect(crawler.signals.connect)
 
@@ -330,7 +390,6 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_closed, scrapy_signals.spider_closed)
         connect(self._feeder.outstanding.left, request_deferred)
         connect(self._feeder.outstanding.keep, request_given_up)
-        self._deferral.handing_back.on_handed_back = self._feeder.outstanding.left
 
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return a check to await before anything is fetched for *request*: whether its sitemap may
@@ -346,7 +405,7 @@ class SitemapSeeding(ResolutionListener):
             self._visit(request, prefix)
         check = None if checked else self.check(request)
         if ROW_KEY in request.meta:
-            self._feeder.outstanding.left(request)
+            self._feeder.outstanding.arrive(request)
         return check
 
     def _visit(self, request: Request, prefix: str) -> None:
@@ -399,7 +458,8 @@ class SitemapSeeding(ResolutionListener):
             self._seed(origin, resolve_all(origin.robots_url, [url]))
 
     async def _look(self) -> None:
-        """Open the spool, or write what couldn't be written."""
+        """Open the spool, or write what couldn't be written; every second."""
+        self._feeder.forget()
         if await self._spool.look():
             self._feeder.wake()
             if self._spool.waiting:
@@ -410,10 +470,6 @@ class SitemapSeeding(ResolutionListener):
     def _spider_idle(self) -> None:
         if self._spool.over:
             return
-        asked = list(self._spool.asked)
-        if asked == self._idle_with and not self._deferral.holding:
-            self.loader.lost(asked)
-        self._idle_with = asked
         self._feeder.forget()
         if self._feeder or self._adding or not self._spool.opened:
             raise DontCloseSpider
@@ -430,11 +486,8 @@ class SitemapSeeding(ResolutionListener):
             except Exception:
                 message = "Can't hand pages from sitemaps to the scheduler"
                 logger.exception(message, extra=self._context.extra)
-        if spool.durable and not (spool.over or self._context.engine.scheduler_is_foreign):
-            # The next run asks for them itself: in Scrapy's queue they would be doubled.
-            checked = self._deferral.releases.checked
-            checked -= {request for request in checked if SITEMAP in request.meta}
-        spool.over = True
+        if not spool.durable:
+            spool.over = True
         if self._feeder.left and not spool.durable:
             logger.info(
                 "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep them for "
