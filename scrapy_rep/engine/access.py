@@ -290,6 +290,7 @@ class Following:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._trails: list[Trail] = []
+        self._watchers: list[Callable[[Request], None]] = []
 
     def trail(
         self,
@@ -310,6 +311,11 @@ class Following:
         self._trails.append(trail)
         return trail
 
+    def watch(self, watcher: Callable[[Request], None]) -> None:
+        """Call *watcher* with each request that the scheduler has taken. To be called before
+        :meth:`begin`."""
+        self._watchers.append(watcher)
+
     def begin(self) -> None:
         """Begin, if there are trails: called when the spider opens, before others replace methods of the
         scheduler. So a request that those refuse was not scheduled."""
@@ -326,6 +332,8 @@ class Following:
             if answer is not False:  # some return nothing
                 for trail in self._trails:
                     trail.scheduled(request)
+                for watcher in self._watchers:
+                    watcher(request)
             return answer
 
         # With __slots__, it can't be replaced. Then the crawl is done with a number when the first of its

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from operator import length_hint
 from typing import Any
 
@@ -19,7 +20,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
 from scrapy_rep.engine.access import Following, Stage
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
@@ -72,6 +73,8 @@ _ALL = 4000
 _HOSTS = 32
 # Hosts that one origin's sitemaps name, of which one step looks for room.
 _LOOKS = 16
+# URLs of pages from sitemaps that are remembered for a warning.
+_TWINS = 10_000
 # Seconds until the next look for room in the scheduler.
 _LOOK = 0.05
 
@@ -161,6 +164,61 @@ def _let_pass(request: Request) -> None:
     request.dont_filter = True
 
 
+class Twins:
+    """Requests of the spider's for pages that a sitemap lists, too."""
+
+    def __init__(self, context: SeedingContext) -> None:
+        crawl = context.crawl
+        self._spider = crawl.spider
+        self._extra = crawl.extra
+        self._signals = crawl.crawler.signals
+        self._fingerprint: Callable[[Request], bytes] | None = None
+        self._crawler: Any = crawl.crawler
+        self._starts = BoundedSet()
+        self._has_starts = False
+        self._seeded: set[int] = set()  # hashes of URLs whose pages go to the default callback
+        crawl.engine.following.watch(self._scheduled)
+        if not context.options.has_rules:
+            self._signals.connect(self._dropped, scrapy_signals.request_dropped)
+
+    def is_start(self, request: Request) -> bool:
+        """Whether the spider has requested this page itself to begin with. Scrapy doesn't filter these,
+        nor remember them, so the page would come twice."""
+        return self._has_starts and self._of(request) in self._starts
+
+    def seeded(self, request: Request) -> None:
+        """Note that a page from a sitemap went to the scheduler."""
+        if request.callback is None and len(self._seeded) < _TWINS:
+            self._seeded.add(hash(request.url))
+
+    def _of(self, request: Request) -> bytes:
+        fingerprint: bytes = self._crawler.request_fingerprinter.fingerprint(request)
+        return fingerprint
+
+    def _scheduled(self, request: Request) -> None:
+        if request.dont_filter and request.meta.get("is_start_request"):
+            with suppress(Exception):  # from a project's fingerprinter
+                self._starts.add(self._of(request))
+                self._has_starts = True
+
+    def _dropped(self, request: Request) -> None:
+        """Warn once that a page was lost for a callback: the dupe filter drops the spider's own request."""
+        callback = request.callback
+        default = getattr(self._spider, "parse", None)
+        if callback is None or callback == default or PAGE_KEY in request.meta:
+            return
+        if hash(request.url) in self._seeded:
+            self._seeded.clear()
+            self._signals.disconnect(self._dropped, scrapy_signals.request_dropped)
+            logger.warning(
+                "%(url)s, which a sitemap lists, was requested for the default callback; so the spider's own "
+                "request for it, with the callback %(callback)s, was dropped as a duplicate. There may be "
+                "more. Say in sitemap_rules which callback pages from sitemaps get.",
+                {"url": request.url, "callback": getattr(callback, "__name__", "?")},
+                extra=self._extra,
+            )
+
+
 class Feeder:
     """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
 
@@ -176,6 +234,7 @@ class Feeder:
         self._loader = loader
         self._verifier = verifier
         self.outstanding = Outstanding(context.spool, context.crawl.engine.following)
+        self._twins = Twins(context)
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
@@ -305,8 +364,12 @@ class Feeder:
 
     def _send(self, page: Page, site: Site, *, shared: bool) -> bool:
         """Schedule a page. Return whether it still is one."""
-        if (request := self._request_for(page)) is None:
-            self._crawl.stats.inc_value(Reason.NO_RULE.stat)
+        request = self._request_for(page)
+        reason = Reason.NO_RULE
+        if request is not None and self._twins.is_start(request):
+            request, reason = None, Reason.START
+        if request is None:
+            self._crawl.stats.inc_value(reason.stat)
             self.outstanding.finished.append(page.id)
             return False
         if not shared:
@@ -325,6 +388,7 @@ class Feeder:
             if again:
                 self._signals.disconnect(_let_pass, scrapy_signals.request_scheduled)
                 request.dont_filter = False  # from here on, it is like any other
+        self._twins.seeded(request)
         if shared:
             self.outstanding.finished.append(page.id)
         else:
@@ -334,11 +398,9 @@ class Feeder:
     def _request_for(self, page: Page) -> Request | None:
         """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed
         since the last run."""
-        wanted, callback = self._options.callback_for(page.url)
         priority = self._crawl.settings.sitemap_page_priority
         try:
-            meta = {PAGE_KEY: page.about}
-            return Request(page.url, callback, priority=priority, meta=meta) if wanted else None
+            return self._options.page_request(page.url, page.about, priority)
         except (TypeError, ValueError, RecursionError):
             return None
 
@@ -487,17 +549,41 @@ class SitemapSeeding(ResolutionListener):
                 message = "Can't hand pages from sitemaps to the scheduler"
                 logger.exception(message, extra=self._context.extra)
         if not spool.durable:
+            self._tell_what_is_left()
             spool.over = True
-        if self._feeder.left and not spool.durable:
-            logger.info(
-                "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep them for "
-                "the next run",
-                {"pages": counted(self._feeder.left, "page")},
-                extra=self._context.extra,
-            )
 
-    async def _spider_closed(self) -> None:
+    def _tell_what_is_left(self) -> None:
+        """Count the sitemaps that were not read, and log what ends with the crawl."""
+        spool = self._spool
+        unread = spool.unread()
+        self._context.stats.set_value("rep/sitemaps/unread", unread)
+        left = []
+        if self._feeder.left:
+            left.append(f"{counted(self._feeder.left, 'page')} from sitemaps not requested")
+        if unread:
+            left.append(f"{counted(unread, 'sitemap')} not read")
+        if left and not spool.durable:
+            message = "%(left)s: the crawl is closing. Set JOBDIR to keep them for the next run"
+            logger.info(message, {"left": ", ".join(left)}, extra=self._context.extra)
+
+    def _warn_of_no_seeds(self) -> None:
+        """Warn that sitemaps should seed the crawl, and none could: it would end without a word."""
+        stats = self._context.stats
+        if self.visited_prefixes or stats.get_value("rep/sitemaps/found"):
+            return
+        logger.warning(
+            "REP_SITEMAPS is on, but the crawl requested no page of any site, so no robots.txt could list "
+            "sitemaps. Yield a request to each site from start(), or name sitemaps in the spider's "
+            "rep_sitemaps.",
+            extra=self._context.extra,
+        )
+
+    async def _spider_closed(self, reason: str) -> None:
+        if self._spool.durable:  # sitemaps on their way have been read since
+            self._tell_what_is_left()
         self._spool.over = True
+        if reason == "finished":
+            self._warn_of_no_seeds()
         self._feeder.outstanding.close()
         self._feeder.forget()
         self._feeder.gauge()

@@ -71,6 +71,7 @@ class Reason(Enum):
     PRIVATE = "on a host with a private address"
     UNPROVEN = "on a host whose robots.txt can't be fetched"
     KNOWN = "already known"
+    START = "a start request"
     DEPTH = "nested deeper than REP_SITEMAP_MAX_DEPTH"
     LIMIT = "beyond a limit for this origin"
 
@@ -79,7 +80,14 @@ class Reason(Enum):
         return f"rep/sitemaps/rejected/{self.name.lower()}"
 
 
-CHOSEN = {Reason.FILTERED, Reason.OLD, Reason.NO_RULE, Reason.NOT_FOLLOWED, Reason.KNOWN}
+CHOSEN = {
+    Reason.FILTERED,
+    Reason.OLD,
+    Reason.NO_RULE,
+    Reason.NOT_FOLLOWED,
+    Reason.KNOWN,
+    Reason.START,
+}
 """Reasons that the project has chosen, or by which nothing is lost."""
 
 
@@ -144,7 +152,7 @@ class Selection:
         kind = self.reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
-        kept, failed = self._options.filtered(sound, kind.value if kind else "")
+        kept, failed = self._options.filtered(sound, kind.value if kind else "", self.sitemap.url)
         self.rejected[Reason.FILTER_ERROR] += failed
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
         recent = [entry for entry in kept if not self._is_old(entry)]

@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -317,6 +318,13 @@ class Spool:
     def is_waiting(self, url: str) -> bool:
         """Whether a sitemap waits to be requested."""
         return bool(self._read("SELECT 1 FROM sitemaps WHERE url = ? AND state = ?", url, WAITING))
+
+    def unread(self) -> int:
+        """Return how many sitemaps wait to be requested, or are on their way; 0 if that can't be read."""
+        with suppress(sqlite3.Error):
+            query = "SELECT count(*) FROM sitemaps WHERE state IN (?, ?)"
+            return int(self._read(query, WAITING, ASKED)[0][0])
+        return 0
 
     def next_origin(self, after: str) -> str | None:
         """Return the first origin after *after* that has led to sitemaps that wait."""
