@@ -86,7 +86,6 @@ class Recorder(ResolutionListener):
         self._holds = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
         self._starts: dict[str, Any] = {"refused": 0, "passed": False}
-        self._forbidden_starts = 0  # of the refused ones; others were given up
         """Start requests that were refused, and the first of them; whether others got through."""
         through = scrapy_signals.request_reached_downloader, scrapy_signals.response_received
         self._passing = Listener(context.crawler, dict.fromkeys(through, self._passes))
@@ -339,7 +338,6 @@ class Recorder(ResolutionListener):
 
     def _refuse_start(self, request: Request, error: Exception) -> None:
         self._starts["refused"] += 1
-        self._forbidden_starts += isinstance(error, RobotsDisallowed)
         if "url" not in self._starts:
             # As --agent takes it. With no token, the rules for all apply.
             agent = _names(self._origins.agents.chain_of(request)) or "*"
@@ -353,11 +351,9 @@ class Recorder(ResolutionListener):
         outcome = "If the crawl found nothing, that is why; your spider may be fine."
         if self.dry_run:
             refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
-        what = f"robots.txt {refused} every start request (%(refused)d)."
-        if not self._forbidden_starts:
-            what = "No start request got through (%(refused)d): robots.txt could not be fetched."
         logger.warning(
-            f"{what} {outcome} The first was %(url)s: %(why)s. For details: %(command)s",
+            f"robots.txt {refused} every start request (%(refused)d). {outcome} The first was "
+            "%(url)s: %(why)s. For details: %(command)s",
             self._starts,
             extra=self._context.extra,
         )

@@ -100,7 +100,7 @@ class Places:
     def __len__(self) -> int:
         return len(self._asked)
 
-    def __contains__(self, row: int) -> bool:
+    def __contains__(self, row: object) -> bool:
         return row in self._asked
 
     @property
@@ -151,6 +151,7 @@ class Loader:
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self.places = Places()
+        self._why_ended: dict[int, str] = {}  # by row
         # In memory where others are held on disk: the spool has them already.
         self._trail = self._engine.following.trail(
             ROW_KEY, self._ended, is_kept=context.spool.is_kept, in_memory=True
@@ -261,6 +262,9 @@ class Loader:
         try:
             request = Request(
                 sitemap.url,
+                # Without one, Scrapy logs an error with its traceback for each that fails. Another process
+                # couldn't call it.
+                errback=None if is_shared else self._request_failed,
                 priority=self._crawl.settings.sitemap_priority,
                 # The spool has each sitemap once. Processes that share a scheduler share its dupe filter.
                 dont_filter=not is_shared,
@@ -292,12 +296,19 @@ class Loader:
         if row is not None:
             self.places.release(row)
 
+    def _request_failed(self, failure: Any) -> None:
+        row = self._trail.number_of(failure.request)
+        if row is not None and row in self.places:
+            self._why_ended[row] = text_of(failure.value)
+
     def _ended(self, row: int) -> None:
         """Note that the crawl is done with the request for a sitemap. If that was neither read nor
         failed, another component has dropped it."""
         sitemap = self._give_back(row)
+        why = self._why_ended.pop(row, "")
         if sitemap is not None and not self._spool.ending:
-            self._end(sitemap, "another component dropped its request", FAILED)
+            about = f" ({why})" if why else ""
+            self._end(sitemap, f"another component dropped its request{about}", FAILED)
 
     def _mark(self, sitemap: SitemapRow, state: int) -> None:
         """Note what became of a sitemap."""

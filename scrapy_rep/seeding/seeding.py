@@ -53,7 +53,7 @@ from scrapy_rep.seeding.spool import (
     count_down,
 )
 from scrapy_rep.signals import request_deferred, request_given_up
-from scrapy_rep.text import counted, text_of
+from scrapy_rep.text import counted, text_of, without_user
 
 logger = get_logger(__name__)
 
@@ -514,7 +514,15 @@ class SitemapSeeding(ResolutionListener):
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
         await self._upkeep.begin()
         async for url in in_slices(own_sitemaps(self._context.crawler)):
-            self._discovery.count(url)
+            if url != without_user(url):
+                logger.warning(
+                    "User name and password of %(url)s, in rep_sitemaps, are not sent: Scrapy takes none from "
+                    "URLs. Set the spider's http_user, http_pass and http_auth_domain, or add a header in "
+                    "sitemap_request().",
+                    {"url": url},
+                    extra=self._context.extra,
+                )
+            self._discovery.count(without_user(url))
             origin = Origin.from_url(url)
             # As if its robots.txt listed it.
             self._seed(origin, resolve_all(origin.robots_url, [url]))
