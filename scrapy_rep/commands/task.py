@@ -284,13 +284,16 @@ class RobotsSpider(Spider):
 
 
 async def follow(
-    lookup: Lookup, request: Request, get: Callable[[Request], Awaitable[Response]]
+    lookup: Lookup,
+    request: Request,
+    get: Callable[[Request], Awaitable[Response]],
+    most: int = MAX_HOPS,
 ) -> Response:
-    """Return the response that redirects of *request* lead to, or raise ``CommandError``. *get*
-    fetches one URL, if its own robots.txt allows it."""
+    """Return the response that redirects of *request* lead to, *most* of them, or raise
+    ``CommandError``. *get* fetches one URL, if its own robots.txt allows it."""
     visited: list[str] = []
     asked = origin_of(request)
-    while request.url not in visited and len(visited) <= MAX_HOPS:
+    while request.url not in visited and len(visited) <= most:
         visited.append(request.url)
         request.meta[HOP_KEY] = Plain(is_elsewhere(origin_of(request), asked))
         try:
@@ -307,7 +310,7 @@ async def follow(
         by, request = origin_of(request), Request(target)
         if why := await lookup.refuses(origin_of(request), by):
             raise CommandError(f"redirects to {target}: {why}", Status.UNREACHABLE)
-    raise CommandError(f"redirects in a loop, or more than {MAX_HOPS} times", Status.UNREACHABLE)
+    raise CommandError(f"redirects in a loop, or more than {most} times", Status.UNREACHABLE)
 
 
 class Lookup(ResolutionListener):

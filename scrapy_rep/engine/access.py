@@ -262,12 +262,202 @@ class Downloads:
         return answer
 
 
+class Trail:
+    """Follows requests that have a number each, such as a row in a file of ours, until the crawl is done
+    with them: until their callback's or errback's output was handled, or nothing took them.
+
+    The number is in a request's meta, so retries and redirects have it too, as does what Scrapy's queue
+    on disk returns. It leaves the meta when a response is on its way to the callback, since callbacks
+    copy the meta to requests for other pages.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        on_done: Callable[[int], None],
+        *,
+        is_kept: Callable[[], bool],
+        in_memory: bool,
+    ) -> None:
+        """See :meth:`Following.trail`."""
+        self._key = key
+        self.is_kept = is_kept
+        self.in_memory = in_memory
+        self._on_done = on_done
+        # A request may come from Scrapy's queue with the number of an earlier run.
+        self._run = time.time_ns()
+        self._carriers: dict[int, int] = {}  # how many requests carry a number, by number
+        self._in_progress: dict[Request, int] = {}  # the numbers of those that the engine has taken
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers that the crawl isn't done with."""
+        return list(self._carriers)
+
+    def begin(self, request: Request, number: int) -> None:
+        """Follow *request*, which whoever calls has at present: see :meth:`let_go`."""
+        request.meta[self._key] = self._run, number
+        self._carriers[number] = 1
+
+    def number_of(self, request: Request) -> int | None:
+        """Return the number of *request*; None if it has none, or the crawl is done with it."""
+        match request.meta.get(self._key):
+            case (run, number) | [run, number] if run == self._run and number in self._carriers:
+                return int(number)
+        return None
+
+    def let_go(self, number: int) -> None:
+        """Note that one request less carries *number*."""
+        carriers = self._carriers.get(number)
+        if carriers is None:
+            return
+        if carriers > 1:
+            self._carriers[number] = carriers - 1
+            return
+        del self._carriers[number]
+        self._on_done(number)
+
+    def forget(self, number: int) -> None:
+        """Follow *number* no longer, without a word."""
+        self._carriers.pop(number, None)
+
+    # What happens to any request
+
+    def scheduled(self, request: Request) -> None:
+        number = self.number_of(request)
+        if number is not None:
+            self._carriers[number] += 1
+
+    def taken(self, request: Request) -> None:
+        number = self.number_of(request)
+        if number is None:
+            return
+        if number in self._in_progress.values():
+            # Somebody downloads a copy of it directly, which was not scheduled.
+            self._carriers[number] += 1
+        self._in_progress[request] = number
+
+    def answered(self, request: Request) -> None:
+        request.meta.pop(self._key, None)
+
+    def ended(self, request: Request) -> None:
+        number = self._in_progress.pop(request, None)
+        if number is not None:
+            self.let_go(number)
+
+    def stored(self, request: Request) -> None:
+        number = self.number_of(request)
+        if number is not None:
+            self.let_go(number)
+
+
+class _InProgress(set[Request]):
+    """Stands in for ``_slot.inprogress``, where a request is from the moment in which the engine takes it
+    from the scheduler until the output of its callback or errback was handled. Nothing documented tells
+    of that end: an ``IgnoreRequest`` in a ``process_response`` sends no signal."""
+
+    def __init__(self, requests: set[Request], trails: list[Trail]) -> None:
+        super().__init__(requests)
+        self._trails = trails
+
+    def add(self, request: Request) -> None:
+        super().add(request)
+        for trail in self._trails:
+            trail.taken(request)
+
+    def remove(self, request: Request) -> None:
+        super().remove(request)
+        for trail in self._trails:
+            trail.ended(request)
+
+
+class Following:
+    """Tells trails what happens to requests."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler: Any = crawler
+        self._trails: list[Trail] = []
+        self._watchers: list[Callable[[Request], None]] = []
+
+    def trail(
+        self,
+        key: str,
+        on_done: Callable[[int], None],
+        *,
+        is_kept: Callable[[], bool] = lambda: False,
+        in_memory: bool = False,
+    ) -> Trail:
+        """Return a new trail, before :meth:`begin` or while the spider is open.
+
+        :param key: of meta
+        :param on_done: gets a number once the crawl is done with all requests that carry it
+        :param is_kept: says whether a file still has the requests after the crawl
+        :param in_memory: they are few, and held in memory even where others are held on disk
+        """
+        trail = Trail(key, on_done, is_kept=is_kept, in_memory=in_memory)
+        self._trails.append(trail)
+        return trail
+
+    def watch(self, watcher: Callable[[Request], None]) -> None:
+        """Call *watcher* with each request that the scheduler has taken. To be called before
+        :meth:`begin`."""
+        self._watchers.append(watcher)
+
+    def begin(self) -> None:
+        """Begin, if there are trails: called when the spider opens, before others replace methods of the
+        scheduler. So a request that those refuse was not scheduled."""
+        engine = self._crawler.engine
+        if not self._trails or isinstance(engine._slot.inprogress, _InProgress):
+            return
+        engine._slot.inprogress = _InProgress(engine._slot.inprogress, self._trails)
+        self._crawler.signals.connect(self._response_received, signals.response_received)
+        scheduler = engine._slot.scheduler
+        enqueue = scheduler.enqueue_request
+
+        def enqueue_request(request: Request) -> Any:
+            answer = enqueue(request)
+            if answer is not False:  # some return nothing
+                for trail in self._trails:
+                    trail.scheduled(request)
+                for watcher in self._watchers:
+                    watcher(request)
+            return answer
+
+        # With __slots__, it can't be replaced. Then the crawl is done with a number when the first of its
+        # requests has ended.
+        with suppress(AttributeError):
+            scheduler.enqueue_request = enqueue_request
+
+    def stored(self, request: Request) -> None:
+        """Note that a file has *request* from now on, so no trail need follow it any longer."""
+        for trail in self._trails:
+            trail.stored(request)
+
+    def is_kept(self, request: Request) -> bool:
+        """Whether a file still has *request* after the crawl: nobody need hand it to the scheduler."""
+        return any(
+            trail.number_of(request) is not None and trail.is_kept() for trail in self._trails
+        )
+
+    def stays_in_memory(self, request: Request) -> bool:
+        """Whether *request* is held in memory even where others are held on disk."""
+        return any(
+            trail.in_memory and trail.number_of(request) is not None and trail.is_kept()
+            for trail in self._trails
+        )
+
+    def _response_received(self, request: Request) -> None:
+        for trail in self._trails:
+            trail.answered(request)
+
+
 class EngineAccess:
     """The engine beyond its documented methods."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self.slots = DownloadSlots(crawler)
+        self.following = Following(crawler)
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:

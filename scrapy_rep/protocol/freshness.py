@@ -91,7 +91,9 @@ def _read(text: str) -> tuple[datetime | None, bool]:
                 return None, True
             hour = hour % 12 + (12 if clock[7] == "p" else 0)
         second = 59 if second == 60 else second  # a leap second
-        when = datetime(*day, hour, minute, second, tzinfo=timezone.utc)
+        midnight = (hour, minute, second) == (24, 0, 0)  # the day's end, by ISO 8601
+        when = datetime(*day, 0 if midnight else hour, minute, second, tzinfo=timezone.utc)
+        when += timedelta(days=midnight)
         zone = after[1].strip()
         east = _ZONES.get(zone)  # in minutes
         if east is None:

@@ -34,6 +34,7 @@ from scrapy_rep.engine.access import (
     PacedSlot,
     Stage,
     _clock,
+    _InProgress,
 )
 from tests.helpers.behaviours import after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -44,6 +45,7 @@ from tests.helpers.servers import Sites
 pytestmark = pytest.mark.scrapy_api
 PRIVATE = {
     "_slot",
+    "inprogress",
     "_process_queue",
     "total_concurrency",
     "enqueue_scrape",
@@ -82,6 +84,29 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
 
     assert_no_errors(await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5}))
     assert seen == [5, 6, 5, Scheduler, False, True]
+
+
+async def test_the_engine_knows_what_is_in_progress(sites: Sites) -> None:
+    """By a set, from which it removes a request once its callback's output was handled; see also
+    test_following.py."""
+    sets: list[Any] = []
+    requests: list[Request] = []
+
+    def look(engine: EngineAccess) -> None:
+        slot = engine._crawler.engine._slot
+        sets.append(slot.inprogress)
+        requests.extend(slot.inprogress)
+
+    def opened(spider: Spider) -> None:
+        following = EngineAccess(spider.crawler).following
+        following.trail("_rep_test", id)
+        assert type(spider.crawler.engine._slot.inprogress) is set  # type: ignore[union-attr]
+        following.begin()
+
+    await in_a_crawl(sites, look, signal_handlers={scrapy_signals.spider_opened: opened})
+    assert len(requests) == 1
+    assert type(sets[0]) is _InProgress
+    assert not sets[0]
 
 
 async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> None:
