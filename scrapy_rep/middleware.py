@@ -21,6 +21,7 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
 from scrapy_rep.origins.context import CrawlContext
@@ -64,7 +65,15 @@ class RepMiddleware:
         self.decisions = Recorder(context, origins)
         self._deferral = deferral = Deferral(context, origins, self.decisions)
         self._verdicts = deferral.releases.verdicts
-        self._gate = Gate(context, origins, deferral)
+        self._early = EarlyDrops(
+            context,
+            origins,
+            self.decisions,
+            middleware=self,
+            refusal=self._refusal,
+            may_seed=self._may_seed,
+        )
+        self._gate = Gate(context, origins, deferral, self._early)
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
@@ -125,6 +134,10 @@ class RepMiddleware:
                 state.allowed += 1
                 self._count("rep/cache/hit")
                 return None
+            state.used_at = now
+            self._count("rep/cache/hit")
+            self._decide(request, state, path)
+            return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
     def overrules(self, request: Request, decision: Decision) -> bool:
@@ -231,9 +244,31 @@ class RepMiddleware:
             reason = "RepMiddleware.overrules()"
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
         else:
-            self._count("robotstxt/forbidden")
-            self._refuse(request, RobotsDisallowed(state.origin, decision, state.by), state)
+            error = RobotsDisallowed(state.origin, decision, state.by)
+            is_direct = request not in self._gate
+            if is_direct or self._early.remember(request, state, path):
+                self.decisions.dropped(request, error, state, direct=is_direct)
+            if not self.decisions.dry_run:
+                raise error from None
         self.origins.crawl_delay.choose_slot(request, state)
+
+    def _refusal(self, request: Request, state: OriginState, path: str) -> RobotsDisallowed | None:
+        """Return what *request* would fail with if it came here now; None if it would pass, or if
+        that isn't known without waiting. *state* is fresh."""
+        chain = self.agents.chain_of(request)
+        if path == ROBOTS_PATH or self.origins.cache.takes_long(state, chain):
+            return None
+        decision = self.origins.decide(state, chain, path)
+        if decision is None or decision.allowed or self.overrules(request, decision):
+            return None
+        return RobotsDisallowed(state.origin, decision, state.by)
+
+    def _may_seed(self, request: Request, prefix: str) -> bool:
+        """Whether sitemaps may learn from *request*, whose URL begins with *prefix*, once it comes
+        here."""
+        if SITEMAP in request.meta:
+            return True
+        return self._seeding is not None and self._seeding.learns_from(request, prefix)
 
     async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
         """Return the answer, or why there will be none; None if that takes too long."""

@@ -22,6 +22,7 @@ from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.handing_back import HANDED_BACK
 from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
@@ -35,8 +36,11 @@ logger = get_logger(__name__)
 class Gate:
     """Stands in for the scheduler where the engine asks it for requests."""
 
-    def __init__(self, context: CrawlContext, origins: Origins, deferral: Deferral) -> None:
+    def __init__(
+        self, context: CrawlContext, origins: Origins, deferral: Deferral, early: EarlyDrops
+    ) -> None:
         self._context = context
+        self._early = early
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
         self._deferral = deferral
@@ -75,6 +79,7 @@ class Gate:
             )
             values = {"scheduler": type(scheduler).__name__}
             logger.info(message, values, extra=self._context.extra)
+        self._early.begin(scheduler)
 
     def __contains__(self, request: Request) -> bool:
         """Whether *request* came through here, unlike a media pipeline's direct downloads."""
@@ -112,7 +117,8 @@ class Gate:
         return request
 
     def has_pending_requests(self) -> bool:
-        """Whether requests are scheduled, may leave the gate, or wait for an answer. After
+        """Whether requests are scheduled, may leave the gate, wait for an answer, or were dropped
+        just now. After
         ``REP_DEFER_IDLE`` seconds of only waiting, not: the spider may have other work."""
         if self._aside:
             return self._has_pending()
@@ -122,7 +128,8 @@ class Gate:
         finally:
             self._aside = False
         releases = self._releases
-        if scheduled or releases.turns or releases.loose or releases.checked:
+        leaving = releases.turns or releases.loose or releases.checked
+        if scheduled or leaving or self._early.is_pending:
             self._idle_since = None
             return True
         if not self._held.origins:

@@ -273,6 +273,7 @@ class Recorder(ResolutionListener):
             if request.meta.get(_START):
                 self._refuse_start(request, error)
             if isinstance(error, RobotsDisallowed):
+                self._stats.inc_value("robotstxt/forbidden")
                 self._counts.forbids(error)
                 self._changes.forbidden(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:
