@@ -13,19 +13,23 @@ from weakref import ref
 
 import pytest
 from scrapy import Request, Spider, signals
+from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider, DontCloseSpider, IgnoreRequest
 from scrapy.http import Response, TextResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_rep import RepMiddleware, may_fetch
+from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.holding import early
 from tests.helpers.behaviours import RULES, page, redirect
 from tests.helpers.crawling import Clock, CrawlResult, ListSpider, StepSpider, crawl
-from tests.helpers.held import DEFER, Record, a_while, origin_of, silent_until_open
+from tests.helpers.held import DEFER, NEVER, Record, a_while, origin_of, silent_until_open
 from tests.helpers.log import lines, summary
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
@@ -65,6 +69,12 @@ async def follow(
 
 def private(site: Site, count: int) -> list[str | Request]:
     return [site.url(f"/private/{number}") for number in range(count)]
+
+
+def be_busy(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
 
 
 def queued(result: CrawlResult) -> int:
@@ -377,14 +387,38 @@ class PumpSpider(LinkSpider):
 
 @pytest.mark.loop
 @pytest.mark.parametrize("errbacks", [True, False])
-async def test_a_spider_that_goes_on_when_it_is_idle(sites: Sites, errbacks: bool) -> None:
+async def test_a_spider_that_goes_on_when_it_is_idle(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, errbacks: bool
+) -> None:
+    monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
     site = sites.add(robots=RULES)
     urls = [site.url(path) for path in ("/private/1", "/private/2", "/x", "/private/3", "/y")]
-    began = time.monotonic()
     result = await follow(site, [], PumpSpider, pump=urls, errbacks=errbacks)
     assert site.pages_asked == ["/", "/x", "/y"]
     assert forbidden(result) == 3
-    assert time.monotonic() - began < 4  # the engine looks by itself every five seconds
+
+
+@pytest.mark.loop
+async def test_a_spider_that_goes_on_after_slow_errbacks(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine looks whether it is idle while some wait, and again after the last one."""
+    monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
+    site = sites.add(robots=RULES)
+
+    class SlowPumpSpider(PumpSpider):
+        def idle(self) -> None:
+            for _ in range(3):
+                super().idle()
+
+        def failed(self, failure: Any) -> None:
+            super().failed(failure)
+            be_busy(2 * SLICE_SECONDS)
+
+    urls = [site.url(f"/private/{number}") for number in range(6)]
+    result = await follow(site, [], SlowPumpSpider, pump=[*urls, site.url("/x")])
+    assert site.pages_asked == ["/", "/x"]
+    assert forbidden(result) == 6
 
 
 class ErrbackSpider(LinkSpider):
@@ -496,32 +530,58 @@ async def test_an_errback_is_called_on_the_next_turn(sites: Sites) -> None:
     assert len(result.spider.errors) == 3
 
 
-@pytest.mark.parametrize("is_slow", [False, True])
-async def test_few_errbacks_wait(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch, is_slow: bool
-) -> None:
-    """Beyond, requests take the long road; so does what an errback has for slow pipelines."""
+class AtOnceSpider(LinkSpider):
+    """Has its links scheduled in one turn of the event loop, so many at a time."""
+
+    async def parse(self, response: Response, **kwargs: Any) -> None:
+        for request in list(super().parse(response, **kwargs)):
+            if self.at_a_time and len(self.sent) % self.at_a_time == 0:
+                await a_while(0.05)
+            self.sent = [*self.sent, request.url]
+            self.crawler.engine.crawl(request)
+        self.is_done.callback(None)
+
+    at_a_time = 0
+    sent: list[str] = []
+
+
+@pytest.mark.loop
+async def test_few_errbacks_wait(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond, requests take the long road."""
     monkeypatch.setattr(early, "_MOST_ERRBACKS", 10)
-    site, most = sites.add(robots=RULES), [0]
-
-    class AtOnceSpider(LinkSpider):
-        def parse(self, response: Response, **kwargs: Any) -> Any:
-            for request in super().parse(response, **kwargs):
-                self.crawler.engine.crawl(request)
-                middleware: Any = self.crawler.get_downloader_middleware(RepMiddleware)
-                drops = middleware._early
-                most[0] = max(most[0], len(drops._waiting) + drops._unsettled)
-            return ()
-
-    def failed(spider: Any) -> Any:
-        return {"an": "item"} if is_slow else None
-
-    result = await follow(site, private(site, 50), AtOnceSpider, on_failure=failed)
+    site = sites.add(robots=RULES)
+    result = await follow(site, private(site, 50), AtOnceSpider, is_done=Deferred())
     result.assert_clean()
-    assert most == [10]
     assert queued(result) == 40
     assert forbidden(result) == len(result.spider.errors) == 50
-    assert len(result.spider.items) == 50 * is_slow
+
+
+class SlowPipeline:
+    def __init__(self, crawler: Any) -> None:
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> SlowPipeline:
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        await maybe_deferred_to_future(self.crawler.spider.is_done)
+        return item
+
+
+@pytest.mark.loop
+async def test_little_output_of_errbacks_waits(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipeline takes its time. Meanwhile, further requests take the long road."""
+    monkeypatch.setattr(early, "_MOST_ERRBACKS", 10)
+    site = sites.add(robots=RULES)
+    more = {"on_failure": lambda spider: {"an": "item"}, "at_a_time": 5, "is_done": Deferred()}
+    settings: dict[str, Any] = {"ITEM_PIPELINES": {SlowPipeline: 100}}
+    result = await follow(site, private(site, 50), AtOnceSpider, **settings, **more)
+    result.assert_clean()
+    assert queued(result) == 40
+    assert forbidden(result) == len(result.spider.errors) == len(result.spider.items) == 50
 
 
 @pytest.mark.alone
@@ -546,9 +606,7 @@ async def test_errbacks_hold_no_loop(sites: Sites) -> None:
 
         def failed(self, failure: Any) -> None:
             self.errors.append((failure.request, failure.value))
-            until = time.perf_counter() + 0.002
-            while time.perf_counter() < until:
-                pass
+            be_busy(0.002)
 
     result = await follow(site, private(site, 500), TickingSpider)
     assert len(result.spider.errors) == 500
@@ -566,9 +624,13 @@ async def test_errbacks_that_wait_are_called_before_the_spider_closes(sites: Sit
             record.close()
             return ()
 
-    result = await record.crawl(LeavingSpider, requests=[site.url("/")], links=private(site, 5))
+        def failed(self, failure: Any) -> None:
+            super().failed(failure)
+            be_busy(2 * SLICE_SECONDS)  # so each has a turn of its own
+
+    result = await record.crawl(LeavingSpider, requests=[site.url("/")], links=private(site, 30))
     assert result.reason == "enough"
-    assert len(result.spider.errors) == 5
+    assert len(result.spider.errors) == 30
 
 
 async def test_what_is_scheduled_while_the_spider_closes_waits_for_the_next_run(
@@ -709,13 +771,14 @@ async def test_nothing_waits_for_the_collector(sites: Sites) -> None:
 
 
 async def test_a_forbidden_sitemap_is_noted(sites: Sites) -> None:
-    """Ours sees its refusal, in process_exception()."""
-    site = sites.add(robots=listing("/private.xml", rules=RULES))
+    """The middleware sees its refusal in process_exception()."""
+    site = sites.add(robots=listing(*(f"/private/{n}.xml" for n in range(20)), rules=RULES))
     result = await crawl(
         SeededSpider, {"REP_SITEMAPS": True}, requests=[site.url("/start"), site.url("/private")]
     )
     result.assert_clean()
-    assert result.stat("rep/sitemaps/failed") == 1
+    assert result.stat("rep/sitemaps/failed") == 20
+    assert len(lines(result, " was not read: Forbidden by robots.txt", level=None)) == 20
     assert result.stat("rep/sitemaps/waiting") == 0
 
 
