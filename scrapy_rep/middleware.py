@@ -258,7 +258,8 @@ class RepMiddleware:
         chain = self.agents.chain_of(request)
         if path == ROBOTS_PATH or self.origins.cache.takes_long(state, chain):
             return None
-        decision = self.origins.decide(state, chain, path)
+        # The fast path is left alone: each allowed request may have to be recorded.
+        decision = self.origins.decide(state, chain, path, always=True)
         if decision is None or decision.allowed or self.overrules(request, decision):
             return None
         return RobotsDisallowed(state.origin, decision, state.by)

@@ -7,7 +7,6 @@ import logging
 import traceback
 from array import array
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from scrapy import Spider
@@ -169,20 +168,37 @@ class Isolation:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._logged: set[str] = set()
+        self._parts: dict[str, _Contained] = {}
 
-    @contextmanager
-    def __call__(self, part: str) -> Iterator[None]:
-        try:
-            yield
-        except CancelledError:
-            raise
-        except Exception:
-            if part not in self._logged:
-                self._logged.add(part)
-                logger.exception(
-                    "Bug in scrapy-rep: the %(part)s failed. The crawl goes on; further failures of "
-                    "the %(part)s are not logged.",
-                    {"part": part},
-                    extra={"spider": self._crawler.spider},
-                )
+    def __call__(self, part: str) -> _Contained:
+        """Return a context manager for code of *part*."""
+        contained = self._parts.get(part)
+        if contained is None:
+            contained = self._parts[part] = _Contained(self._crawler, part)
+        return contained
+
+
+class _Contained:
+    # A class: a generator as a context manager costs each refused request some microseconds more.
+
+    def __init__(self, crawler: Crawler, part: str) -> None:
+        self._crawler = crawler
+        self._part = part
+        self._is_logged = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, CancelledError):
+            return False
+        if not self._is_logged:
+            self._is_logged = True
+            logger.error(
+                "Bug in scrapy-rep: the %(part)s failed. The crawl goes on; further failures of "
+                "the %(part)s are not logged.",
+                {"part": self._part},
+                exc_info=error,
+                extra={"spider": self._crawler.spider},
+            )
+        return True
