@@ -147,7 +147,8 @@ class Limiter:
         extra = {"spider": spider}
         if about is not None:
             if not self._seen.add(about):
-                self._logger.debug(message, values, extra=extra)
+                # There may be millions. Cleaning one text takes less time than cleaning each value.
+                self._logger.debug(message % values, extra=extra)
                 return
             message += "; more for this origin at DEBUG level"
         self._count += 1
