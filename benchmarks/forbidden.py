@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 LONG, LIMIT, SPIDER = "long road", "limit", "spider"
 CRAWLS = (BUILT_IN, OURS, LONG, LIMIT, SPIDER)
 SITE = "http://shop.example"
-ROBOTS = b"User-agent: *\nDisallow: /login\nDisallow: /search\nDisallow: /*?sort=\nDisallow: /*&sort=\n"
+ROBOTS = (
+    b"User-agent: *\nDisallow: /login\nDisallow: /search\nDisallow: /*?sort=\nDisallow: /*&sort=\n"
+)
 FORBIDDEN = ("/login?next=/article-", "/search?q=article-", "/list?sort=price&page=")
 # Links to pages that each page has.
 ALLOWED = 20
