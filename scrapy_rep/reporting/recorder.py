@@ -238,19 +238,26 @@ class Recorder(ResolutionListener):
 
     def _log_drop(self, request: Request, error: Refusal, *, direct: bool) -> None:
         unreachable = isinstance(error, RobotsUnreachable)
-        values = {"url": request.url, "error": error, "request": request}
         extra = self._context.extra
         if unreachable and direct:
-            logger.warning("Not downloading %(url)s: %(error)s", values, extra=extra)
+            logger.warning(
+                "Not downloading %(url)s: %(error)s",
+                {"url": request.url, "error": error},
+                extra=extra,
+            )
         elif unreachable and self._interactive and error.origin is not None and not self.dry_run:
             logger.error(
                 "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
                 "fetch the page anyway, add -s REP_UNREACHABLE=allow",
-                values,
+                {"url": request.url, "error": error},
                 extra=extra,
             )
         else:
-            message = f"{'Dry run, not dropped: ' * self.dry_run}%(error)s: %(request)s"
+            # Each value takes as long as much of the rest: there may be millions of such lines.
+            values: dict[str, object] = {"error": error, "request": request}
+            message = "%(error)s: %(request)s"
+            if self.dry_run:
+                message = f"Dry run, not dropped: {message}"
             about = error.origin, unreachable
             self._drops.log(message, values, self._context.spider, about)
 
@@ -283,6 +290,7 @@ class Recorder(ResolutionListener):
             if request.meta.get(_START):
                 self._refuse_start(request, error)
             if isinstance(error, RobotsDisallowed):
+                self._stats.inc_value("robotstxt/forbidden")
                 self._counts.forbids(error)
                 self._changes.forbidden(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:

@@ -473,6 +473,14 @@ class SitemapSeeding(ResolutionListener):
             self._feeder.outstanding.arrive(request)
         return check
 
+    def learns_from(self, request: Request, prefix: str) -> bool:
+        """Whether :meth:`look_at` may seed the crawl, given *request*, whose URL begins with
+        *prefix*."""
+        mode = self._discovery.mode
+        if mode == LISTED or (mode == "start" and not request.meta.get("is_start_request")):
+            return False
+        return prefix not in self.visited_prefixes
+
     def _visit(self, request: Request, prefix: str) -> None:
         """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""
         if SITEMAP in request.meta:
