@@ -31,7 +31,7 @@ from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.reporting.record import IMPOLITE
+from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import ROW_KEY, SITEMAP, Discovery, seeding_mode, with_seeding
@@ -228,7 +228,8 @@ class RepMiddleware:
             else:
                 state.allowed += 1
         elif self.overrules(request, decision):
-            reason = "RepMiddleware.overrules()"
+            reason = OVERRULED
+            self._count("rep/overruled")
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
         else:
             self._count("robotstxt/forbidden")

@@ -436,8 +436,7 @@ class HoldLog:
             self._tell(
                 "given up",
                 one,
-                "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
-                "(%(times)s at robots.txt)%(kept)s",
+                "Gave up %(requests)s to %(origin)s: %(reason)s (%(times)s at robots.txt)%(kept)s",
                 requests=counted(one.given_up, "request"),
                 reason=one.why.reason,
                 times=counted(one.why.attempts, "attempt"),

@@ -94,7 +94,7 @@ async def test_every_start_request_was_given_up(sites: Sites) -> None:
     settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2}
     result = await crawl([f"{down}/1", f"{down}/2"], settings)
     [line] = warned(result)
-    assert "refused every start request (2)" in line
+    assert line.startswith("robots.txt was unreachable for every start request (2). If the crawl")
     assert "robots.txt unreachable" in line
     assert summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held, 2 given up"
     assert_clean(result)
