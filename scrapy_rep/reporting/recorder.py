@@ -371,12 +371,12 @@ class Recorder(ResolutionListener):
             what = "robots.txt was unreachable for every start request (%(refused)d)"
         else:
             what = (
-                f"robots.txt {refused} %(forbidden)d start requests, and was unreachable for the "
-                "other %(unreachable)d"
+                f"robots.txt {refused} {counted(forbidden, 'start request')}, and was unreachable "
+                "for the other %(unreachable)d"
             )
         logger.warning(
             f"{what}. {outcome} The first was %(url)s: %(why)s. For details: %(command)s",
-            {**self._starts, "forbidden": forbidden},
+            self._starts,
             extra=self._context.extra,
         )
 

@@ -52,7 +52,7 @@ _REQUESTS = {
 _ALLOWED = ("passed", "overruled")
 # Lines of the summary that show stats: the words for each, in the order in which things happen. A
 # name that ends with a slash stands for all stats below it, which are listed by their own names.
-_STATS = {
+STATS = {
     "Origins decided beyond the protocol": {"rep/beyond/": "{}"},
     "Crawl delays": {
         "rep/crawl_delay/origins": "{:,} obeyed",
@@ -78,7 +78,7 @@ _STATS = {
         "rep/page/noindex": "{:,} by noindex",
         "rep/page/expired": "{:,} by unavailable_after",
         "rep/page/nofollow": "{:,} by nofollow",
-        "rep/page/nofollow_link": "{:,} by rel=nofollow of links",
+        "rep/page/nofollow_link": "{:,} by rel of links",
         "rep/page/dropped": "{:,} dropped in all",
     },
     "Usage preferences": {
@@ -177,14 +177,14 @@ def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> 
         f"{title}: {', '.join(requests)}",
     ]
     stats = context.stats.get_stats()
-    for subject, words in _STATS.items():
-        parts = _parts(stats, words)
+    for subject, words in STATS.items():
+        parts = parts_of(stats, words)
         lines += [f"{subject}: {', '.join(parts)}"] if parts else []
     wrapped = [part for line in lines + _rules(counts) for part in _WRAPPER.wrap(line)]
     logger.info("\n".join(["%s"] * len(wrapped)), *wrapped, extra=context.extra)
 
 
-def _parts(stats: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
+def parts_of(stats: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
     """Return what *stats* say, in *words*."""
     parts = []
     for name, text in words.items():

@@ -282,7 +282,7 @@ async def test_log_stays_short_and_summary_and_report_show_the_delays(
     result = await crawl(every, {**ON, "REP_REPORT": str(report)})
     levels = [one.levelname for one in result.records if "crawl-delay in" in one.getMessage()]
     assert levels == ["INFO"] * 10 + ["DEBUG"] * 4
-    assert "Crawl delays: max 0.6, origins 14" in result.log
+    assert "Crawl delays: 14 obeyed, at most 0.6 s" in result.log
     assert result.stat("rep/crawl_delay/max") == 0.6
     page = report.read_text()
     assert "crawl-delay, s" in page

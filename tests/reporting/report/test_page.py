@@ -166,8 +166,10 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         "warning 1 origin answered with a bot wall in place of robots.txt. See origins",
         "warning 1 origin answered with an HTML page in place of robots.txt. See origins",
         "warning 1 origin redirected in a loop, too many times, or without a target. See origins",
-        "warning 1 origin closed to this crawler. 1 sitemap could not be read. The first: HTTP 404. "
-        "robots.txt files that changed in the crawl: 1. See rules, sitemaps, changes",
+        (
+            "warning 1 origin closed to this crawler. 1 sitemap could not be read. The first: HTTP 404. "
+            "robots.txt files that changed in the crawl: 1. See rules, sitemaps, changes"
+        ),
         "note 1 origin without an answer. See origins",
         "note Items and requests dropped because of page rules: 1. See pages",
         "note Items and requests dropped because of usage preferences: 1. See pages",
@@ -205,14 +207,18 @@ def test_findings_about_the_same_origins_are_one() -> None:
     # An origin that answered in the end is another.
     back = answer("rules", 3, A, status=200)
     assert findings(started(), gone, *held, back, end) == [
-        "warning 1 request given up or dropped. "
-        f"{failed}. The first was {A}/x: why. See given up, unreachable"
+        (
+            "warning 1 request given up or dropped. "
+            f"{failed}. The first was {A}/x: why. See given up, unreachable"
+        )
     ]
     starts = start_requests(1, 0, f"{B}/x", passed=False)
     record = started(), answer("rules", 1, B), refused(B), ended(9, start_requests=starts)
     assert findings(*record) == [
-        f"error robots.txt refused 1 start request, and none got through. The first was {B}/x: why. "
-        "1 origin closed to this crawler. See rules"
+        (
+            f"error robots.txt refused 1 start request, and none got through. The first was {B}/x: why. "
+            "1 origin closed to this crawler. See rules"
+        )
     ]
 
 
@@ -246,8 +252,8 @@ def test_a_file_is_missing_only_if_the_site_says_so() -> None:
         page = page_of(started(), answer(outcome, 1, A, status=status, about=about), ended(2))
         [row] = rows(page, "origins")
         assert row[1] == words
-        assert texts(page, "#look p") == ["Nothing does: every origin answered, and none refused a "
-                                          "start request."]  # fmt: skip
+        assert texts(page, "#look p") == [("Nothing does: every origin answered, and none refused a "
+                                          "start request.")]  # fmt: skip
         assert texts(page, "#unreachable p") == ["No robots.txt was unreachable."]
 
 
@@ -293,7 +299,7 @@ def test_not_all_that_was_given_up_is_listed(monkeypatch: pytest.MonkeyPatch) ->
     lost = [line("given_up", 2, A, url=url, reason="HTTP 503") for url in urls]
     page = page_of(started(), *lost, ended(4, given_up=5))
     assert page.cssselect("#given-up-urls")[0].text.split() == urls[1:3]
-    assert texts(page, "#given-up .note")[-1] == "2 of 5 requests."
+    assert texts(page, "#given-up .note")[-1] == "2 of 5 requests, each URL once."
 
 
 def test_origins_are_in_the_order_of_their_domains() -> None:
