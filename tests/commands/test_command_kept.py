@@ -154,6 +154,7 @@ def test_nothing_found_is_status_1_and_says_so(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.linux
 def test_a_full_disk_is_not_blamed_on_the_cache(tmp_path: Path) -> None:
     keep(tmp_path, *ALL)
     (tmp_path / "m.jsonl").write_bytes(b"".join(many_lines(3)))

@@ -74,6 +74,7 @@ async def test_a_file_in_the_jobdir_that_cannot_be_opened(
     assert result.stats[gauge] == 0
 
 
+@pytest.mark.linux
 async def test_a_record_that_fails(sites: Sites) -> None:
     result = await crawl(sites.add().url("/x"), {"REP_DECISIONS": "/dev/full"})
     assert result.stats["rep/down/record"] == 1
