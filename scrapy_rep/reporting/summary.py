@@ -53,7 +53,12 @@ _ALLOWED = ("passed", "overruled")
 # Lines of the summary that show stats: the words for each, in the order in which things happen. A
 # name that ends with a slash stands for all stats below it, which are listed by their own names.
 STATS = {
-    "Origins decided beyond the protocol": {"rep/beyond/": "{}"},
+    "Origins decided beyond the protocol": {
+        "rep/beyond/overrides": "{:,} by REP_OVERRIDES",
+        "rep/beyond/forbidden": "{:,} by REP_FORBIDDEN",
+        "rep/beyond/challenge": "{:,} by REP_CHALLENGE",
+        "rep/beyond/unreachable_rules": "{:,} by REP_UNREACHABLE_RULES",
+    },
     "Crawl delays": {
         "rep/crawl_delay/origins": "{:,} obeyed",
         "rep/crawl_delay/limited": "{:,} limited",

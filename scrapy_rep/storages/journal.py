@@ -136,7 +136,8 @@ class Journal:
         self._schema = schema
         self._spider = spider
         self._then = meanwhile, if_damaged
-        self._gauge = Gauge(spider.crawler.stats if spider is not None else None, gauge)
+        crawler = getattr(spider, "crawler", None)  # a spider that nobody crawls with has none
+        self._gauge = Gauge(crawler.stats if crawler is not None else None, gauge)
         self._db: sqlite3.Connection | None = None
         self._pending: dict[tuple[str, Any], tuple[Any, ...] | None] = {}
         """Rows by table and key; None: to be deleted."""
