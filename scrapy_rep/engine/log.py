@@ -118,7 +118,8 @@ class Limiter:
 
 class Gauge:
     """A stat that is 1 while something that the crawl needs can't be used, so that monitoring sees it
-    at once; 0 when it works again. While nothing has failed, there is no such stat."""
+    at once; 0 when it works again. While nothing has failed, there is no such stat. It may be set from
+    a thread: for a stats collector, that is one assignment."""
 
     def __init__(self, stats: StatsCollector | None, name: str) -> None:
         self._stats = stats

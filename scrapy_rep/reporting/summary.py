@@ -64,7 +64,7 @@ STATS = {
         "rep/crawl_delay/limited": "{:,} limited",
         "rep/crawl_delay/max": "at most {:g} s",
     },
-    "Visit times": {"rep/visit_time/origins": "{:,}, not obeyed"},
+    "Visit times, which are not obeyed": {"rep/visit_time/origins": "{:,}"},
     "robots.txt files that changed in the crawl": {"rep/changed": "{:,}"},
     "Sitemaps": {
         "rep/sitemaps/found": "{:,} found",

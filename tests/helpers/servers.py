@@ -36,9 +36,9 @@ NETWORK = 20 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw
 @functools.cache
 def has_addresses() -> bool:
     """Whether all of 127.0.0.0/8 is this machine, as on Linux and Windows. On macOS, one address is."""
-    with socket.socket() as one:
+    with socket.socket() as probe:
         try:
-            one.bind((f"127.{NETWORK}.0.1", 0))
+            probe.bind((f"127.{NETWORK}.0.1", 0))
         except OSError:
             return False
     return True

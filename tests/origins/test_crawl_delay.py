@@ -108,7 +108,7 @@ def each_row(sites: Sites) -> Case:
         says.format(f"{DELAY:g}", asked, "crawl-delay in line 3", ""),
         says.format(f"{LONG:g}", limited, "crawl-delay in line 3", more),
         says.format(0.25, rate, "request-rate in line 2", ""),
-        "\nVisit times, which are not obeyed: origins 1",
+        "\nVisit times, which are not obeyed: 1",
     ):
         assert line in result.log
     stats = ("rep/crawl_delay/limited", "rep/visit_time/origins")
