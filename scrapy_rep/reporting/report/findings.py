@@ -35,7 +35,7 @@ class Finding:
         """Add what *other* says about the same origins, or some of them."""
         self.level = min(self.level, other.level, key=LEVELS.index)
         self.sentences += other.sentences
-        self.sections |= {name: by for name, by in other.sections.items() if name != "rules"}
+        self.sections |= other.sections
         self.command = self.command or other.command
 
 
