@@ -180,12 +180,15 @@ def held(task: Task) -> None:
     found = _held_in(path)
     known: dict[str, Entry | UnreadableEntry] = {}
     with task.storage() as storage:
+        unknown = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
+        if storage is None:
+            unknown = "reason unknown: REP_CACHE_STORAGE is in memory, so only the crawl knows it"
         for start in range(0, len(found), BATCH):
             some = [origin for origin, *_ in found[start : start + BATCH]]
             known |= storage.load_many(some) if storage is not None else {}
     for origin, requests, seconds in found:
         entry = one if isinstance(one := known.get(origin), Entry) else None
-        why = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
+        why = unknown
         if entry is not None and entry.unreachable_since is not None:
             why = f"robots.txt unreachable since {iso(entry.unreachable_since)} ({entry.error}), "
             why += f"next attempt not before {iso(entry.next_attempt_at)}"

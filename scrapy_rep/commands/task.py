@@ -38,7 +38,7 @@ from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.status import Fresh, Stale, Unrestricted
+from scrapy_rep.origins.status import Stale, Unrestricted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
 from scrapy_rep.protocol.matching import comparable
@@ -416,7 +416,7 @@ class Lookup(ResolutionListener):
             Outcome.UNREACHABLE if failed and not stale else entry.outcome,
             entry.body,
             facts,
-            forbids=isinstance(state.status, Fresh) and state.status.forbids_all,
+            forbids=state.forbids_all,
             unrestricted=isinstance(state.status, Unrestricted),
             pass_unreachable=self.settings.unreachable == "allow",
             note=answer.note if answer else "",

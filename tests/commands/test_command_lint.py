@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.behaviours import Stream, answer, redirect
 from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.servers import Sites
@@ -72,6 +74,7 @@ async def test_lint_of_a_long_file_says_where_reading_stops(sites: Sites, tmp_pa
     assert (line["code"], line["line"]) == ("beyond-limit", 5122)
 
 
+@pytest.mark.linux
 async def test_a_full_disk_is_not_blamed_on_the_site(sites: Sites, tmp_path: Path) -> None:
     urls = [sites.add(robots=BAD).url("/") for _ in range(2)]
     with Path("/dev/full").open("w") as full:  # noqa: ASYNC230 (it is no disk)
