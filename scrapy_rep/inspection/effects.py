@@ -160,8 +160,8 @@ def _engine_closed(crawlers: Crawlers) -> Iterator[Finding]:
 
 
 def _only_allows(outline: Outline) -> bool:
-    lines = [line for group in outline.groups for line in group.rules if can_match(line.pattern)]
-    has_part = any(not matches_all(line.pattern) for line in lines)
+    lines = [line for group in outline.groups for line in group.rules if line.pattern]
+    has_part = any(can_match(line.pattern) and not matches_all(line.pattern) for line in lines)
     return has_part and all(line.rule.allow for line in lines)
 
 
@@ -354,7 +354,7 @@ def _sitemaps(crawlers: Crawlers, place: str | None, is_small: bool) -> Iterator
                 raise ValueError("no URL")
             url, origin, is_relative = resolve_sitemap(readable_url(value), base)
         except ValueError as error:
-            yield finding(line, "bad-sitemap", why=error)
+            yield finding(line, "bad-sitemap", topic=str(error), why=error)
             continue
         if is_relative:
             yield finding(line, "relative-sitemap")

@@ -72,7 +72,7 @@ def every_finding(
     kept = cut(body)
     outline = Outline.of(kept)
     yield from _file(body, kept, outline)
-    if not body.startswith(_UTF16):
+    if not _UTF16.match(body):
         yield from _lines(kept, outline)
     yield from _groups(outline)
     yield from effects(kept, outline, robots_url)
@@ -84,8 +84,8 @@ def every_finding(
 
 # Even part of a byte order mark is skipped, see `normalise`.
 _BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
-# How Windows' "Unicode" files begin.
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# How Windows' "Unicode" files begin: with a mark and a letter, of two bytes each.
+_UTF16 = re.compile(rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]")
 
 
 def rows(kept: bytes) -> list[bytes]:
@@ -96,7 +96,7 @@ def rows(kept: bytes) -> list[bytes]:
 def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
     has_rules = any(kind in RULES for kind, _ in outline.fields.values())
     is_page = is_html(kept)
-    if body.startswith(_UTF16):
+    if _UTF16.match(body):
         yield finding(1, "utf-16")
     elif _BOM.match(body):
         yield finding(1, "bom")
@@ -105,7 +105,7 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
             "the rules in it count" if has_rules else "it has no rules, so nothing is forbidden"
         )
         yield finding(None, "html", effect=effect)
-    elif not outline.groups and not has_rules and not body.startswith(_UTF16):
+    elif not outline.groups and not has_rules and not _UTF16.match(body):
         yield finding(None, "empty")
     if len(body) > MAX_BYTES:
         first = len(rows(body[: MAX_BYTES + 1]))
@@ -332,7 +332,8 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
         yield finding(number, "blank-in-rule", fix=_without_blank(written))
     if part := regular_expression_in(pattern):
         yield finding(number, "regular-expression", part=quoted(part))
-    elif has_inner_dollar(pattern):
+        return
+    if has_inner_dollar(pattern):
         yield finding(number, "dollar-inside")
     if is_star_needless(pattern):
         yield finding(number, "trailing-star")
