@@ -290,13 +290,10 @@ def _delays(crawlers: Crawlers) -> Iterator[Finding]:
     first_group = groups[0].agents[0].line if groups else None
     for line, (field, seconds) in lines.items():
         agents = asked.get(line, [])
-        whom = some(agents) or "crawlers"
         if first_group is None or line < first_group:
             yield finding(line, "delay-before-group")
-        else:
-            yield finding(
-                line, "other-delay", topic=field, agents=agents, whom=whom, seconds=seconds
-            )
+        elif agents:
+            yield finding(line, "other-delay", topic=field, agents=agents, seconds=seconds)
 
 
 _ASSETS = re.compile(

@@ -131,12 +131,12 @@ KINDS = {
     "other-field": Kind(NOTE, "{effect}", "{fix}"),
     "other-delay": Kind(
         NOTE,
-        "asks {whom} to wait {seconds:g} s between two requests, which Google ignores",
+        "asks {agents} to wait {seconds:g} s between two requests, which Google ignores",
         "nothing has to be done",
     ),
     "bad-delay": Kind(
         ERROR,
-        "{value} is not {right}: no effect",
+        "{value} is not {right}: nobody is asked to wait",
         "write {right}",
     ),
     # Names of crawlers.

@@ -23,6 +23,7 @@ from scrapy_rep.inspection.patterns import (
     BLANK,
     Paths,
     can_match,
+    directory_of,
     has_inner_dollar,
     is_index,
     is_star_needless,
@@ -94,7 +95,7 @@ def rows(kept: bytes) -> list[bytes]:
 
 
 def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
-    has_rules = any(kind in RULES for kind, _ in outline.fields.values())
+    has_rules = any(group.rules for group in outline.groups)
     is_page = is_html(kept)
     if _UTF16.match(body):
         yield finding(1, "utf-16")
@@ -105,7 +106,7 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
             "the rules in it count" if has_rules else "it has no rules, so nothing is forbidden"
         )
         yield finding(None, "html", effect=effect)
-    elif not outline.groups and not has_rules and not _UTF16.match(body):
+    elif not outline.groups and not outline.ungrouped and not _UTF16.match(body):
         yield finding(None, "empty")
     if len(body) > MAX_BYTES:
         first = len(rows(body[: MAX_BYTES + 1]))
@@ -329,7 +330,10 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
     if paths := joined_paths(pattern):
         yield finding(number, "rules-joined", path=quoted(paths[0]))
     elif BLANK.search(written):
-        yield finding(number, "blank-in-rule", fix=_without_blank(written))
+        # An allow of an index page is also one of its directory, which has no blank in its name.
+        if not (line.rule.allow and is_index(pattern) and not BLANK.search(directory_of(pattern))):
+            yield finding(number, "blank-in-rule", fix=_without_blank(written))
+        return
     if part := regular_expression_in(pattern):
         yield finding(number, "regular-expression", part=quoted(part))
         return

@@ -59,6 +59,10 @@ def is_index(pattern: str) -> bool:
     return pattern.startswith("/index.htm", pattern.rfind("/"))
 
 
+def directory_of(pattern: str) -> str:
+    return pattern[: pattern.rfind("/") + 1]
+
+
 # Longer paths aren't tried.
 _MAX_PATH = 500
 

@@ -422,6 +422,11 @@ def delay(file: File, item: Finding) -> bool:
     return True
 
 
+def no_delay(file: File, item: Finding) -> bool:
+    paces = [file.robots.pace(agent) for agent in file.agents]
+    return item.line not in [ask.line for pace in paces for ask in pace if ask]
+
+
 def always(file: File, items: list[Finding]) -> bool:
     """A matter of bytes, not of the matcher."""
     return True
@@ -450,7 +455,7 @@ CHECKS: dict[str, list[Check]] = {
     "noindex-field": [means_nothing],
     "other-field": [forbids_nothing],
     "other-delay": [each(delay), forbids_nothing],
-    "bad-delay": [means_nothing],
+    "bad-delay": [each(no_delay), forbids_nothing],
     "agent-never": [no_crawler],
     "agent-cut": [cut_agent],
     "split-group": [each(split_group)],

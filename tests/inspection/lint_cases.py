@@ -134,6 +134,9 @@ TRUE_OF = [
     # Lines before all groups; fields that begin like others.
     b"Crawl-delay: 1\nRequest-rate: 1/9\nAllow: /\nNoindex: /\nUser-agent: a\nRequest-rate: 1/3\n",
     b"User-agent:*\nDisallowAITraining: /\nSitemaps: /x.xml\nAllow-all: /\nuser-agents: a b\n",
+    ALL + b"Disallow: /\nAllow: /index.htm y\nAllow: /a b/index.html\nAllow: /a/index.html x/\n",
+    # Blanks and stars.
+    ALL + b"Allow: / *\nDisallow: /a *\nDisallow: /b* c*\nDisallow: *\t*\n",
     # Paths that begin with two slashes, or look like URLs.
     ALL + b"Disallow: /*/x/\nDisallow: //y\nDisallow: /http://a.b/css/\n\nUser-agent: a\n\n",
     ALL + b"Disallow: none\nDisallow: all\nDisallow: .pdf\nDisallow: ?q=\nDisallow: \\x\n",

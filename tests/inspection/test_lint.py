@@ -176,7 +176,7 @@ def test_beyond_the_limit() -> None:
     assert one.message == ("never decides: line 3 (Allow: /a*) matches the same URLs and wins")
     assert one.text == "Disallow: /a"
     (one,) = lint(ALL + b"Allow: /\nCrawl-delay: 1/10\n")
-    assert one.message == '"1/10" is not a number of seconds: no effect'
+    assert one.message == '"1/10" is not a number of seconds: nobody is asked to wait'
 
 
 def test_a_sitemap_of_another_host_is_not_judged() -> None:
