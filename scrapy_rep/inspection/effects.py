@@ -13,7 +13,7 @@ from scrapy_rep.inspection.findings import Finding, finding, shortened, some
 from scrapy_rep.inspection.patterns import BLANK, can_match, example_of, matches_all
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import Rules, allows, comparable, line_of, path_of
-from scrapy_rep.protocol.robotstxt import delay_seconds, rate_seconds
+from scrapy_rep.protocol.robotstxt import Groups, Pace, delay_seconds, rate_seconds
 from scrapy_rep.protocol.syntax import GLOBAL, RULES, normalise, readable, readable_url
 from scrapy_rep.text import resolve_sitemap
 
@@ -46,8 +46,15 @@ class Crawlers:
         engines = [token for token in _ENGINES if token in names]
         asked = list(dict.fromkeys([GLOBAL, *engines, *names]))[:_MAX_ASKED]
         self.spelling = {token: names.get(token, token) for token in asked}
-        self.robots = robots = RobotsTxt.parse(kept)
-        self.rules: dict[str, Rules] = {token: robots.rules(token)[1] for token in asked}
+        robots = RobotsTxt.parse(kept)
+        groups = Groups(normalise(kept))
+        self.rules: dict[str, Rules] = {
+            token: robots.rules(token, groups=groups)[1] for token in asked
+        }
+        has_delays = any(field in DELAYS for field, _ in outline.fields.values())
+        self.paces = {
+            token: robots.pace(token, groups=groups) if has_delays else Pace() for token in asked
+        }
         self._groups: dict[str, list[Group]] = {token: [] for token in [GLOBAL, *names]}
         for group in outline.groups:
             for token in dict.fromkeys(agent.token for agent in group.agents):
@@ -283,7 +290,7 @@ def _delays(crawlers: Crawlers) -> Iterator[Finding]:
         if field in DELAYS and (seconds := DELAYS[field](value)) is not None
     }
     for token, name in crawlers.spelling.items() if lines else ():
-        pace = crawlers.robots.pace(token)
+        pace = crawlers.paces[token]
         for line in {ask.line for ask in (pace.crawl_delay, pace.slowest) if ask is not None}:
             asked.setdefault(line, []).append(name)
     groups = crawlers.outline.groups

@@ -158,11 +158,13 @@ def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         page = _appended_page(texts, outline)
         if page:
             yield finding(page.start, "html-appended", last=page.stop - 1)
+    guesses = _MAX_GUESSES
     for number, text in enumerate(texts, 1):
         if number in outline.fields:
             yield from _known(number, text, *outline.fields[number])
-        elif number not in page:
-            yield from _unknown(number, text)
+        elif number not in page and text:
+            guesses -= 1
+            yield from _unknown(number, text, may_guess=guesses >= 0)
     for line in outline.ungrouped:
         yield finding(line.rule.line, "rule-before-group")
 
@@ -238,18 +240,23 @@ def _comment_in_rule(number: int, row: str, before: str, value: str) -> Iterator
         yield finding(number, "hash-cut", read_as=quoted(readable(before.strip(SPACE))))
 
 
-def _unknown(number: int, text: str) -> Iterator[Finding]:
-    """Yield what is wrong with a line that means nothing to the parser."""
+def _unknown(number: int, text: str, *, may_guess: bool) -> Iterator[Finding]:
+    """Yield what is wrong with a line that means nothing to the parser.
+
+    :param may_guess: whether to find out which field may have been meant
+    """
     text = text.partition("#")[0].strip(SPACE)
     name, colon, _ = text.partition(":")
     name = name.strip(SPACE)
     key = name.lower()
     if not text or (colon and key in _ABOUT_USE):
         return
-    words = BLANK.split(name)[:2]
-    # A sentence begins with a word like "all" more often than with a misspelt field.
-    closeness = _CLOSE if colon else _VERY_CLOSE
-    meant = _closest(name if colon else words[0], closeness) or _closest("-".join(words), closeness)
+    words = BLANK.split(name, 2)[:2]
+    meant = None
+    if may_guess and colon:
+        meant = _closest(name, _CLOSE) or _closest("-".join(words), _CLOSE)
+    elif may_guess:
+        meant = _closest(words[0], _VERY_CLOSE) or _closest("-".join(words), _VERY_CLOSE)
     if colon and key in _OF_OTHERS:
         effect, fix = _OF_OTHERS[key]
         yield finding(number, "other-field", topic=key, effect=effect, fix=fix)
@@ -267,7 +274,11 @@ def _unknown(number: int, text: str) -> Iterator[Finding]:
 
 # How similar a name has to be to a field's, from 0 to 1.
 _CLOSE = 0.75
+# Without a colon: a sentence begins with a word like "all" more often than with a misspelt field.
 _VERY_CLOSE = 0.85
+
+# Lines for which a field that may have been meant is looked for: each takes 0.1 ms.
+_MAX_GUESSES = 2_000
 
 
 def _closest(name: str, closeness: float) -> str | None:
@@ -329,7 +340,8 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
         return
     if paths := joined_paths(pattern):
         yield finding(number, "rules-joined", path=quoted(paths[0]))
-    elif BLANK.search(written):
+        return
+    if BLANK.search(written):
         # An allow of an index page is also one of its directory, which has no blank in its name.
         if not (line.rule.allow and is_index(pattern) and not BLANK.search(directory_of(pattern))):
             yield finding(number, "blank-in-rule", fix=_without_blank(written))
