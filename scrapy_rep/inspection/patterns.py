@@ -6,8 +6,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from scrapy_rep.protocol.matching import ALLOW, Rules
-
 _STARS = re.compile(r"\*+")
 _FOLDER = re.compile(r"(?<=/)\*(?=/)")
 
@@ -75,11 +73,6 @@ def example_of(pattern: str) -> str:
     return path if path[:1] == "/" else f"/{path}"
 
 
-def matches(pattern: str, path: str) -> bool:
-    """Ask the matcher. An allow of an index page doesn't count for its directory."""
-    return Rules([pattern], [ALLOW - 2]).find(path) != 0
-
-
 # Spaces and tabs: crawlers send them as %20 and %09.
 BLANK = re.compile(r"[ \t\v\f]")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
@@ -111,14 +104,13 @@ _MAX_JOINED = 5
 
 
 def joined_paths(pattern: str) -> list[str]:
-    """Return the first paths that are joined by commas in a pattern, which matches none of these."""
+    """Return the first paths that are joined by commas in a pattern. It matches none of these: none
+    has the comma."""
     if not can_match(pattern):
         return []
-    paths = [part for part in _COMMA.split(pattern, _MAX_JOINED) if part][:_MAX_JOINED]
-    examples = [example_of(path) for path in paths]
-    if len(paths) < 2 or any(path == "" or matches(pattern, path) for path in examples):
-        return []
-    return examples
+    parts = [part for part in _COMMA.split(pattern, _MAX_JOINED) if part]
+    paths = [example_of(part) for part in parts[:_MAX_JOINED]]
+    return paths if len(paths) > 1 and all(paths) else []
 
 
 # What is special in regular expressions alone, and hardly occurs in paths: a choice, a class, an

@@ -121,6 +121,7 @@ TRUE_OF = [
         b"User-agent: b\nDisallow: /x\nDisallow: /css\n"
     ),
     b"User-agent: *\nDisallow: /x\n\nUser-agent: a\nUser-agent: b\nCrawl-delay: 9\n\nUser-agent: c\n",
+    b"User-agent: *\nDisallow: /static/pdf/\nDisallow: /static/\nDisallow: /s\n",
     # Dollar signs and stars, one after the other.
     ALL + b"Disallow: /x$\nAllow: /x$*\nDisallow: /x*$\nAllow: /x*\nDisallow: /x$*$\nAllow: /x$$\n",
     ALL + b"Disallow: /$\nAllow: /$*\nDisallow: /*$\nAllow: *$\nDisallow: **\nAllow: /**$*\n",

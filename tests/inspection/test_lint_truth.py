@@ -14,7 +14,7 @@ from scrapy_rep.commands.output import Output
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.preferences.lint import usage_findings
 from tests.inspection.claims import File, wrong_claims
-from tests.inspection.lint_cases import FOUND, TRUE_OF
+from tests.inspection.lint_cases import CLEAN, FOUND, TRUE_OF
 from tests.protocol.golden import FOLDER, whole_file
 from tests.protocol.strategies import questions
 
@@ -24,7 +24,7 @@ MOST_LINES = 40
 def test_every_claim_about_small_files_is_so() -> None:
     wrong = [
         (body, claim)
-        for body in chain(TRUE_OF, (body for body, _ in FOUND))
+        for body in chain(CLEAN, TRUE_OF, (body for body, _ in FOUND))
         for claim in wrong_claims(File(body, robots_url="https://a.b/robots.txt"))
     ]
     assert wrong == []
