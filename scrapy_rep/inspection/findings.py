@@ -159,7 +159,7 @@ KINDS = {
         WARNING,
         "only {gap} between this line and the user-agent lines above, which ends no group: "
         "{agents} also {obey} line {line} ({rule})",
-        "put rules of their own below the user-agent lines above, Disallow: if nothing is forbidden",
+        'write rules for them above this line, "Disallow:" if nothing is forbidden to them',
     ),
     "empty-group": Kind(
         NOTE,
@@ -227,7 +227,7 @@ KINDS = {
     "lost-rules": Kind(
         WARNING,
         "{agents} may fetch {lost}: a crawler with a group of its own ignores the * group",
-        "repeat these rules in this group, or add Disallow: to say that everything is open",
+        'repeat these rules in this group, or add "Disallow:" to say that everything is open',
     ),
     "blocked-assets": Kind(
         WARNING,
