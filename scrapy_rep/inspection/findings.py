@@ -143,7 +143,7 @@ KINDS = {
     "agent-never": Kind(
         ERROR,
         "names no crawler{why}",
-        'write a product token, as in "User-agent: Googlebot", or * for all crawlers',
+        "{fix}",
     ),
     "agent-cut": Kind(
         WARNING,

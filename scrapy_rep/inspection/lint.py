@@ -292,7 +292,12 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
     line, value, token = agent
     if not token:
         why = f": {quoted(value)} does not start with a letter, - or _, as product tokens do"
-        yield finding(line, "agent-never", why=why if value else "")
+        fix = 'write a product token, as in "User-agent: Googlebot", or * for all crawlers'
+        if is_name(value):
+            fix = (
+                "keep it if the crawler goes by this name: it may know itself; others read no name"
+            )
+        yield finding(line, "agent-never", why=why if value else "", fix=fix)
     elif token == GLOBAL != value:
         fix = 'write "User-agent: *"'
         yield finding(line, "agent-cut", value=quoted(value), read_as=token, fix=fix)
