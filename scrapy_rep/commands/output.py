@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-# Of words at the beginning of a line.
+# Of words at the beginning of a line; and of severities.
 _COLOURS = {"allowed": "32", "disallowed": "31", "unreachable": "33"}
+_SEVERITIES = {"error": "31", "warning": "33", "note": "36"}
 
 # Seconds of silence before a line says what is waited for.
 _SILENT = 5.0
@@ -108,13 +109,21 @@ class Output:
         takes_colours = os.environ.get("TERM", "dumb") != "dumb" and stream.isatty()
         self._coloured = takes_colours and not os.environ.get("NO_COLOR")
 
-    def line(self, *cells: str) -> None:
-        """Print a line for people."""
+    @property
+    def is_for_programs(self) -> bool:
+        return self._json or self._csv
+
+    def line(self, *cells: str, coloured: str = "") -> None:
+        """Print a line for people. *coloured*: a severity in it, which stands before a colon."""
         if not (self._json or self._csv):
             word, *others = [clean(cell) for cell in cells]
             if self._coloured and (colour := _COLOURS.get(word.rstrip())):
                 word = f"\x1b[{colour}m{word}\x1b[0m"
-            self._try(self._stream.write, "  ".join([word, *others]).rstrip() + "\n")
+            text = "  ".join([word, *others]).rstrip()
+            if self._coloured and coloured:
+                escape = f"\x1b[{_SEVERITIES[coloured]}m"
+                text = text.replace(f" {coloured}:", f" {escape}{coloured}\x1b[0m:", 1)
+            self._try(self._stream.write, text + "\n")
 
     def put(self, data: dict[str, Any], *cells: str) -> None:
         """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe; or

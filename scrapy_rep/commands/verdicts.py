@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
+from scrapy_rep.commands.findings import print_findings
 from scrapy_rep.commands.output import Status, complain
 from scrapy_rep.commands.task import STDIN, read_file, request_for
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, in_words
-from scrapy_rep.inspection.lint import NOTE, SEVERITIES, Finding, rows, some
+from scrapy_rep.inspection.findings import NOTE, SEVERITIES, finding, some
 from scrapy_rep.inspection.lint import lint as findings_in
+from scrapy_rep.inspection.lint import rows
 from scrapy_rep.origins.agents import path_in
 from scrapy_rep.origins.answer import READ_BYTES
 from scrapy_rep.preferences.lint import usage_findings
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.task import Chain, Lookup, Task
     from scrapy_rep.protocol import Origin
-
-# Characters of a line that are shown below a finding.
-_SHOWN = 100
 
 Question = tuple[str, str, list[tuple[str, str]]]
 """A URL, what is compared of it, and the steps before that: names and results."""
@@ -217,20 +216,12 @@ def lint(task: Task) -> None:
     def show(robots: RobotsFile) -> None:
         name, url = str(robots.facts.file), robots.facts.robots_url
         source = STDIN_IN_WORDS if name == STDIN else name
-        if robots.outcome is Outcome.MISSING:
-            found = [Finding(None, "no-file", f"no robots.txt ({robots.answer}): no restrictions")]
-        else:
-            found = findings_in(robots.body, robots_url=url, also=[usage_findings])
-        for one in found:
-            if one.severity in failing:
-                task.statuses.add(Status.FOUND)
-            place = f"{source}:{one.line}" if one.line else source
-            told = f"{place}: {one.severity}: {one.message} [{one.code}]"
-            output.put({"source": source, **one._asdict(), "severity": one.severity}, told)
-            if text := one.text.strip():
-                output.line(f"    {text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}")
-        if not found:
-            output.line(f"{source}: nothing found")
+        findings = [finding(None, "no-file", answer=robots.answer)]
+        if robots.outcome is not Outcome.MISSING:
+            findings = findings_in(robots.body, robots_url=url, also=[usage_findings])
+        if any(item.severity in failing for item in findings):
+            task.statuses.add(Status.FOUND)
+        print_findings(output, source, findings)
         output.flush()
 
     _read(task, task.arguments, show)
