@@ -1,34 +1,34 @@
 """What ``scrapy robots`` prints, and how it ends: an exit status, and one line for each error,
-without a traceback. Lines aren't wrapped: terminals do that, and ``grep`` finds them whole."""
+without a traceback. On a terminal, lines break between words; elsewhere they stay whole, so that
+``grep`` finds them. No Scrapy."""
 
 from __future__ import annotations
 
 import csv
 import errno
 import json
-import logging
 import os
+import re
+import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TextIO
+from unicodedata import combining, east_asian_width
 
-from scrapy.utils.asyncio import call_later
-
-from scrapy_rep.engine.log import get_logger
 from scrapy_rep.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scrapy.settings import Settings
-
 # Of words at the beginning of a line.
 _COLOURS = {"allowed": "32", "disallowed": "31", "unreachable": "33"}
 
-# Seconds of silence before a line says what is waited for.
-_SILENT = 5.0
+# A word, and the blanks before it.
+_WORD = re.compile(r" *[^ ]+")
+
+# By how much the rest of a line is indented that a terminal can't show in one.
+_HANGING = 4
 
 
 class Status(IntEnum):
@@ -56,6 +56,10 @@ class CommandError(Ending):
     """Ends the command, or only the work on one URL or file."""
 
 
+class WrongUsage(Exception):
+    """Options or arguments that make no sense. The message is for the user."""
+
+
 def complain(message: object) -> None:
     """Print one line to standard error, if that can be written to."""
     if sys.stderr is not None:  # print() would write to standard output instead
@@ -65,16 +69,6 @@ def complain(message: object) -> None:
             _give_up(sys.stderr)
 
 
-@contextmanager
-def waiting_for(what: str) -> Iterator[None]:
-    """If the work within takes long, say on standard error that it waits for *what*."""
-    timer = call_later(_SILENT, complain, f"waiting for {what}")
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def _give_up(stream: TextIO) -> None:
     """Discard what *stream* still holds, and gets from now on: it would fail again when Python
     ends, with an exit status of its own."""
@@ -82,15 +76,28 @@ def _give_up(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-class _Complainer(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        complain(record.getMessage())
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return *text* as lines of at most so many *columns*, each but the first indented. A word that is
+    longer stays whole."""
+    indent = " " * (len(text) - len(text.lstrip(" ")) + _HANGING)
+    lines = [""]
+    width = 0
+    for word in _WORD.findall(text):
+        added = _columns_of(word)
+        if width and width + added > columns:
+            word = indent + word.lstrip(" ")
+            lines.append("")
+            width, added = 0, _columns_of(word)
+        lines[-1] += word
+        width += added
+    return lines
 
 
-def set_up_logging(settings: Settings) -> None:
-    """Print our own warnings to standard error if the log is off, as it is by default."""
-    if not settings.getbool("LOG_ENABLED"):
-        get_logger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
+def _columns_of(text: str) -> int:
+    """Return how many columns *text* takes: none for accents on their own, two for Chinese."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(one) else 1 + (east_asian_width(one) in "WF") for one in text)
 
 
 class Output:
@@ -105,16 +112,21 @@ class Output:
         # Characters that the encoding lacks are escaped.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-        takes_colours = os.environ.get("TERM", "dumb") != "dumb" and stream.isatty()
+        is_terminal = stream.isatty()
+        self._columns = shutil.get_terminal_size().columns if is_terminal else None
+        takes_colours = os.environ.get("TERM", "dumb") != "dumb" and is_terminal
         self._coloured = takes_colours and not os.environ.get("NO_COLOR")
 
     def line(self, *cells: str) -> None:
         """Print a line for people."""
         if not (self._json or self._csv):
             word, *others = [clean(cell) for cell in cells]
+            text = "  ".join([word, *others]).rstrip()
+            if self._columns:
+                text = "\n".join(wrapped(text, self._columns))
             if self._coloured and (colour := _COLOURS.get(word.rstrip())):
-                word = f"\x1b[{colour}m{word}\x1b[0m"
-            self._try(self._stream.write, "  ".join([word, *others]).rstrip() + "\n")
+                text = f"\x1b[{colour}m{word}\x1b[0m{text.removeprefix(word)}"
+            self._try(self._stream.write, text + "\n")
 
     def put(self, data: dict[str, Any], *cells: str) -> None:
         """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe; or

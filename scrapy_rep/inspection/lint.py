@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from scrapy_rep.inspection.explanation import AgentLine, Group, Outline, RuleLine
-from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol import AgentLine, Group, Origin, RobotsTxt, RuleLine
 from scrapy_rep.protocol.availability import is_html
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, line_of, path_of
+from scrapy_rep.protocol.outline import Outline
 from scrapy_rep.protocol.robotstxt import delay_seconds, rate_seconds
 from scrapy_rep.protocol.syntax import (
     FIELDS,

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.crawler import Crawler
 
+from scrapy_rep.commands.crawl import CrawlTask
 from scrapy_rep.commands.output import CommandError, Status
-from scrapy_rep.commands.task import Job, Task
+from scrapy_rep.commands.task import Job
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.protocol import Origin
@@ -123,7 +124,7 @@ def test_input_of_any_kind(
     (folder / "c.sqlite").write_bytes((folder / "all.sqlite").read_bytes())
     facts = Facts("http://a.example", "http://a.example/robots.txt", status=200, error=error)
 
-    def run(task: Task, job: Job) -> None:
+    def run(task: CrawlTask, job: Job) -> None:
         if "--sitemaps" in arguments:
             raise CommandError(error, Status.UNREACHABLE)
         lookup: Any = Answers(task.settings, RobotsFile(outcome, body, facts))
@@ -134,7 +135,7 @@ def test_input_of_any_kind(
         raise AssertionError("it waits for something")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Task, "crawl", run)
+        patch.setattr(CrawlTask, "crawl", run)
         done = robots_here(
             folder, *(one.replace("FOLDER", str(folder)) for one in arguments), stdin=stdin
         )
