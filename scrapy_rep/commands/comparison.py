@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.commands.output import Status
 from scrapy_rep.commands.task import origin_of
-from scrapy_rep.commands.verdicts import agents_of, asked_of
-from scrapy_rep.inspection.explanation import in_words
+from scrapy_rep.commands.verdicts import agents_of, asked_of, name_of
 from scrapy_rep.inspection.lint import some
 from scrapy_rep.protocol.syntax import (
     RULES,
@@ -94,14 +93,14 @@ class _Verdicts:
             old, new = before.as_dict(), after.as_dict()
             data = {"url": url, "agent": old["agent"], "old": old, "new": new}
             why = f"{before.why} -> {after.why}"
-            self._task.output.put(data, verdicts, in_words(chain), url, why)
+            self._task.output.put(data, verdicts, name_of(self._task, chain), url, why)
 
     def summarise(self) -> None:
         """Print how many URLs change for each agent. Those with equal numbers share a line."""
         agents: dict[tuple[tuple[str, int], ...], list[str]] = {}
         for chain, counts in self._changes.items():
             if counts:
-                agents.setdefault(tuple(counts.items()), []).append(in_words(chain))
+                agents.setdefault(tuple(counts.items()), []).append(name_of(self._task, chain))
         for changes, names in agents.items():
             each = " each" if names[1:] else ""
             numbers = [f"{counted(count, 'URL')} {verdicts}" for verdicts, count in changes]

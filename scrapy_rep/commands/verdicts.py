@@ -69,27 +69,28 @@ def asked_of(task: Task, files: Iterable[RobotsFile], named: list[Chain]) -> lis
 
 
 def decide(task: Task) -> None:
-    if task.options.csv:
-        task.output.csv(_csv_fields(task))
-    if task.options.file is None:
+    options, output = task.options, task.output
+    if options.csv:
+        output.csv(_csv_fields(task))
+    if options.file is None:
         totals = _by_sites(task)
     else:
         totals = _by_file(task)
-    if task.options.agents_known:
-        task.output.line(f"# {_ABOUT_KNOWN}")
-    if totals:
-        counts = [f"{count:,} {verdict}" for verdict, count in sorted(totals.items())]
-        task.output.line(f"# {', '.join(counts)}")
+    if not totals:
+        return
+    names_agents = task.named or options.agents_of_file or options.spider
+    if options.agents_known:
+        output.line(f"# {_ABOUT_KNOWN}")
+    elif options.file is not None and not names_agents:
+        output.line(f"# {_NO_AGENT}")
+    counts = [f"{count:,} {verdict}" for verdict, count in sorted(totals.items())]
+    output.line(f"# {', '.join(counts)}")
 
 
 def _by_file(task: Task) -> Counter[str]:
-    name, options = task.options.file, task.options
+    name = task.options.file
     robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
-    agents = task.agents()
-    is_said = bool(task.named or options.agents_of_file or options.agents_known or options.spider)
-    if not is_said:
-        task.output.line(f"# {_NO_AGENT}")
-    return _print(task, robots, agents, task.questions(of_file=True))
+    return _print(task, robots, task.agents(), task.questions(of_file=True))
 
 
 def _by_sites(task: Task) -> Counter[str]:
@@ -125,7 +126,7 @@ def _print(
     """Print what *robots* says about URLs to each agent. Return how often it says what."""
     options, totals = task.options, Counter[str]()
     agents = asked_of(task, [robots], agents)
-    columns = max(len(_name_of(task, chain)) for chain in agents)
+    columns = max(len(name_of(task, chain)) for chain in agents)
     decided: dict[int, list[str]] = {}
     obey_global = task.obey_global
     for url, _, path, steps in asked:
@@ -145,7 +146,7 @@ def _print(
 def _print_one(task: Task, one: Explanation, columns: int) -> None:
     """Print a verdict, the agent in *columns*."""
     options, output = task.options, task.output
-    agent, data, about = _name_of(task, one.chain), one.as_dict(), list[str]()
+    agent, data, about = name_of(task, one.chain), one.as_dict(), list[str]()
     if options.agents_known:
         known = OF_CHAIN.get(one.chain)
         data |= about_known(known)
@@ -166,7 +167,7 @@ def _print_one(task: Task, one: Explanation, columns: int) -> None:
         output.put(data, *cells, one.url, one.why + note)
 
 
-def _name_of(task: Task, chain: Chain) -> str:
+def name_of(task: Task, chain: Chain) -> str:
     """Return what a crawler is called: a known one by its own token alone."""
     known = OF_CHAIN.get(chain) if task.options.agents_known else None
     return in_words(chain) if known is None else known.name

@@ -53,7 +53,7 @@ _AMAZON = "https://developer.amazon.com/amazonbot"
 _MISTRAL = "https://docs.mistral.ai/en/robots"
 _COMMON_CRAWL = "https://commoncrawl.org/ccbot"
 
-_NO_CRAWLER = "no crawler, but a name for what others fetch"
+_NO_CRAWLER = "sends no requests: says how others' may be used"
 _MAY_BYPASS = "may bypass robots.txt"
 
 KNOWN = (
