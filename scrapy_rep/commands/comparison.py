@@ -46,7 +46,7 @@ def compare(task: Task) -> None:
     if not agents:
         agents = agents_of([old, new], ())
     verdicts = _Verdicts(task, agents, old, new)
-    for question in task.questions(of_file=True, needs_one=False):
+    for question in task.questions(of_file=True, needs_one=bool(task.arguments)):
         verdicts.compare(question)
     if verdicts.asked:
         verdicts.summarise()

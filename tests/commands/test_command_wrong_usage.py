@@ -45,6 +45,7 @@ WRONG = [
     ("--show --explain /", "error: --explain and --show can't be combined"),
     ("--compare a b --csv", "error: --csv has no effect on --compare"),
     ("--compare robots.txt none", "scrapy robots: 'none': No such file or directory"),
+    ("--compare robots.txt robots.txt -", "error: no URL given"),
     ("--compare - -", "error: standard input can be read only once"),
     ("--lint", "error: --lint needs a URL, a file, or - for standard input"),
     ("--lint none.txt", "scrapy robots: 'none.txt': No such file or directory"),
