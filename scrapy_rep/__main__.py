@@ -16,9 +16,8 @@ from scrapy_rep.commands.options import (
     check_options,
     module_of,
 )
-from scrapy_rep.commands.output import Status, WrongUsage, complain
+from scrapy_rep.commands.output import Status, WrongUsage, complain, usage_error
 from scrapy_rep.commands.task import Task
-from scrapy_rep.text import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -45,11 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise WrongUsage("no file given")
             options.file, *names = names
             if "://" in options.file:
-                raise WrongUsage(f"a site is asked by Scrapy: scrapy robots {clean(options.file)}")
+                raise WrongUsage(f"a site is asked by Scrapy: scrapy robots {options.file}")
         action, module = module_of(options)
         return Task(names, options).run(getattr(import_module(module), action))
     except WrongUsage as error:
-        parser.error(str(error))
+        parser.error(usage_error(error, parser.prog))
     except KeyboardInterrupt:
         complain("stopped before it was done")
         return Status.UNREACHABLE

@@ -134,7 +134,7 @@ class CrawlTask(Task):
 
     def requests(self) -> list[tuple[str, Request, Origin]]:
         """Return each URL as given, its request and origin. Complains about invalid ones."""
-        return [(one.url, *request_for(one.url)) for one in self.questions()]
+        return [(asked.url, *request_for(asked.url)) for asked in self.questions()]
 
     @contextmanager
     def storage(self) -> Iterator[Storage | None]:

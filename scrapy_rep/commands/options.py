@@ -134,7 +134,7 @@ def _check_combination(options: Namespace) -> None:
         others += ["json", "spider"]
     for name in _given(options, others):
         if name not in _ACTIONS[action][1]:
-            what = "verdicts" if action == DECIDE else _option(action)
-            raise WrongUsage(f"{_option(name)} has no effect on {what}")
+            target = "verdicts" if action == DECIDE else _option(action)
+            raise WrongUsage(f"{_option(name)} has no effect on {target}")
     if options.header and options.file is None:
         raise WrongUsage("--header needs --file")

@@ -64,7 +64,7 @@ def complain(message: object) -> None:
     """Print one line to standard error, if that can be written to."""
     if sys.stderr is not None:  # print() would write to standard output instead
         try:
-            print(f"scrapy robots: {clean(str(message))}", file=sys.stderr)
+            print(fitted(f"scrapy robots: {clean(str(message))}", sys.stderr), file=sys.stderr)
         except OSError:  # its disk is full, or nobody reads it
             _give_up(sys.stderr)
 
@@ -74,6 +74,20 @@ def _give_up(stream: TextIO) -> None:
     ends, with an exit status of its own."""
     with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def fitted(text: str, stream: TextIO) -> str:
+    """Return *text*, broken between words if *stream* is a terminal, and *text* wider than that."""
+    if not stream.isatty():
+        return text
+    return "\n".join(wrapped(text, shutil.get_terminal_size().columns))
+
+
+def usage_error(error: WrongUsage, program: str) -> str:
+    """Return the message of *error* for ``argparse``, which prints it after *program*."""
+    before = f"{program}: error: "
+    message = f"{before}{clean(str(error))}"
+    return (message if sys.stderr is None else fitted(message, sys.stderr)).removeprefix(before)
 
 
 def wrapped(text: str, columns: int) -> list[str]:
@@ -97,7 +111,13 @@ def _columns_of(text: str) -> int:
     """Return how many columns *text* takes: none for accents on their own, two for Chinese."""
     if text.isascii():
         return len(text)
-    return sum(0 if combining(one) else 1 + (east_asian_width(one) in "WF") for one in text)
+    columns = 0
+    for character in text:
+        if east_asian_width(character) in "WF":
+            columns += 2
+        elif not combining(character):
+            columns += 1
+    return columns
 
 
 class Output:
@@ -112,18 +132,14 @@ class Output:
         # Characters that the encoding lacks are escaped.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-        is_terminal = stream.isatty()
-        self._columns = shutil.get_terminal_size().columns if is_terminal else None
-        takes_colours = os.environ.get("TERM", "dumb") != "dumb" and is_terminal
+        takes_colours = os.environ.get("TERM", "dumb") != "dumb" and stream.isatty()
         self._coloured = takes_colours and not os.environ.get("NO_COLOR")
 
     def line(self, *cells: str) -> None:
         """Print a line for people."""
         if not (self._json or self._csv):
             word, *others = [clean(cell) for cell in cells]
-            text = "  ".join([word, *others]).rstrip()
-            if self._columns:
-                text = "\n".join(wrapped(text, self._columns))
+            text = fitted("  ".join([word, *others]).rstrip(), self._stream)
             if self._coloured and (colour := _COLOURS.get(word.rstrip())):
                 text = f"\x1b[{colour}m{word}\x1b[0m{text.removeprefix(word)}"
             self._try(self._stream.write, text + "\n")

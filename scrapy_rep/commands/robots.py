@@ -48,7 +48,7 @@ class RobotsCommand(ScrapyCommand):
 
     def process_options(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.commands.options import check_options
-        from scrapy_rep.commands.output import WrongUsage
+        from scrapy_rep.commands.output import WrongUsage, usage_error
 
         super().process_options(args, opts)
         # It would turn our output into log messages.
@@ -60,12 +60,12 @@ class RobotsCommand(ScrapyCommand):
         try:
             check_options(opts, args)
         except WrongUsage as error:
-            raise UsageError(str(error), print_help=False) from None
+            raise UsageError(usage_error(error, "scrapy"), print_help=False) from None
 
     def run(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.commands.crawl import CrawlTask, set_up_logging, use_spider
         from scrapy_rep.commands.options import module_of
-        from scrapy_rep.commands.output import Status, WrongUsage, complain
+        from scrapy_rep.commands.output import Status, WrongUsage, complain, usage_error
         from scrapy_rep.exceptions import SettingsError
         from scrapy_rep.settings import warn_of_unknown
 
@@ -78,7 +78,7 @@ class RobotsCommand(ScrapyCommand):
             task = CrawlTask(self, args, opts)
             self.exitcode = task.run(getattr(import_module(module), action))
         except WrongUsage as error:
-            raise UsageError(str(error)) from None
+            raise UsageError(usage_error(error, "scrapy")) from None
         except SettingsError as error:
             complain(error)
             self.exitcode = Status.USAGE

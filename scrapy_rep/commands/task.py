@@ -82,7 +82,8 @@ class Task:
         self.output = Output(json=options.json, csv=options.csv)
         self.named = list(dict.fromkeys(map(_chain, options.agent)))
         """The crawlers that ``--agent`` names."""
-        if warning := warning_of_digits([token for one in self.named for token in one]):
+        tokens = [token for crawler in self.named for token in crawler]
+        if warning := warning_of_digits(tokens):
             complain(warning)
         self.statuses: set[Status] = set()
         """What was found: the gravest is the exit status."""

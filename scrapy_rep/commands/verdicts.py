@@ -131,31 +131,33 @@ def _print(
     obey_global = task.obey_global
     for url, _, path, steps in asked:
         for chain in agents:
-            one = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
-            totals[one.verdict] += 1
-            if not one.allowed or one.unreachable:
-                task.statuses.add(Status.UNREACHABLE if one.unreachable else Status.FOUND)
-            _print_one(task, one, columns)
-            if options.show and one.decision.rule is not None:
-                decided.setdefault(one.decision.rule.line, [one.verdict]).append(url)
+            explanation = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
+            totals[explanation.verdict] += 1
+            if not explanation.allowed or explanation.unreachable:
+                task.statuses.add(Status.UNREACHABLE if explanation.unreachable else Status.FOUND)
+            _print_verdict(task, explanation, columns)
+            if options.show and explanation.decision.rule is not None:
+                decided.setdefault(explanation.decision.rule.line, [explanation.verdict]).append(
+                    url
+                )
     if options.show and robots.outcome is Outcome.RULES:
         _show(task, robots, decided)
     return totals
 
 
-def _print_one(task: Task, one: Explanation, columns: int) -> None:
+def _print_verdict(task: Task, explanation: Explanation, columns: int) -> None:
     """Print a verdict, the agent in *columns*."""
     options, output = task.options, task.output
-    agent, data, about = name_of(task, one.chain), one.as_dict(), list[str]()
+    agent, data, about = name_of(task, explanation.chain), explanation.as_dict(), list[str]()
     if options.agents_known:
-        known = OF_CHAIN.get(one.chain)
+        known = OF_CHAIN.get(explanation.chain)
         data |= about_known(known)
         about = _about(known)
     if options.explain and options.json:
-        output.put({**data, **one.how()})
+        output.put({**data, **explanation.how()})
     elif options.explain:
-        output.line(one.verdict, one.answer)
-        for sentence in one.sentences():
+        output.line(explanation.verdict, explanation.answer)
+        for sentence in explanation.sentences():
             output.line(f"  {sentence}")
         output.line("")
     elif options.csv:
@@ -163,8 +165,8 @@ def _print_one(task: Task, one: Explanation, columns: int) -> None:
         output.csv(data[name] for name in _csv_fields(task))
     else:
         note = f" ({data['note']})" if data.get("note") else ""
-        cells = one.verdict.ljust(_WIDEST), agent.ljust(columns), *about
-        output.put(data, *cells, one.url, one.why + note)
+        cells = explanation.verdict.ljust(_WIDEST), agent.ljust(columns), *about
+        output.put(data, *cells, explanation.url, explanation.why + note)
 
 
 def name_of(task: Task, chain: Chain) -> str:

@@ -90,7 +90,7 @@ KNOWN = (
     Crawler(("GoogleOther",), "Google", OTHER, _GOOGLE),
 )
 
-OF_CHAIN = {one.chain: one for one in KNOWN}
+OF_CHAIN = {crawler.chain: crawler for crawler in KNOWN}
 
 
 def about_known(crawler: Crawler | None) -> dict[str, Any]:

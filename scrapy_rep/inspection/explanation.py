@@ -135,24 +135,26 @@ class Explanation:
         robots = self.robots
         if robots.facts.file:
             source = STDIN if robots.facts.file == "-" else robots.facts.file
-            told = [f"The robots.txt is {source}."]
+            sentences = [f"The robots.txt is {source}."]
         else:
-            told = [f"The robots.txt is {facts_line(robots)}."]
+            sentences = [f"The robots.txt is {facts_line(robots)}."]
         steps = dict(self.steps)
         if steps.get("requested", self.url) != self.url:
-            told.append(f"A crawl requests {steps['requested']}.")
+            sentences.append(f"A crawl requests {steps['requested']}.")
         if self.path != self.url:
-            told.append(f"Of the URL, {self.path} is compared.")
+            sentences.append(f"Of the URL, {self.path} is compared.")
         if self.path == ROBOTS_PATH or robots.outcome is not Outcome.RULES:
-            told.append(_sentence(self.reason))
-            return told
+            sentences.append(_sentence(self.reason))
+            return sentences
         if robots.is_page:
-            told.append("It is an HTML page. What looks like a rule in it counts all the same.")
-        told += self._about_group()
+            sentences.append(
+                "It is an HTML page. What looks like a rule in it counts all the same."
+            )
+        sentences += self._about_group()
         if self.decision.agent is not None:
-            told += self._about_rules()
-            told += self._about_pace()
-        return told
+            sentences += self._about_rules()
+            sentences += self._about_pace()
+        return sentences
 
     def _about_group(self) -> list[str]:
         """Say which group applied, and why none before it."""
@@ -192,24 +194,24 @@ class Explanation:
             [rule] = matched
             empty = "" if rule["length"] else " (empty: restricts nothing)"
             return [f"One rule matches, line {rule['line']}: {rule['rule']}{empty}."]
-        told = [f"{counted(len(matched), 'rule')} match. The longest decides:"]
+        sentences = [f"{counted(len(matched), 'rule')} match. The longest decides:"]
         for rule in matched:
             octets, why = counted(rule["length"], "octet"), rule["why"].removeprefix("lost: ")
-            told.append(f"  line {rule['line']}: {rule['rule']} ({octets}, {why})")
-        return told
+            sentences.append(f"  line {rule['line']}: {rule['rule']} ({octets}, {why})")
+        return sentences
 
     def _about_pace(self) -> list[str]:
         pace = self.robots.parsed.pace(self.decision.agent or "")
-        told = []
+        sentences = []
         if (slowest := pace.slowest) is not None:
-            told.append(
+            sentences.append(
                 f"It asks for {slowest.seconds:g} s between two requests (line {slowest.line})."
             )
         if (visit := pace.visit_time) is not None:
-            told.append(
+            sentences.append(
                 f"It asks for visits at {visit.value} (line {visit.line}), which is not obeyed."
             )
-        return told
+        return sentences
 
     def how(self) -> dict[str, Any]:
         """Return how the verdict came about, ready for JSON. The groups are those that name a token

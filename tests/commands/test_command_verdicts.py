@@ -191,6 +191,20 @@ def test_lines_break_between_words_on_a_terminal(
         assert [line for line in long if len(line.split()) > 1] == []
 
 
+@pytest.mark.parametrize(
+    "asked", [["--file", "r.txt", "www.shop.example/x"], ["--agents-of-the-file", "x"]]
+)
+def test_complaints_break_between_words_on_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    whole = robots_here(folder, *asked)
+    err = Stream(terminal=True)
+    robots_here(folder, *asked, stderr=err)
+    assert err.text.split() == whole.err.split()
+    assert max(map(len, err.text.splitlines())) <= 50 < max(map(len, whole.err.splitlines()))
+
+
 def columns_of(line: str) -> int:
     return sum(1 + (east_asian_width(one) in "WF") for one in line if not combining(one))
 

@@ -50,6 +50,7 @@ ACTION = st.sampled_from(
         *(["--file", "robots.txt"], ["--file", "robots.txt", "--explain"], ["--file", "-", "/x"]),
         *(["--csv"], ["--show"], ["--agents-of-file"], ["--file", "robots.txt", "--show"]),
         *(["--file", "robots.txt", "--agents-of-file", "--csv"], ["--held", "FOLDER"]),
+        *(["--file", "robots.txt", "--agents-known"], ["--compare", "-", "robots.txt"]),
         *(["--compare", "robots.txt", "http://a.example/"], ["--compare", "c.sqlite", "robots.txt"]),
         *(["--lint"], ["--lint", "robots.txt"], ["--lint", "-", "--json"], ["--sitemaps"]),
         *(CACHE, [*CACHE, "--json"], [*CACHE, "--drop"], [*CACHE, "*.example"]),
