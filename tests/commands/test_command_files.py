@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep.__main__ import main
 from tests.helpers.process import environment
-from tests.helpers.robots_command import Stream, robots_here
+from tests.helpers.robots_command import files_here, robots_here
 from tests.helpers.rows import every_row
-from tests.helpers.scrapy_process import Done
 
 RULES = "User-agent: *\nDissallow: /cart\nAllow: /cart/help\nUser-agent: GPTBot\nDisallow: /\n"
 
@@ -24,20 +22,6 @@ def folder(tmp_path: Path) -> Path:
         RULES.replace("GPTBot", "CCBot") + "Sitemap: https://a.b/s.xml\n"
     )
     return tmp_path
-
-
-def run(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
-    out, err = Stream(), Stream(errors="backslashreplace")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(folder)
-        for name, stream in (("stdin", Stream(stdin)), ("stdout", out), ("stderr", err)):
-            patched.setattr(sys, name, stream)
-        try:
-            status = main(arguments)
-        except SystemExit as ended:
-            assert isinstance(ended.code, int)
-            status = ended.code
-    return Done(status, out.text, err.text)
 
 
 # What follows `scrapy-rep`, and what it is for `scrapy robots`.
@@ -70,7 +54,7 @@ def test_it_prints_what_scrapy_robots_prints(folder: Path) -> None:
             with row(" ".join(ours)):
                 stdin = b"/cart\n/x\n"
                 expected = robots_here(folder, *scrapys, stdin=stdin)
-                done = run(folder, *ours, stdin=stdin)
+                done = files_here(folder, *ours, stdin=stdin)
                 assert (done.out, done.err, done.status) == (
                     expected.out,
                     expected.err,
@@ -99,7 +83,7 @@ def test_what_takes_scrapy_is_said(folder: Path) -> None:
     with every_row() as row:
         for arguments, error in WRONG:
             with row(error):
-                done = run(folder, *arguments)
+                done = files_here(folder, *arguments)
                 assert (done.status, done.out) == (2, "")
                 assert done.errors[-1] == f"scrapy-rep: error: {error}"
 
@@ -109,7 +93,7 @@ def test_ctrl_c_ends_it_with_one_line(folder: Path, monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     monkeypatch.setattr("scrapy_rep.commands.verdicts.read_file", stopped)
-    done = run(folder, "r.txt", "/")
+    done = files_here(folder, "r.txt", "/")
     assert (done.status, done.errors) == (3, ["scrapy robots: stopped before it was done"])
 
 

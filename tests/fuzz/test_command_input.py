@@ -24,7 +24,7 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, SqliteStorage
 from tests.fuzz.strategies import SMALL_FILES, damaged
-from tests.helpers.robots_command import robots_here
+from tests.helpers.robots_command import files_here, robots_here
 from tests.helpers.storing import KINDS
 from tests.hostile.evil import EVERYTHING, IN_A_LINE, assert_clean_text
 from tests.protocol.strategies import any_text
@@ -142,3 +142,16 @@ def test_input_of_any_kind(
         )
     assert done.status in (0, 1, 2, 3)
     assert_clean_text(done.out + done.err)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(ARGUMENTS, st.lists(URLS, max_size=3).map(b"\n".join), SMALL_FILES)
+@example(["http://a.example/\x1b[31m"], b"", b"")
+def test_input_of_any_kind_without_scrapy(
+    folder: Path, arguments: list[str], stdin: bytes, body: bytes
+) -> None:
+    (folder / "robots.txt").write_bytes(body)
+    for names in ([], ["robots.txt"]):
+        done = files_here(folder, *names, *arguments, stdin=stdin)
+        assert done.status in (0, 1, 2)
+        assert_clean_text(done.out + done.err)
