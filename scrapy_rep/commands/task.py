@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlparse
 
 from w3lib.url import safe_url_string
 
@@ -208,8 +207,7 @@ def question(url: str) -> Question:
     try:
         Origin.from_url(url)  # its errors say more than those of what follows
         requested = safe_url_string(url)
-        seen = urlparse(requested).geturl()
-        origin, path = Origin.from_url(seen), path_of(seen)
+        origin, path = Origin.from_url(requested), path_of(requested)
     except UnicodeEncodeError:
         raise CommandError(_NOT_UTF8.format(url)) from None
     except ValueError as error:
