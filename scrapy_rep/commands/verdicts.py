@@ -49,7 +49,7 @@ _CSV_FIELDS = ("url", "agent", "verdict", "line", "rule", "group", "robots_url",
 def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chain]:
     """Return the agents *asked* about, those that files name, and ``*``, each once. If files name
     too many, only the first count."""
-    named = {token.lower(): token for one in robots for token in one.outline.tokens()}
+    named = {token.lower(): token for file in robots for token in file.outline.tokens()}
     if len(named) > _MAX_AGENTS:
         complain(f"only the first {_MAX_AGENTS:,} of {len(named):,} agents are asked about")
     chosen = [token for token in named.values() if token != GLOBAL][:_MAX_AGENTS]
@@ -136,10 +136,9 @@ def _print(
             if not explanation.allowed or explanation.unreachable:
                 task.statuses.add(Status.UNREACHABLE if explanation.unreachable else Status.FOUND)
             _print_verdict(task, explanation, columns)
-            if options.show and explanation.decision.rule is not None:
-                decided.setdefault(explanation.decision.rule.line, [explanation.verdict]).append(
-                    url
-                )
+            rule = explanation.decision.rule
+            if options.show and rule is not None:
+                decided.setdefault(rule.line, [explanation.verdict]).append(url)
     if options.show and robots.outcome is Outcome.RULES:
         _show(task, robots, decided)
     return totals
@@ -148,25 +147,30 @@ def _print(
 def _print_verdict(task: Task, explanation: Explanation, columns: int) -> None:
     """Print a verdict, the agent in *columns*."""
     options, output = task.options, task.output
-    agent, data, about = name_of(task, explanation.chain), explanation.as_dict(), list[str]()
-    if options.agents_known:
-        known = OF_CHAIN.get(explanation.chain)
-        data |= about_known(known)
-        about = _about(known)
-    if options.explain and options.json:
-        output.put({**data, **explanation.how()})
+    agent = name_of(task, explanation.chain)
+    if options.json or options.csv:
+        data = explanation.as_dict()
+        if options.agents_known:
+            data |= about_known(OF_CHAIN.get(explanation.chain))
+    if options.json:
+        output.put({**data, **explanation.how()} if options.explain else data)
+    elif options.csv:
+        data |= {"agent": agent, "robots_url": data["robots_url"] or data["file"]}
+        output.csv(data[name] for name in _csv_fields(task))
     elif options.explain:
         output.line(explanation.verdict, explanation.answer)
         for sentence in explanation.sentences():
             output.line(f"  {sentence}")
         output.line("")
-    elif options.csv:
-        data |= {"agent": agent, "robots_url": data["robots_url"] or data["file"]}
-        output.csv(data[name] for name in _csv_fields(task))
     else:
-        note = f" ({data['note']})" if data.get("note") else ""
-        cells = explanation.verdict.ljust(_WIDEST), agent.ljust(columns), *about
-        output.put(data, *cells, explanation.url, explanation.why + note)
+        cells = [explanation.verdict.ljust(_WIDEST), agent.ljust(columns)]
+        why = explanation.why
+        if options.agents_known:
+            known = OF_CHAIN.get(explanation.chain)
+            cells += _about(known)
+            if known is not None and known.note:
+                why += f" ({known.note})"
+        output.line(*cells, explanation.url, why)
 
 
 def name_of(task: Task, chain: Chain) -> str:
