@@ -48,7 +48,7 @@ def compare(task: Task) -> None:
     verdicts = _Verdicts(task, agents, old, new)
     for question in task.questions(of_file=True, needs_one=bool(task.arguments)):
         verdicts.compare(question)
-    if verdicts.asked:
+    if verdicts.asked or task.statuses:  # or no URL is valid
         verdicts.summarise()
         changed = verdicts.changed
         total = counted(changed, "verdict")
@@ -97,14 +97,15 @@ class _Verdicts:
 
     def summarise(self) -> None:
         """Print how many URLs change for each agent. Those with equal numbers share a line."""
-        agents: dict[tuple[tuple[str, int], ...], list[str]] = {}
+        names_by_numbers: dict[str, list[str]] = {}
         for chain, counts in self._changes.items():
-            if counts:
-                agents.setdefault(tuple(counts.items()), []).append(name_of(self._task, chain))
-        for changes, names in agents.items():
-            each = " each" if names[1:] else ""
-            numbers = [f"{counted(count, 'URL')} {verdicts}" for verdicts, count in changes]
-            self._task.output.line(f"# {some(names)}: {', '.join(numbers)}{each}")
+            numbers = [f"{counted(count, 'URL')} {verdicts}" for verdicts, count in counts.items()]
+            if numbers:
+                names = names_by_numbers.setdefault(", ".join(numbers), [])
+                names.append(name_of(self._task, chain))
+        for text, names in names_by_numbers.items():
+            each = " each" if len(names) > 1 else ""
+            self._task.output.line(f"# {some(names)}: {text}{each}")
 
 
 # -- lines -----------------------------------------------------------------------------------

@@ -93,10 +93,11 @@ def usage_error(error: WrongUsage, program: str) -> str:
 def wrapped(text: str, columns: int) -> list[str]:
     """Return *text* as lines of at most so many *columns*, each but the first indented. A word that is
     longer stays whole."""
-    indent = " " * (len(text) - len(text.lstrip(" ")) + _HANGING)
+    own = len(text) - len(text.lstrip(" "))
+    indent = " " * min(own + _HANGING, columns // 2)
     lines = [""]
     width = 0
-    for word in _WORD.findall(text):
+    for word in _WORD.findall(text.rstrip(" ")):
         added = _columns_of(word)
         if width and width + added > columns:
             word = indent + word.lstrip(" ")

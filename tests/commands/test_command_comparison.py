@@ -72,6 +72,17 @@ def test_urls_are_counted_for_each_crawler(folder: Path) -> None:
     assert total == "# 4 verdicts changed"
 
 
+def test_a_url_that_is_none_changes_nothing(folder: Path) -> None:
+    """It is reported as it is without a comparison; others are compared."""
+    (folder / "n.txt").write_text("User-agent: *\nDisallow: /\n")
+    asked = ("--compare", "r.txt", "n.txt", "--agent=A")
+    for urls, changed in ((["http://a:b/"], 0), (["http://a:b/", "/robots.txt", "/x"], 1)):
+        done = robots_here(folder, *asked, *urls)
+        assert done.errors == ["scrapy robots: invalid host or port: 'http://a:b/'"]
+        assert done.status == 2
+        assert done.out.endswith(f"# {changed} verdict{'s' * (changed != 1)} changed\n")
+
+
 def test_urls_come_from_standard_input_as_elsewhere(folder: Path) -> None:
     new = RULES.replace("GPTBot", "CCBot")
     for arguments in ([], ["-"]):

@@ -215,8 +215,9 @@ def columns_of(line: str) -> int:
 
 def test_a_long_word_has_a_line_of_its_own() -> None:
     assert wrapped("a bc " + "d" * 9 + " e", 8) == ["a bc", "    " + "d" * 9, "    e"]
-    assert wrapped("  a b c", 6) == ["  a b", "      c"]
-    assert wrapped("日本 語", 6) == ["日本", "    語"]
+    assert wrapped("  a b " + "c " * 5, 12) == ["  a b c c c", "      c c"]
+    assert wrapped("日本 語", 6) == ["日本", "   語"]
+    assert wrapped(" " * 99 + "x y", 20)[1:] == [" " * 10 + "y"], "it does not leave the screen"
     assert wrapped("", 80) == [""]
 
 
