@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 # Of words at the beginning of a line.
 _COLOURS = {"allowed": "32", "disallowed": "31", "unreachable": "33"}
 
-# A word, and the blanks before it.
-_WORD = re.compile(r" *[^ ]+")
+_WORD = re.compile(r"[^ ]+")
 
 # By how much the rest of a line is indented that a terminal can't show in one.
 _HANGING = 4
@@ -96,11 +95,13 @@ def wrapped(text: str, columns: int) -> list[str]:
     own = len(text) - len(text.lstrip(" "))
     indent = " " * min(own + _HANGING, columns // 2)
     lines = [""]
-    width = 0
-    for word in _WORD.findall(text.rstrip(" ")):
+    width = end = 0
+    for match in _WORD.finditer(text):
+        word = text[end : match.end()]  # with the blanks before it
+        end = match.end()
         added = _columns_of(word)
         if width and width + added > columns:
-            word = indent + word.lstrip(" ")
+            word = indent + match[0]
             lines.append("")
             width, added = 0, _columns_of(word)
         lines[-1] += word
