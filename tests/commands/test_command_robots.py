@@ -397,10 +397,15 @@ async def test_a_middleware_may_close_the_spider(sites: Sites, tmp_path: Path) -
     assert done.errors == ["scrapy robots: stopped before it was done"]
 
 
-async def test_warnings_come_through(sites: Sites, tmp_path: Path) -> None:
-    url = sites.add(robots=RULES).url("/")
-    settings = {"REP_USER_AGNET": "A"}
-    done = await robots_crawls(tmp_path, url, settings=settings, agent="Mozilla/5.0")
+class BrowserSpider(Spider):
+    name = "browser"
+    user_agent = "Mozilla/5.0"
+
+
+def test_warnings_come_through(file: Path) -> None:
+    settings = {"REP_USER_AGNET": "A", "SPIDER_MODULES": __name__}
+    asked = ("--file", "robots.txt", "/", "--spider", "browser")
+    done = robots_here(file, *asked, settings=settings)
     assert done.status == 1
     misspelt, tokenless = done.errors
     assert misspelt == (
