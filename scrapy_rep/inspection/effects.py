@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain, pairwise
 
-from scrapy_rep.inspection.explanation import AgentLine, Group, Outline, RuleLine
 from scrapy_rep.inspection.findings import Finding, finding, shortened, some
 from scrapy_rep.inspection.patterns import BLANK, can_match, example_of, matches_all
-from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol import AgentLine, Group, Origin, RobotsTxt, RuleLine
 from scrapy_rep.protocol.matching import Rules, allows, comparable, line_of, path_of
+from scrapy_rep.protocol.outline import Outline
 from scrapy_rep.protocol.robotstxt import Groups, Pace, delay_seconds, rate_seconds
 from scrapy_rep.protocol.syntax import GLOBAL, RULES, normalise, readable, readable_url
 from scrapy_rep.text import resolve_sitemap

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 from scrapy_rep.inspection.effects import DELAYS, effects
-from scrapy_rep.inspection.explanation import AgentLine, Group, Outline, RuleLine
 from scrapy_rep.inspection.findings import Finding, finding, grouped, quoted, shortened
 from scrapy_rep.inspection.patterns import (
     BLANK,
@@ -33,7 +32,9 @@ from scrapy_rep.inspection.patterns import (
     paths_of,
     regular_expression_in,
 )
+from scrapy_rep.protocol import AgentLine, Group, RuleLine
 from scrapy_rep.protocol.availability import is_html
+from scrapy_rep.protocol.outline import Outline
 from scrapy_rep.protocol.syntax import (
     FIELDS,
     GLOBAL,
