@@ -124,6 +124,7 @@ class RepMiddleware:
                 state.used_at = now
                 state.allowed += 1
                 self._count("rep/cache/hit")
+                self._gate.arrived(request)
                 return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
@@ -136,8 +137,15 @@ class RepMiddleware:
         return self._deferral.listing()
 
     async def _look_closer(self, request: Request) -> None:
-        """Find out what *request* is, what the gate says of it, and what its robots.txt does.
-        Suspends only if there is something to wait for."""
+        """Do what has to be done with *request* when the fast path can't decide. Suspends only if there
+        is something to wait for."""
+        try:
+            await self._find_out(request)
+        finally:
+            self._gate.arrived(request)
+
+    async def _find_out(self, request: Request) -> None:
+        """Find out what *request* is, what the gate says of it, and what its robots.txt does."""
         drop = self._deferral.releases.verdict(request)
         if drop is not None:
             origin = origin_of(request)

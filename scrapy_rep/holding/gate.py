@@ -92,6 +92,11 @@ class Gate:
         have been forgotten since."""
         return self._let_out.get(request)
 
+    def arrived(self, request: Request) -> None:
+        """Note that *request* has been dealt with in the middleware."""
+        if request in self._let_out:
+            self._let_out[request] = None
+
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware; None if there is none now."""
         if self._aside:

@@ -352,12 +352,12 @@ class RobotsCache:
 
     def _is_usable(self, entry: Entry) -> bool:
         now = self._clock()
-        return now < _usable_until(entry, now, self._settings)
+        return now < usable_until(entry, now, self._settings)
 
     def _news(self, entry: Entry, origin: Origin) -> Answered | Failed | None:
         """Return what *entry* says of *origin*; None if that is nothing (REP.md sections 4 and 5)."""
         now, choices = self._clock(), self.choices
-        until = _usable_until(entry, now, self._settings)
+        until = usable_until(entry, now, self._settings)
         setting = choices.setting_for(entry, origin) if choices is not None else ""
         if entry.unreachable_since is not None:
             means = in_outage(entry, now, self._settings)
@@ -372,14 +372,14 @@ class RobotsCache:
 def state_of(entry: Entry, now: float, settings: RepSettings) -> str:
     """Return in a word how *entry* can be used *now*: "fresh", "stale", "unreachable", "unrestricted", or
     "ask", if robots.txt has to be fetched first."""
-    if now >= _usable_until(entry, now, settings):
+    if now >= usable_until(entry, now, settings):
         return "ask"
     if entry.unreachable_since is None:
         return "fresh"
     return in_outage(entry, now, settings).__name__.lower()
 
 
-def _usable_until(entry: Entry, now: float, settings: RepSettings) -> float:
+def usable_until(entry: Entry, now: float, settings: RepSettings) -> float:
     """Return until when *entry* can be used (REP.md sections 4 and 5). No time is farther off than it
     can be: another user of the storage may have a clock that is years ahead."""
     if entry.unreachable_since is None:

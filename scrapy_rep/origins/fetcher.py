@@ -111,6 +111,10 @@ class Hop:
         self.slot = ExitStack()
         """Removes, once, the download slot that was added for it."""
 
+    def end(self) -> None:
+        """Forget who waited: log records and other people's lists keep requests, and so their meta."""
+        self._on_sent = _nobody
+
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
         seconds = self._allowance.seconds
@@ -128,6 +132,10 @@ class Hop:
             self._on_sent(None)
             self.slot.close()  # before a page takes it
         return received(response, transfer)
+
+
+def _nobody(sent_at: float | None) -> None:
+    """Wants to know no more when a transfer begins."""
 
 
 def received(response: Response, transfer: Transfer) -> Response:
@@ -202,6 +210,7 @@ class Fetcher:
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
+            hop.end()
             self._running -= 1
             self._listener.listen(self._running > 0)
         if not STATUSES[0] <= response.status <= STATUSES[1]:

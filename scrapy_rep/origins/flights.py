@@ -109,6 +109,8 @@ class Flight:
     sent_at: float | None = None
     """When the transfer that is under way began; None while the flight, or the request that it made,
     waits in a queue."""
+    has_place: bool = False
+    """It counts among those that may run at a time."""
     is_slow: bool = False
     """It doesn't count any more among those that may run at a time."""
     is_abandoned: bool = False
@@ -198,6 +200,8 @@ class Flights:
         self._running = 0
         self._quick = 0
         """How many are in flight, without the slow ones."""
+        self._telling: set[Flight] = set()
+        """Those of whose answers listeners are being told."""
         self._end = Flight(Origin("", "", 0), Request("data:,"))
         """Landed: the spider closes."""
         concurrency = concurrency_of(crawler)
@@ -221,8 +225,10 @@ class Flights:
 
     @property
     def is_telling(self) -> bool:
-        """Whether listeners are being told of an answer."""
-        return any(queue.landing for queue in self.queues.values())
+        """Whether listeners are being told of an answer. One that takes longer than a fetch may counts
+        no more: it may never return."""
+        now = self.clock()
+        return any(now < flight.answered_at + self.limits.fetch for flight in self._telling)
 
     def queue_of(self, origin: Origin) -> Queue:
         queue = self.queues.get(origin)
@@ -356,6 +362,7 @@ class Flights:
             self._running += 1
             self._quick += 1
             flight.took_off_at = self.clock()
+            flight.has_place = True
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
@@ -363,15 +370,22 @@ class Flights:
             self.settle(self.queue_of(flight.origin))
 
     def _came_down(self, result: Any, flight: Flight) -> Any:
+        self._free_place(flight)
+        if isinstance(result, Failure) and isinstance(result.value, CANCELLED):
+            return None  # a cancelled task has nothing to tell
+        return result
+
+    def _free_place(self, flight: Flight) -> None:
+        """Let another take the place of *flight*, unless one has: its fetch has ended."""
+        if not flight.has_place:
+            return
+        flight.has_place = False
         self._running -= 1
         if not flight.is_slow:
             self._quick -= 1
         if self._take_off_soon is None and (self._first or self._again):
             # Without asyncio, hundreds may end at once: none of them may begin the next within itself.
             self._take_off_soon = call_later(0, self._take_off)
-        if isinstance(result, Failure) and isinstance(result.value, CANCELLED):
-            return None  # a cancelled task has nothing to tell
-        return result
 
     async def _fly(self, flight: Flight) -> None:
         try:
@@ -381,6 +395,8 @@ class Flights:
                 raise
             await self._failed(flight, error)
             return
+        # A listener may wait for another fetch, even of this origin.
+        self._free_place(flight)
         queue = self.queue_of(flight.origin)
         queue.end_fetch(flight, self.clock())
         flight.state, flight.answered_at = state, self.clock()
@@ -389,9 +405,11 @@ class Flights:
         flight.callers, queue.callers = queue.callers, []
         queue.landing.append(flight)
         self.settle(queue)
+        self._telling.add(flight)
         try:
             await self._tell(flight, state)
         finally:
+            self._telling.remove(flight)
             self._landed(queue, flight)
 
     async def _failed(self, flight: Flight, error: Exception | asyncio.CancelledError) -> None:
@@ -408,7 +426,7 @@ class Flights:
             )
         queue = self.queue_of(flight.origin)
         queue.end_fetch(flight, self.clock())
-        flight.result = error if isinstance(error, Exception) else RuntimeError("cancelled")
+        flight.result = _as_bug(error)
         try:
             await self._tell(flight, flight.result)
         finally:
@@ -482,9 +500,16 @@ class Flights:
 
 def tell(callers: Iterable[Deferred[OriginState]], result: OriginState | Exception) -> None:
     """Let *callers* go on with *result*."""
-    for caller in callers:
+    for caller in list(callers):  # each removes itself
         fire: Any = caller.errback if isinstance(result, Exception) else caller.callback
         fire(result)
+
+
+def _as_bug(error: BaseException) -> Exception:
+    """Return *error* as what those are told who wait. To cancel is ours: they must not take it for that."""
+    if isinstance(error, CANCELLED) or not isinstance(error, Exception):
+        return RuntimeError(f"the fetch was cancelled ({type(error).__name__})")
+    return error
 
 
 def is_ending_with_loop(error: BaseException) -> bool:
@@ -492,5 +517,8 @@ def is_ending_with_loop(error: BaseException) -> bool:
     ``asyncio.CancelledError`` came from what we awaited. (Python 3.10 can't tell.)"""
     if not isinstance(error, asyncio.CancelledError):
         return False
-    task: Any = asyncio.current_task()
+    try:
+        task: Any = asyncio.current_task()
+    except RuntimeError:  # there is no such loop: the project's code uses asyncio's exception
+        return False
     return task is not None and hasattr(task, "cancelling") and task.cancelling() > 0

@@ -111,7 +111,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    deferral.HoldLog(context, origins.table).state(table.origins.values(), 1, 2, idle=False)
+    deferral.HoldLog(context, origins.table).state(list(table.queues.values()), 1, 2, idle=False)
     assert caplog.messages[0].startswith(
         "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "
         "2 to http://b.test: Odd; 1 to 1 other origin); next robots.txt attempt in 1 s"
