@@ -176,6 +176,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--workers", type=int, default=8, help="worlds at a time")
     parser.add_argument("--keep", type=Path, help="a folder for the logs")
     parser.add_argument("--show", action="store_true", help="print the worlds, and run none")
+    parser.add_argument(
+        "--verbose", action="store_true", help="print the worlds without faults, too"
+    )
     parser.add_argument("--times", type=int, default=1, help="how often to run each")
     options = parser.parse_args(arguments)
     seeds: list[int] = []
@@ -196,6 +199,8 @@ def main(arguments: list[str]) -> int:
             kinds[kind].append(verdict.world.seed)
         if verdict.faults:
             print(verdict, flush=True)
+        elif options.verbose:
+            print(f"{verdict.world}\n  right, in {verdict.seconds:.1f} s", flush=True)
     print(f"{ended} worlds, {seconds / max(1, ended):.1f} s each")
     for kind, where in sorted(kinds.items()):
         print(f"{kind}: {len(where)} worlds: {sorted(where)}")

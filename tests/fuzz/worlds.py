@@ -104,6 +104,8 @@ class World:
     """What a handler of robots_resolved does: "slow", "downloads" (from the same origin)."""
     cancels: int | None = None
     """The origin whose first robots.txt request the project's own code cancels."""
+    shape: str = ""
+    """Which method of Maker made it."""
     lag: float = 0.0
     """Seconds for which a middleware of the project's keeps each page, between the gate and ours."""
 
@@ -145,7 +147,7 @@ class World:
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {self.reactor} reactor"]
+        lines = [f"seed {self.seed} ({self.shape}): {self.reactor} reactor"]
         lines[0] += ", JOBDIR" * self.jobdir + ", shared cache" * self.shared_cache
         if self.handler:
             lines[0] += f", robots_resolved handler: {self.handler}"
@@ -313,6 +315,7 @@ class Maker:
             + [self.cross_host, self.forgotten]
         )
         world = make()
+        world.shape = make.__name__
         if self.may(0.05) and not world.jobdir:
             world.handler = self.random.choice(["slow", "downloads"])
         if self.may(0.1):
