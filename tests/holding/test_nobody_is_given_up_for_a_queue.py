@@ -195,3 +195,38 @@ async def test_a_page_whose_origin_was_forgotten_after_the_gate_is_not_lost(
     first = await record.crawl(InParts, parts=[*parts, *done], **settings)
     second = await crawl([], {**DEFER, **settings})
     assert wanted in {**first.responses, **second.responses}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param((503, RULES), id="was unreachable"),
+        pytest.param(
+            (after(0.4, RULES),),
+            id="was slow",
+            marks=pytest.mark.xfail(strict=True, reason="they wait in the middleware"),
+        ),
+    ],
+)
+async def test_pages_that_leave_after_their_origin_was_forgotten_are_not_lost(
+    sites: Sites, tmp_path: Path, answers: tuple[Any, ...]
+) -> None:
+    """The answer that lets them go counts, though another origin's has taken its place in the cache."""
+    slow = {f"/page{number}": after(0.4, "slow") for number in range(3)}
+    site = sites.add(robots=in_turn(*answers, silence(), RULES), pages=slow)
+    other, record = sites.add(robots=RULES), Bounded(SECONDS)
+    wanted = urls(site, 3)
+    settings = {
+        "JOBDIR": str(tmp_path),
+        "REP_CACHE_MAX_ORIGINS": 1,
+        "REP_DOWNLOAD_TIMEOUT": NEVER,
+        "REP_DEFER_GRACE": 0.05,
+        "REP_DEFER_MAX_WAIT": NEVER,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+    }
+    parts = [*wanted, lambda: site.pages_asked, other.url("/page"), lambda: other.pages_asked]
+    done = [1.0, lambda: record.close() or True, NEVER]
+    first = await record.crawl(InParts, parts=[*parts, *done], **settings)
+    second = await crawl([], {**DEFER, **settings})
+    assert set(wanted) <= {*first.responses, *second.responses}
+    assert site.robots_fetches == len(answers)
