@@ -25,7 +25,8 @@ from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight, ResolutionListener
+from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
@@ -333,7 +334,9 @@ class Feeder:
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         held = self._deferral.held
-        if self._deferral.holding and not held.room_for(held.origins.get(site.origin)):
+        if self._deferral.holding and not held.room_for(
+            held.queues.get(Origin.from_url(site.origin))
+        ):
             return 0
         if self._engine.scheduler_is_foreign:
             # 0 if it can't tell.
@@ -475,6 +478,14 @@ class SitemapSeeding(ResolutionListener):
         if ROW_KEY in request.meta:
             self._feeder.outstanding.arrive(request)
         return check
+
+    def learns_from(self, request: Request, prefix: str) -> bool:
+        """Whether :meth:`look_at` may seed the crawl, given *request*, whose URL begins with
+        *prefix*."""
+        mode = self._discovery.mode
+        if mode == LISTED or (mode == "start" and not request.meta.get("is_start_request")):
+            return False
+        return prefix not in self.visited_prefixes
 
     def _visit(self, request: Request, prefix: str) -> None:
         """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""

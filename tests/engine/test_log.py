@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.holding import deferral
-from scrapy_rep.holding.hold import HeldOrigins
+from scrapy_rep.holding.hold import HeldRequests
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
@@ -93,7 +93,7 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     assert "12 given up" in summary(result)[1]
 
 
-def hold_some(table: HeldOrigins, origin: Origin, count: int) -> None:
+def hold_some(table: HeldRequests, origin: Origin, count: int) -> None:
     for number in range(count):
         table.hold_waiting(table.add_waiting(origin, held(number).request, None))
 
@@ -102,7 +102,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
     caplog.set_level("INFO")
     context = context_of()
     origins = Origins(context)
-    table = HeldOrigins(context, origins)
+    table = HeldRequests(context, origins)
     errors = {"d": "HTTP 503", "c": "CannotResolveHostError: no DNS", "b": "Odd: " + "x" * 99}
     for count, name in enumerate("abcd", 1):
         origin = Origin.from_url(f"http://{name}.test/")
@@ -111,7 +111,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    deferral.HoldLog(context, origins.table).state(table.origins.values(), 1, 2, idle=False)
+    deferral.HoldLog(context, origins.table).state(list(table.queues.values()), 1, 2, idle=False)
     assert caplog.messages[0].startswith(
         "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "
         "2 to http://b.test: Odd; 1 to 1 other origin); next robots.txt attempt in 1 s"
@@ -166,15 +166,23 @@ async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None
     assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
 
 
-def test_what_is_remembered_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth here of what it is in a crawl: of the 100,000 that are remembered, and of 2 MB."""
-    monkeypatch.setattr(log, "_REMEMBERED", log._REMEMBERED // 10)
+def test_what_is_remembered_takes_little_memory() -> None:
     some = BoundedSet()
-    assert all(some.add(f"http://{number}.example") for number in range(40_000))
-    assert len({*some._new, *some._old}) == len(some._new) + len(some._old) <= 20_000
-    assert sum(map(sys.getsizeof, [some._new, some._old])) < 250_000
-    assert not any(some.add(f"http://{number}.example") for number in range(30_000, 40_000))
+    assert all(some.add(f"http://{number}.example") for number in range(400_000))
+    tables = some._new, some._old
+    assert [table.count for table in tables] == [len({*table}) for table in tables]
+    assert max(table.count for table in tables) <= 100_000
+    assert sum(sys.getsizeof(table._places) for table in tables) < 2_200_000
+    assert not any(some.add(f"http://{number}.example") for number in range(300_000, 400_000))
     assert some.add("http://0.example")
+
+
+def test_any_hash_can_be_remembered() -> None:
+    """Hashes of small numbers are these numbers: neighbours, negative ones, and 0."""
+    some = BoundedSet()
+    values = [*range(-2000, 2000), 2**61 - 2, -(2**61 - 2)]
+    assert [some.add(value) for value in values].count(False) <= 1  # -1 and -2 have the same hash
+    assert all(value in some for value in values)
 
 
 @given(st.lists(st.integers(0, 20)), st.integers(1, 5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,12 +21,23 @@ from scrapy_rep.seeding.selection import Reason, Selection
 from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
 from scrapy_rep.settings import RepSettings
 
+worlds: list[World] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Closes the files of a test, as a crawl does at its end."""
+    yield
+    while worlds:
+        worlds.pop().spool.close()
+
 
 class World:
     """Sitemaps that wait, and a scheduler that takes what is asked for."""
 
     def __init__(self, *, foreign: bool = False) -> None:
         self.spool = Spool(None, 1.0, None)
+        worlds.append(self)
         assert self.spool._journal.open(_recover) == []
         self.scheduled: list[str] = []
         self.requests: dict[str, Request] = {}

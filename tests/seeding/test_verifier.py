@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,11 +16,23 @@ from scrapy_rep.seeding.spool import Spool, _recover
 A, B = "http://a.example", "http://b.example"
 
 
+worlds: list[World] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Closes the files of a test, as a crawl does at its end."""
+    yield
+    while worlds:
+        worlds.pop().spool.close()
+
+
 class World:
     """A page of B, from a sitemap of A, that waits."""
 
     def __init__(self) -> None:
         self.spool = Spool(None, 1.0, None)
+        worlds.append(self)
         assert self.spool._journal.open(_recover) == []
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
         number = self.spool.site(B, A)
