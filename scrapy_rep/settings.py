@@ -245,6 +245,7 @@ class RepSettings:
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)
     sitemap_since: datetime | None = _setting(None, _optional(moment), _DATE)
+    sitemap_until: datetime | None = _setting(None, _optional(moment), _DATE)
     sitemap_cross_host: str = _choice("strict", "any", "site")
     sitemap_priority: int = _setting(10, _integer, "a whole number")
     sitemap_page_priority: int = _setting(0, _integer, "a whole number")

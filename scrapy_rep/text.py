@@ -171,6 +171,17 @@ def without_passwords(text: str) -> str:
     return _PASSWORDS.sub(r"\1:***@", text)
 
 
+def without_secrets(value: Any) -> Any:
+    """Return what JSON has as *value*, see :func:`without_passwords`."""
+    if isinstance(value, str):
+        return without_passwords(value)
+    if isinstance(value, dict):
+        return {key: without_secrets(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(one) for one in value]
+    return value
+
+
 def without_user(url: str) -> str:
     """Return an absolute *url* without user name and password. Those that a site's file names are
     nobody's credentials, and Scrapy can't send them."""
@@ -217,9 +228,8 @@ def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
 
 def json_line(record: dict[str, Any]) -> str:
     """Return *record* as one line of JSON without unprintable characters. JSON's own escapes keep
-    values as they are, except half of a surrogate pair, which many readers refuse: ``?``. URLs have no
-    passwords."""
-    text = without_passwords(_encode(record).encode("utf-8", "replace").decode())
+    values as they are, except half of a surrogate pair, which many readers refuse: ``?``."""
+    text = _encode(record).encode("utf-8", "replace").decode()
     if text.isprintable():
         return text
     return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -47,7 +47,7 @@ from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_sum
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
 from scrapy_rep.signals import request_deferred, request_given_up, request_released, robots_resolved
-from scrapy_rep.text import clean, counted, text_of
+from scrapy_rep.text import clean, counted, text_of, without_secrets
 
 logger = get_logger(__name__)
 
@@ -133,7 +133,7 @@ class Recorder(ResolutionListener):
         with self._isolated(self.part):
             name = None if origin is None else str(origin)
             about = {"url": url, "origin": name, "verdict": verdict, **more}
-            fields = fields_of(self._context.clock(), state, decision, about)
+            fields = without_secrets(fields_of(self._context.clock(), state, decision, about))
             for listener in self._listeners:
                 with self._isolated(listener.part):
                     listener.add(fields)
