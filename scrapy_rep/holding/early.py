@@ -26,7 +26,7 @@ from scrapy_rep.origins.agents import SCHEME
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.protocol.freshness import Standing
+from scrapy_rep.origins.status import Fresh
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.reporting.recorder import Recorder
 
@@ -131,8 +131,8 @@ class EarlyDrops:
         return (
             request is self._scheduling.request  # not enqueued by the scheduler itself
             and not self._closing
-            and state.standing is Standing.FRESH
-            and self._context.clock() < state.usable_until
+            and isinstance(state.status, Fresh)
+            and self._context.clock() < state.status.until
             and not meta.get("dont_obey_robotstxt")
             and HANDED_BACK not in meta
             and not self._may_seed(request, prefix)
