@@ -142,10 +142,8 @@ class RepMiddleware:
                 return None
             state.used_at = now
             self._count("rep/cache/hit")
-            try:
-                self._decide(request, state, path)
-            finally:
-                self._gate.arrived(request)
+            self._gate.arrived(request)
+            self._decide(request, state, path)
             return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
