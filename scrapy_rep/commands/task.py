@@ -34,12 +34,13 @@ from scrapy_rep.origins.agents import (
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.fetcher import Plain, is_elsewhere, redirect_target
-from scrapy_rep.origins.flights import Flight, ResolutionListener
+from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.status import Fresh, Stale, Unrestricted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.syntax import GLOBAL, product_token
 from scrapy_rep.settings import RepSettings, chain
@@ -319,7 +320,7 @@ class Lookup(ResolutionListener):
         self.settings = settings = RepSettings.from_settings(crawler.settings)
         self.context = CrawlContext(crawler, settings, time.time)
         self.origins = Origins(self.context)
-        self.origins.listeners.append(self)
+        self.origins.notify(self)
         self._files: dict[Origin, RobotsFile] = {}
 
     async def each(self, origins: Sequence[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
@@ -392,7 +393,7 @@ class Lookup(ResolutionListener):
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         answer = flight.answer
-        entry, stale = state.entry, state.standing is Standing.STALE
+        entry, stale = state.entry, isinstance(state.status, Stale)
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
         facts = Facts(
@@ -406,14 +407,14 @@ class Lookup(ResolutionListener):
             from_cache=answer is None,
             stale=stale,
             error=entry.error if failed else None,
-            setting=state.by or None,
+            setting=state.status.setting or None,
         )
         self._files[state.origin] = RobotsFile(
             Outcome.UNREACHABLE if failed and not stale else entry.outcome,
             entry.body,
             facts,
-            forbids=state.forbids,
-            unrestricted=state.standing is Standing.UNRESTRICTED,
+            forbids=isinstance(state.status, Fresh) and state.status.forbids_all,
+            unrestricted=isinstance(state.status, Unrestricted),
             pass_unreachable=self.settings.unreachable == "allow",
             note=answer.note if answer else "",
         )

@@ -198,6 +198,46 @@ class Closing:
             await self._close(**self._wishes[0])
 
 
+class RunningClock:
+    """Seconds for which the crawl has run since this was made, without the time in which it was paused
+    (by ``engine.pause()``, from the telnet console say). Scrapy sends no signal when that happens."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler: Any = crawler
+        self._began_at = time.monotonic()
+        self._paused_at: float | None = None
+        self._paused_for = 0.0
+        engine = None
+        with suppress(RuntimeError):  # in newer Scrapy, if there is none so far
+            engine = crawler.engine
+        if engine is None:
+            crawler.signals.connect(self._watch, signals.spider_opened)
+        else:  # a command's, while its crawl runs
+            self._watch()
+
+    def __call__(self) -> float:
+        now = time.monotonic() if self._paused_at is None else self._paused_at
+        return now - self._began_at - self._paused_for
+
+    def _watch(self) -> None:
+        """Stand in for the engine's ``pause()`` and ``unpause()``."""
+        engine = self._crawler.engine
+        pause_engine, unpause_engine = engine.pause, engine.unpause
+
+        def paused() -> None:
+            pause_engine()
+            if self._paused_at is None:
+                self._paused_at = time.monotonic()
+
+        def unpaused() -> None:
+            unpause_engine()
+            if self._paused_at is not None:
+                self._paused_for += time.monotonic() - self._paused_at
+                self._paused_at = None
+
+        engine.pause, engine.unpause = paused, unpaused
+
+
 Download = Callable[[Request], Awaitable[Response]]
 """Downloads a request: ``DownloadHandlers.download_request_async``, or what stands in for it."""
 
@@ -383,26 +423,40 @@ class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self.slowed: dict[str, _Slowed] = {}  # by key; some are gone, see _known()
-        self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        # As Scrapy's downloader chooses: the setting for domains may be 0 beside the one for addresses.
+        per_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
+        self._usual = per_address or crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
     def key_of(self, url: str) -> str:
         key: str = self._crawler.engine.downloader.get_slot_key(Request(url))
         return key
 
-    def is_full(self, request: Request, leaving: list[Request]) -> bool:
-        """Whether enough requests are in the slot of *request*. A slowed one may have as many as
-        others: some of them may turn out to go elsewhere, by another agent's delay. *leaving* are
-        others for that slot that the engine took; those that got there are removed from it."""
-        downloader = self._crawler.engine.downloader
-        slots = getattr(downloader, "slots", None)  # a project's own downloader may have none
-        if slots is None:
-            return False
-        slot = slots.get(downloader.get_slot_key(request))
+    def not_there_yet(self, request: Request, on_their_way: list[Request]) -> list[Request]:
+        """Return those of *on_their_way*, which the engine took, that have not got to the slot of
+        *request* so far."""
+        slot = self._slot_of(request)
         active = slot.active if slot is not None else ()
-        if leaving:
-            leaving[:] = [one for one in leaving if one in downloader.active and one not in active]
-        most: int = max(slot.concurrency, self._usual) if slot is not None else self._usual
-        return len(active) + len(leaving) >= most
+        downloading = self._crawler.engine.downloader.active if on_their_way else ()
+        return [other for other in on_their_way if other in downloading and other not in active]
+
+    def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
+        """Whether the slot of *request* has as many requests as it may have at a time. *on_their_way*:
+        others for that slot, which may not have got there so far; they count, too. A slowed slot may have
+        as many as others: some of its requests may turn out to go elsewhere, by another agent's delay."""
+        if getattr(self._crawler.engine.downloader, "slots", None) is None:
+            return False  # a project's own downloader may have none
+        slot = self._slot_of(request)
+        most: int = self._usual if slot is None else max(slot.concurrency, self._usual)
+        if most <= 0:
+            return False  # Scrapy's downloader makes of it what it makes of any request
+        active = len(slot.active) if slot is not None else 0
+        return active + len(on_their_way) >= most
+
+    def _slot_of(self, request: Request) -> Any:
+        """Return the slot of *request*; None if there is none so far."""
+        downloader = self._crawler.engine.downloader
+        slots = getattr(downloader, "slots", None)
+        return None if slots is None else slots.get(downloader.get_slot_key(request))
 
     def slow(self, key: str, origin: str, seconds: float) -> bool:
         """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or

@@ -14,13 +14,14 @@ import sqlite3
 from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import finalize
 
 from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.origins.queue import Held
 from scrapy_rep.storages.journal import Journal
 from scrapy_rep.text import counted
 
@@ -63,17 +64,6 @@ SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 
 _ROWS = 20
 # A priority beyond that is written as this one: SQLite's integers end.
 _MAX_PRIORITY = 1 << 62
-
-
-class Held(NamedTuple):
-    """A request at the gate. They are sorted as they leave: urgent ones first, then early ones."""
-
-    urgency: int  # negated priority
-    number: int  # increases as requests come to the gate; negative in those of an earlier run
-    since: float  # when it came, in seconds since this run began
-    request: Request = None  # type: ignore[assignment]  # None: on disk, not read yet
-    row: int | None = None  # on disk
-    counts: bool = False  # as held; otherwise it only waits for a first answer
 
 
 class DiskHold:

@@ -18,8 +18,9 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import origin_of, path_in
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import Flights
-from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.origins import Origins, limits_of
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.pages import chain_behind, crawls_behind, encoding_of, is_html, page_rules
 from scrapy_rep.preferences.statements import (
@@ -134,6 +135,10 @@ class TdmOrigin(Origin):
         return super().__str__() + PATH
 
 
+async def _tell_nobody(flight: Flight, result: object) -> None:
+    """Nobody but those who wait wants to know of a tdmrep.json."""
+
+
 class UsageLookup:
     """What the origins of one crawl say about use. Use :func:`lookup_of`."""
 
@@ -145,7 +150,15 @@ class UsageLookup:
         self._clock = context.clock
         # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
         self._tdm_cache = cache.sibling() if settings.tdmrep else None
-        self._flights = Flights(context.crawler, (self._tdm_cache or cache).ask)
+        files = self._tdm_cache or cache
+        self._flights = Flights(
+            context.crawler,
+            files.ask,
+            _tell_nobody,
+            files.known,
+            context.running,
+            limits_of(settings),
+        )
         # A page that waits for a file occupies a download slot. This many get an extra one; more
         # would let a server that never answers fill the memory with pages.
         self._engine, self._most = context.engine, concurrency_of(context.crawler)

@@ -7,7 +7,6 @@ import re
 from calendar import monthrange
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
-from enum import Enum
 
 # Characters: longer text is not a date.
 _MAX_LENGTH = 100
@@ -211,18 +210,3 @@ def unreachable_seconds(before: float, attempts: int, elapsed: float, limit: flo
         return 0.0
     share = limit / SHARES
     return min(before, (attempts - 1) * share) + min(max(elapsed, 0.0), share)
-
-
-class Standing(Enum):
-    """How an origin's entry can be used."""
-
-    FRESH = "fresh"
-    """Apply it."""
-    ASK = "ask"
-    """Fetch robots.txt before the next decision."""
-    STALE = "stale"
-    """Unreachable, with a copy: apply that."""
-    UNREACHABLE = "unreachable"
-    """Unreachable, without a copy: everything is disallowed for now."""
-    UNRESTRICTED = "unrestricted"
-    """Unreachable for more than 30 days, without a copy: no restrictions."""

@@ -26,7 +26,8 @@ from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight, ResolutionListener
+from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
@@ -230,7 +231,9 @@ class Feeder:
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         held = self._deferral.held
-        if self._deferral.holding and not held.room_for(held.origins.get(site.origin)):
+        if self._deferral.holding and not held.room_for(
+            held.queues.get(Origin.from_url(site.origin))
+        ):
             return 0
         if self._engine.scheduler_is_foreign:
             # 0 if it can't tell.
@@ -338,7 +341,7 @@ class SitemapSeeding(ResolutionListener):
         connect(self._feeder.outstanding.left, scrapy_signals.request_dropped)
         connect(self._feeder.outstanding.left, request_deferred)
         connect(self._feeder.outstanding.keep, request_given_up)
-        self._deferral.handing_back.on_handed_back = self._feeder.outstanding.left
+        self._deferral.handing_back.notify(self._feeder.outstanding.left)
 
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return a check to await before anything is fetched for *request*: whether its sitemap may
