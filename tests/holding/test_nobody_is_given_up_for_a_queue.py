@@ -230,3 +230,25 @@ async def test_pages_that_leave_after_their_origin_was_forgotten_are_not_lost(
     second = await crawl([], {**DEFER, **settings})
     assert set(wanted) <= {*first.responses, *second.responses}
     assert site.robots_fetches == len(answers)
+
+
+@pytest.mark.xfail(strict=True, reason="such a page fails, and is never held")
+async def test_a_page_that_passed_the_gate_does_not_fail_for_a_later_outage(
+    sites: Sites, folder: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer by which it came through the gate counts until it is sent: it can't be held any more."""
+    site, record = sites.add(robots=in_turn(valid(1), 503, 503, 503, valid(60))), Bounded(SECONDS)
+    wanted, later = site.url("/wanted"), site.url("/later")
+    monkeypatch.setattr(Late, "url", wanted)
+    monkeypatch.setattr(Late, "until", lambda: site.robots_fetches >= 2)
+    result = await record.crawl(
+        InParts,
+        parts=[site.url("/first"), lambda: site.pages_asked, wanted, 1.2, later],
+        **folder,
+        DOWNLOADER_MIDDLEWARES={Late: 50},
+        REP_CACHE_MIN_TTL=0,
+        REP_DEFER_MAX_WAIT=5.0,
+        REP_RETRY_DELAY=0.3,
+    )
+    assert result.reason == "finished"
+    assert result.failures == {}
