@@ -23,7 +23,7 @@ from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
+from scrapy_rep.origins.flight import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action, Drop
 from scrapy_rep.origins.state import OriginState

@@ -298,10 +298,12 @@ class Releases:
             return self.loose.popleft()
         request = None
         slices = Slices()
-        while request is None and self.turns and not slices.over:
+        while request is None and self.turns:
             queue = heappop(self.turns)[2]
             request = self._leave(queue)
             self._passed_over.append(queue)
+            if slices.over:
+                break
         if request is None and self.turns:
             self._context.engine.wake()  # the round goes on
         else:

@@ -9,7 +9,8 @@ from scrapy_rep.engine.access import META_KEY
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.origins.agents import SCHEME, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight, ResolutionListener
+from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.robotstxt import Pace

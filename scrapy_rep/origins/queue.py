@@ -27,18 +27,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scrapy import Request
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.origins.flight import Flight, Limits
 from scrapy_rep.origins.policy import NO_REASON, Drop
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Expired, Status, Unknown, Unreachable
 from scrapy_rep.protocol import Origin
-
-if TYPE_CHECKING:
-    from scrapy_rep.origins.flights import Flight
-    from scrapy_rep.origins.state import OriginState
 
 LATE_SECONDS = 0.5
 """Seconds from the start of a fetch after which its answer is late: only a few of the requests that wait
@@ -50,8 +48,6 @@ VERY_LATE_SECONDS = 2.5
 SLOW_SECONDS = 2.0
 """Seconds in flight after which a fetch no longer counts among those that may run at a time: it is probably
 to a silent origin, and must not block the rest."""
-LANDING_SECONDS = 1.0
-"""Seconds after its timeout that a fetch may take to fail, or an answer to be handled."""
 ROUNDING = 0.001
 """Seconds: sums of times may differ in their last digits."""
 
@@ -395,18 +391,6 @@ class Step(Enum):
     COUNT_VERY_LATE = "the answer is very late: let none count"
     TIME_IS_OVER = "give up those whose time is over, or make a last attempt"
     FREE_PLACE = "the fetch is slow: let another begin"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long who waits, in seconds."""
-
-    grace: float
-    """``REP_DEFER_GRACE``: from the start of a first fetch until a request counts as held."""
-    max_wait: float
-    """``REP_DEFER_MAX_WAIT``: until a held request is given up."""
-    fetch: float
-    """What a fetch may take, from when it is sent."""
 
 
 def steps(status: Status, queue: Queue, now: float, limits: Limits) -> dict[Step, float]:

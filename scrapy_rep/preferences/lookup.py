@@ -18,7 +18,8 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import origin_of, path_in
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight, Flights
+from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.origins import Origins, limits_of
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.pages import chain_behind, crawls_behind, encoding_of, is_html, page_rules

@@ -26,7 +26,8 @@ from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight, ResolutionListener
+from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin

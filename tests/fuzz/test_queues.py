@@ -29,7 +29,8 @@ from scrapy_rep.engine.access import DownloadSlots, EngineAccess
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.answer import Answer, ProjectError
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import CrawlEnding, Flight, ResolutionListener, StillWaiting
+from scrapy_rep.origins.flight import CrawlEnding, Flight, StillWaiting
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action
 from scrapy_rep.origins.queue import steps

@@ -15,7 +15,7 @@ from scrapy import FormRequest, Request
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.holding.disk import FILE_NAME, dumps, loads
 from scrapy_rep.holding.hold import HeldRequests, Releases
-from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop
 from scrapy_rep.origins.queue import Held, Queue, Tally

@@ -16,14 +16,8 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.origins.fetcher import Fetcher
-from scrapy_rep.origins.flights import (
-    CrawlEnding,
-    FetchAbandoned,
-    Flight,
-    Flights,
-    StillWaiting,
-)
-from scrapy_rep.origins.queue import Limits
+from scrapy_rep.origins.flight import CrawlEnding, FetchAbandoned, Flight, Limits, StillWaiting
+from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.status import UNKNOWN
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log

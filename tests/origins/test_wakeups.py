@@ -10,14 +10,12 @@ from typing import Any
 from scrapy import Request
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.flight import LANDING_SECONDS, Flight, Limits
 from scrapy_rep.origins.queue import (
-    LANDING_SECONDS,
     LATE_SECONDS,
     SLOW_SECONDS,
     VERY_LATE_SECONDS,
     Lateness,
-    Limits,
     Queue,
     Step,
     Tally,
@@ -164,10 +162,16 @@ def do(step: Step, queue: Queue) -> None:
 
 
 def only(**values: Any) -> Queue:
-    given = dict(
-        fetch="none", landing=False, waiting="nobody", held_ones=False, leaving=False, callers=False
-    )
-    return queue_with(**{**given, **values})  # type: ignore[arg-type]
+    """A queue with nothing but what *values* say."""
+    nothing: dict[str, Any] = {
+        "fetch": "none",
+        "landing": False,
+        "waiting": "nobody",
+        "held_ones": False,
+        "leaving": False,
+        "callers": False,
+    }
+    return queue_with(**(nothing | values))
 
 
 # What is in the queue, the status, the steps and their times.
