@@ -12,14 +12,18 @@ import time
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.utils.python import global_object_name
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
 from scrapy_rep.origins.context import CrawlContext
@@ -31,7 +35,7 @@ from scrapy_rep.origins.status import Stale, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.reporting.record import IMPOLITE
+from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import ROW_KEY, SITEMAP, Discovery, seeding_mode, with_seeding
@@ -40,7 +44,9 @@ from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
-# Meta keys that need a closer look. Crawl delays add theirs.
+logger = get_logger(__name__)
+
+# Meta keys that need a closer look.
 _MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
 
 
@@ -59,7 +65,6 @@ class RepMiddleware:
         self.origins = origins = Origins(context)
         self.parts: dict[type, Any] = {}  # what our other middlewares keep for the crawl
         self._by_prefix = origins.table.by_prefix
-        self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
         self._deferral = deferral = Deferral(context, origins)
         self.decisions = Recorder(context, origins, deferral.some_urls)
@@ -72,7 +77,15 @@ class RepMiddleware:
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
         check = self._seeding.check if self._seeding is not None else None
-        self._gate = Gate(context, origins, deferral, check)
+        self._early = EarlyDrops(
+            context,
+            origins,
+            self.decisions,
+            middleware=self,
+            refusal=self._refusal,
+            may_seed=self._may_seed,
+        )
+        self._gate = Gate(context, origins, deferral, self._early, check)
         # Listeners get each answer in this order, before requests that wait for it go on: these rely on
         # what the listeners have set.
         delays = [origins.crawl_delay] if settings.crawl_delay else []
@@ -80,6 +93,7 @@ class RepMiddleware:
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
         announcing = Signals(context, discovery.announce)
+        crawler.signals.connect(self._opened, signals.spider_opened)
         origins.notify(self.decisions, *beyond, *delays, *seeding, announcing)
 
     @classmethod
@@ -112,7 +126,7 @@ class RepMiddleware:
             state is not None
             and (rules := state.rules) is not None
             and (now := self.clock()) < state.status.until
-            and self._marks.isdisjoint(request.meta)
+            and _MARKS.isdisjoint(request.meta)
             and not self._verdicts
             and (self._seeding is None or prefix in self._seeding.visited_prefixes)
             and (self.agents.fixed or "User-Agent" not in (request.headers or ()))
@@ -126,6 +140,11 @@ class RepMiddleware:
                 self._count("rep/cache/hit")
                 self._gate.arrived(request)
                 return None
+            state.used_at = now
+            self._count("rep/cache/hit")
+            self._gate.arrived(request)
+            self._decide(request, state, path)
+            return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
     def overrules(self, request: Request, decision: Decision) -> bool:
@@ -135,6 +154,18 @@ class RepMiddleware:
     def held(self) -> list[dict[str, Any]]:
         """Return what is held of each origin, as ``scrapy robots --held --json`` shows it."""
         return self._deferral.listing()
+
+    def _opened(self) -> None:
+        """Warn if Scrapy's own middleware, or a subclass of it, asks for robots.txt as well."""
+        other = self.context.crawler.get_downloader_middleware(RobotsTxtMiddleware)
+        if other is not None:
+            logger.warning(
+                "DOWNLOADER_MIDDLEWARES: %(name)s is enabled beside RepMiddleware, so each robots.txt is "
+                "fetched twice, and requests that the other refuses are not in our reports. Set it to "
+                "None there, or use the add-on, which does.",
+                {"name": global_object_name(type(other))},
+                extra=self.context.extra,
+            )
 
     async def _look_closer(self, request: Request) -> None:
         """Do what has to be done with *request* when the fast path can't decide. Suspends only if there
@@ -249,14 +280,35 @@ class RepMiddleware:
             else:
                 state.allowed += 1
         elif self.overrules(request, decision):
-            reason = "RepMiddleware.overrules()"
+            reason = OVERRULED
+            self._count("rep/overruled")
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
         else:
-            self._count("robotstxt/forbidden")
-            self._refuse(
-                request, RobotsDisallowed(state.origin, decision, state.status.setting), state
-            )
-        self.origins.crawl_delay.choose_slot(request, state)
+            error = RobotsDisallowed(state.origin, decision, state.status.setting)
+            is_direct = request not in self._gate
+            if is_direct or self._early.remember(request, state, path):
+                self.decisions.dropped(request, error, state, direct=is_direct)
+            if not self.decisions.dry_run:
+                raise error from None
+
+    def _refusal(self, request: Request, state: OriginState, path: str) -> RobotsDisallowed | None:
+        """Return what *request* would fail with if it came here now; None if it would pass, or if
+        that isn't known without waiting. *state* is fresh."""
+        chain = self.agents.chain_of(request)
+        if path == ROBOTS_PATH or self.origins.cache.takes_long(state, chain):
+            return None
+        # The fast path is left alone: each allowed request may have to be recorded.
+        decision = self.origins.decide(state, chain, path, always=True)
+        if decision is None or decision.allowed or self.overrules(request, decision):
+            return None
+        return RobotsDisallowed(state.origin, decision, state.status.setting)
+
+    def _may_seed(self, request: Request, prefix: str) -> bool:
+        """Whether sitemaps may learn from *request*, whose URL begins with *prefix*, once it comes
+        here."""
+        if SITEMAP in request.meta:
+            return True
+        return self._seeding is not None and self._seeding.learns_from(request, prefix)
 
     async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
         """Return the answer, or why there will be none; None if that takes too long."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_URL, punycode
+from scrapy_rep.protocol.syntax import GLOBAL, leading_token
 
 MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""
@@ -74,7 +75,7 @@ class Encoder:
             raise ValueError
         if usual := _USUAL.fullmatch(value):
             return value, usual[1]
-        url = self(value.strip()).partition("#")[0]
+        url = without_user(self(value.strip()).partition("#")[0])
         origin = Origin.from_url(url)
         if origin.scheme not in ("http", "https"):
             raise ValueError
@@ -111,7 +112,7 @@ def resolve_sitemap(
         relative = False
         with suppress(ValueError):  # a bracket after a backslash, which Scrapy turns into a slash
             relative = base is not None and not urlsplit(value).scheme
-        url = encode(urljoin(base or "", value) if relative else value)
+        url = without_user(encode(urljoin(base or "", value) if relative else value))
         origin = Origin.from_url(url)
     except ValueError:
         raise ValueError("not a URL that a sitemap can have") from None
@@ -120,9 +121,26 @@ def resolve_sitemap(
     return SitemapURL(url, origin, relative)
 
 
+def warning_of_digits(tokens: Sequence[str]) -> str:
+    """Return what a digit in a product token means; empty if there is none."""
+    token = next((token for token in tokens if token not in (GLOBAL, leading_token(token))), None)
+    if token is None:
+        return ""
+    means = "no group can name it, and the rules for all agents (*) apply"
+    if cut := leading_token(token):
+        means = f"it is read as {cut}, and so obeys every group for {cut}, whatever digits follow that name"
+    return (
+        f"The product token {token[:100]} has digits. As in Google's matcher, a name is read only up to its "
+        f"first digit: {means}. Use only letters, - and _ to avoid this."
+    )
+
+
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 _PASSWORD = re.compile(r"(//[^:/?#]*):.*", re.DOTALL)
+# Authorities end at a slash, or where a message goes on. In JSON, quotes end the text.
+_PASSWORDS = re.compile(r"""((?:\A|//|\s)[^\s/?#:@"']{0,1000}):[^\s/?#"']{0,1000}@""")
+_USER = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)[^/?#]*@", re.IGNORECASE)
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 
 
@@ -143,6 +161,32 @@ def without_password(text: str) -> str:
     people leave ``:``, ``/``, ``@`` and spaces in it as they are."""
     before, at, after = text.rpartition("@")
     return _PASSWORD.sub(r"\1:***", before) + at + after
+
+
+def without_passwords(text: str) -> str:
+    """Return *text* with ``***`` for the passwords of all URLs in it, which are as in requests: nothing
+    of the password ends a URL's authority."""
+    if "@" not in text:
+        return text
+    return _PASSWORDS.sub(r"\1:***@", text)
+
+
+def without_secrets(value: Any) -> Any:
+    """Return what JSON has as *value*, see :func:`without_passwords`."""
+    if isinstance(value, str):
+        return without_passwords(value)
+    if isinstance(value, dict):
+        return {key: without_secrets(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(one) for one in value]
+    return value
+
+
+def without_user(url: str) -> str:
+    """Return an absolute *url* without user name and password. Those that a site's file names are
+    nobody's credentials, and Scrapy can't send them."""
+    found = _USER.match(url)
+    return url if found is None else found[1] + url[found.end() :]
 
 
 def text_of(error: Exception) -> str:

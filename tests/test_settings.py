@@ -25,6 +25,7 @@ def names(kind: type, *others: str) -> list[str]:
 
 FLAGS = names(bool, "REP_CRAWL_DELAY", "REP_SITEMAPS", "REP_NOFOLLOW", "REP_NOINDEX")
 URIS = ("REP_DECISIONS", "REP_REPORT")
+DATES = ("REP_SITEMAP_SINCE", "REP_SITEMAP_UNTIL")
 INTEGERS = ("REP_SITEMAP_PRIORITY", "REP_SITEMAP_PAGE_PRIORITY")
 COUNTS = names(int, *INTEGERS)
 POSITIVE = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DOWNLOAD_TIMEOUT", "REP_CACHE_EXPIRY")
@@ -63,10 +64,23 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
     (
         "REP_CRAWL_DELAY",
         ["yes", *(value for value in NO_NUMBERS if value is not True)],
-        "True, False or a number of seconds",
+        "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}",
     ),
     (
-        "REP_SITEMAP_SINCE",
+        "REP_CRAWL_DELAY",
+        (
+            {"most": 0},
+            {"most": -1},
+            {"most": True},
+            {"beyond": "drop"},
+            {"least": 5},
+            "{",
+            {"beyond": []},
+        ),
+        "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}",
+    ),
+    (
+        DATES,
         ("yesterday", "2026-13-01", "2026", 20260131, 0, True, ["2026-01-31"]),
         "a date or a datetime, or its text as in '2026-01-31'",
     ),
@@ -98,6 +112,22 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
     ("REP_USER_AGENT", (["FooBot", ""], ["FooBot", "*"], ["FooBot/1.0"], b"FooBot"), AGENT),
     ("REP_USER_AGENT", ([b"FooBot"], ["FooBot", None], [], (), Ellipsis), AGENT),
 ]
+
+
+def test_a_limit_of_delays_is_a_number_or_a_dict() -> None:
+    values: dict[Any, Any] = {
+        False: False,
+        "0": (0.0, False),
+        "True": (60.0, False),
+        "2.5": (2.5, False),
+        '{"most": 30, "beyond": "skip"}': (30.0, True),
+        '{"beyond": "skip"}': (60.0, True),
+        '{"most": 30, "beyond": "limit"}': (30.0, False),
+        '{"most": 30}': (30.0, False),
+    }
+    limits = {value: read(REP_CRAWL_DELAY=value)["REP_CRAWL_DELAY"] for value in values}
+    assert limits == values
+    assert [bool(limit) for limit in limits.values()] == [False] * 2 + [True] * 6
 
 
 def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:
@@ -132,7 +162,7 @@ RIGHT: list[tuple[str | Sequence[str], Sequence[Any], Any]] = [
     ("REP_CACHE_STORAGE", ["somewhere.Storage"], "somewhere.Storage"),
     ("REP_CACHE_STORAGE", [MemoryStorage], MemoryStorage),
     ("REP_CACHE_REDIS_URL", ["redis://localhost"], "redis://localhost"),
-    (("REP_CACHE_REDIS_URL", *URIS, "REP_SITEMAP_SINCE", "REP_USER_AGENT"), [""], None),
+    (("REP_CACHE_REDIS_URL", *URIS, *DATES, "REP_USER_AGENT"), [""], None),
     (URIS, ["s3://bucket/a"], "s3://bucket/a"),
     ((*URIS, "REP_CACHE_PATH"), [Path("a", "b")], str(Path("a", "b"))),
     ("REP_SITEMAPS", ("True", "true", "1", "all", True, 1), "all"),
@@ -142,9 +172,9 @@ RIGHT: list[tuple[str | Sequence[str], Sequence[Any], Any]] = [
     *(("REP_NOFOLLOW", [text], text) for text in ("page", "links", "count")),
     *(("REP_NOINDEX", [text], text) for text in ("drop", "count")),
     ("REP_SITEMAP_CROSS_HOST", ["any"], "any"),
-    ("REP_SITEMAP_SINCE", ("2026-01-31", " 2026-01-31T00:00:00 ", "2026-01-31T00:00:00Z"), THAT_DAY),
-    ("REP_SITEMAP_SINCE", ("2026-01-31T01:00:00+01:00", date(2026, 1, 31)), THAT_DAY),
-    ("REP_SITEMAP_SINCE", [datetime(2026, 1, 31)], THAT_DAY),
+    (DATES, ("2026-01-31", " 2026-01-31T00:00:00 ", "2026-01-31T00:00:00Z"), THAT_DAY),
+    (DATES, ("2026-01-31T01:00:00+01:00", date(2026, 1, 31)), THAT_DAY),
+    (DATES, [datetime(2026, 1, 31)], THAT_DAY),
     ("REP_USER_AGENT", ["FooBot"], ("FooBot",)),
     ("REP_USER_AGENT", ("A-Images, a_b", ["A-Images", "a_b"]), ("A-Images", "a_b")),
 ]  # fmt: skip

@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
-from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse, Response
 
-from scrapy_rep.commands.output import CommandError, Status
-from scrapy_rep.commands.task import follow, read_file, request_for
+from scrapy_rep.commands.crawl import follow, request_for
+from scrapy_rep.commands.output import CommandError, Status, WrongUsage
+from scrapy_rep.commands.task import read_file
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.pages import page_rules
@@ -29,12 +29,15 @@ from scrapy_rep.protocol.html import MAX_BYTES
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, path_of
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
+from scrapy_rep.seeding.discovery import listed_sitemaps
+from scrapy_rep.seeding.selection import host_of, registrable_domain
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, iso, resolve_sitemap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from scrapy_rep.commands.task import Chain, Lookup, Task
+    from scrapy_rep.commands.crawl import CrawlTask, Lookup
+    from scrapy_rep.commands.task import Chain
     from scrapy_rep.inspection.explanation import RobotsFile
 
     Fetched = Response | CommandError
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
 
 async def _fetched(
-    task: Task, lookup: Lookup, asked: Sequence[tuple[str, Request, Origin]]
+    task: CrawlTask, lookup: Lookup, asked: Sequence[tuple[str, Request, Origin]]
 ) -> AsyncIterator[tuple[Request, Chain, Fetched, dict[str, Any]]]:
     """Yield each request, for each agent; its final page, or why there is none; and that as JSON."""
     for url, request, _ in asked:
@@ -87,7 +90,7 @@ _NAMES = (
 )  # fmt: skip
 
 
-def page(task: Task) -> None:
+def page(task: CrawlTask) -> None:
     async def job(lookup: Lookup) -> None:
         async for _, chain, page, about in _fetched(task, lookup, asked):
             _show(task, chain, page, about)
@@ -97,12 +100,12 @@ def page(task: Task) -> None:
             task.crawl(job)
         return
     if task.arguments:
-        raise UsageError("--page takes a URL or --file, not both")
+        raise WrongUsage("--page takes a URL or --file, not both")
     headers = Headers()
     for header in task.options.header:
         name, colon, value = header.partition(":")
         if not colon:
-            raise UsageError(f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'")
+            raise WrongUsage(f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'")
         headers.appendlist(name.strip(), value.strip().encode("utf-8", "surrogateescape"))
     name = task.options.file
     response = HtmlResponse("file:", body=read_file(name, MAX_BYTES), headers=headers)
@@ -110,7 +113,7 @@ def page(task: Task) -> None:
         _show(task, chain, response, _about(name, chain, None))
 
 
-def _show(task: Task, chain: Chain, page: Fetched, about: dict[str, Any]) -> None:
+def _show(task: CrawlTask, chain: Chain, page: Fetched, about: dict[str, Any]) -> None:
     rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
     said = [
         {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
@@ -141,7 +144,7 @@ def _plain(value: Any) -> Any:
 _SAID = {YES: "yes", NO: "no", None: "not said"}
 
 
-def usage(task: Task) -> None:
+def usage(task: CrawlTask) -> None:
     if find_spec("http_sf") is None:
         raise CommandError(f"--usage needs http-sf: {EXTRA}")
 
@@ -192,6 +195,7 @@ class Sitemap:
     sitemaps: int = 0
     urls: int = 0
     forbidden: int = 0
+    foreign: int = 0
     unjudged: int = 0
     invalid: int = 0
     broken: int = 0
@@ -200,11 +204,13 @@ class Sitemap:
     fetched: bool = False
     problem: str | None = None
     """Why it could not be read, or not to its end."""
+    line: tuple[str, ...] = ()
+    """The URLs of the indexes that led to it, and its own."""
 
 
-def sitemaps(task: Task) -> None:
+def sitemaps(task: CrawlTask) -> None:
     if len(task.named) > 1:
-        raise UsageError("--sitemaps takes only one --agent")
+        raise WrongUsage("--sitemaps takes only one --agent")
     origins = dict.fromkeys(origin for _, _, origin in task.requests())
 
     async def job(lookup: Lookup) -> None:
@@ -217,13 +223,14 @@ def sitemaps(task: Task) -> None:
 
 
 class _Site:
-    def __init__(self, task: Task, lookup: Lookup, origin: Origin) -> None:
+    def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task
         self._lookup = lookup
         [self._chain] = task.agents(lookup.origins.agents)
         self._origin = origin
         self._origins: set[Origin] = set()
         self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
+        self._listed: dict[str, set[str]] = {}  # the sitemaps that the host of a prefix lists
         self._seen: set[str] = set()
         self._urls = self._read_files = 0
         self._by_rule: Counter[Place] = Counter()
@@ -243,17 +250,20 @@ class _Site:
         line = self._task.output.line
         line(*_columns("URLs", "forbidden"), f"for {in_words(self._chain)}")
         line(*_columns("", ""), f"{origin.robots_url}: {counted(len(urls), 'sitemap')}")
-        await self._each(list(urls), origin.robots_url, 1)
+        await self._each(list(urls), origin.robots_url, ())
         counts = _columns(self._urls, sum(self._by_rule.values()))
         line(*counts, f"total in {counted(self._read_files, 'sitemap')} that could be read")
         for (robots_url, number, rule), count in self._by_rule.most_common(_RULES):
             line(*_columns("", count), f"by line {number} of {robots_url}: {rule}")
 
-    async def _each(self, urls: Sequence[str], listed_in: str, depth: int) -> None:
-        """Read sitemaps one after the other, each with those that it lists."""
+    async def _each(self, urls: Sequence[str], listed_in: str, chain: tuple[str, ...]) -> None:
+        """Read sitemaps one after the other, each with those that it lists. *chain*: the indexes that led
+        to them."""
         statuses = self._task.statuses
         for url in urls:
-            one, children = Sitemap(url, listed_in, depth, final_url=url), list[str]()
+            line = (*chain, url)
+            one = Sitemap(url, listed_in, len(line), final_url=url, line=line)
+            children: list[str] = []
             try:
                 children = await self._read(one, await self._fetch(one))
             except CommandError as error:
@@ -265,7 +275,7 @@ class _Site:
                 if one.kind is None or one.unjudged:
                     statuses.add(Status.UNREACHABLE)
             self._print(one)
-            await self._each(children, url, depth + 1)
+            await self._each(children, url, line)
 
     async def _fetch(self, one: Sitemap) -> bytes:
         """Return the body of a sitemap, or raise ``CommandError``."""
@@ -286,7 +296,10 @@ class _Site:
             return response
 
         try:
-            response = await follow(self._lookup, Request(resolve_sitemap(one.sitemap).url), get)
+            # As RedirectMiddleware does in a crawl.
+            most = self._task.settings.getint("REDIRECT_MAX_TIMES")
+            request = Request(resolve_sitemap(one.sitemap).url)
+            response = await follow(self._lookup, request, get, most)
         except ValueError as error:
             raise CommandError(str(error), Status.UNREACHABLE) from None
         if not 200 <= response.status < 300:
@@ -308,7 +321,9 @@ class _Site:
         """Count what a sitemap lists, and return the sitemaps among it that are to be read."""
         settings = self._lookup.settings
         reader = SitemapReader(
-            max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
+            max_bytes=settings.sitemap_max_bytes,
+            max_entries=settings.sitemap_max_urls,
+            url=one.final_url,
         )
         encode, children = Encoder(MAX_LISTED_IDN), list[str]()
         for entries in reader.read([body]):
@@ -336,6 +351,7 @@ class _Site:
         if prefix not in self._judges:
             if len(self._judges) >= _MAX_PREFIXES:
                 self._judges.clear()
+                self._listed.clear()
             self._judges[prefix] = await self._judge(prefix)
         one.urls += 1
         if (judge := self._judges[prefix]) is None:
@@ -348,6 +364,25 @@ class _Site:
             assert rule is not None
             one.forbidden += 1
             one.rules[robots.facts.robots_url or "", rule.line, str(rule)] += 1
+        elif not self._may_list(one, prefix, robots):
+            one.foreign += 1
+
+    def _may_list(self, one: Sitemap, prefix: str, robots: RobotsFile) -> bool:
+        """Whether a crawl takes URLs of this *prefix* from a sitemap (REP.md section 9, "Location
+        scope"). *robots* is the robots.txt of their host."""
+        mode, origin = self._lookup.settings.sitemap_cross_host, Origin.from_url(prefix)
+        if mode == "any" or host_of(origin) == host_of(self._origin):
+            return True
+        domain = registrable_domain(origin.host) if mode == "site" else None
+        if domain is not None and domain == registrable_domain(self._origin.host):
+            return True
+        if robots.outcome is not Outcome.RULES:
+            return False
+        if prefix not in self._listed:
+            base = robots.facts.final_url or origin.robots_url
+            listed = listed_sitemaps(base, robots.parsed.sitemaps)
+            self._listed[prefix] = {found.url.partition("#")[0] for _, found in listed if found}
+        return not self._listed[prefix].isdisjoint(one.line)
 
     async def _judge(self, prefix: str) -> tuple[RobotsFile, Rules] | None:
         """Return what decides about URLs that begin like this; None if nothing can."""
@@ -371,7 +406,9 @@ class _Site:
         told, is_list = _remarks(one), one.kind not in (None, Kind.INDEX.value)
         counts = _columns(one.urls, one.forbidden) if is_list else _columns("", "")
         text = f"{'  ' * one.depth}{one.sitemap}{f'  ({told})' * bool(told)}"
-        self._task.output.put({**vars(one), "rules": rules}, *counts, text)
+        fields = {**vars(one), "rules": rules}
+        del fields["line"]
+        self._task.output.put(fields, *counts, text)
         self._task.output.flush()
 
 
@@ -385,6 +422,7 @@ def _remarks(one: Sitemap) -> str:
         one.kind == Kind.INDEX.value and f"index of {counted(one.sitemaps, 'sitemap')}",
         one.final_url != one.sitemap and f"redirects to {one.final_url}",
         one.unjudged and f"{one.unjudged:,} not checked: robots.txt unavailable",
+        one.foreign and f"{one.foreign:,} on hosts that do not list it, which a crawl leaves out",
         one.invalid and f"{counted(one.invalid, 'entry', 'entries')} without a URL",
         one.broken and f"{counted(one.broken, 'entry', 'entries')} with a damaged URL",
         one.problem,

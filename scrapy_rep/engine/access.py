@@ -26,12 +26,15 @@ from scrapy.core import downloader as scrapys
 from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
+from scrapy.spiders import CrawlSpider
 from scrapy.utils import httpobj
 from scrapy.utils import request as of_requests
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.python.failure import Failure
 
@@ -57,8 +60,13 @@ _CACHES: list[Any] = [
     getattr(of_requests, "_fingerprint_cache", {}),
 ]
 
-# Origins of a slot whose delays are remembered. Those of others count once they are requested again.
+# Origins and agents of a slot whose delays are remembered, the longest. A delay of another counts once
+# it is requested again.
 _MAX_ORIGINS = 100
+
+Chain = tuple[str, ...]
+# Packages whose middlewares are known to make nothing else of a refusal.
+_KNOWN = {"scrapy", "scrapy_rep"}
 
 REASON = "rep_settings_error"
 """The crawl's ``finish_reason``."""
@@ -72,6 +80,25 @@ _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 def concurrency_of(crawler: Crawler) -> int:
     """Return ``CONCURRENT_REQUESTS``; Scrapy's default, 16, if it is 0: no limit."""
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+
+
+# Scrapy's handlers that open as many connections as its slots let requests through.
+_WITHOUT_POOL = ("http11.HTTP11DownloadHandler", "http2.H2DownloadHandler")
+
+
+def has_pool(crawler: Crawler) -> bool:
+    """Whether a download handler has a pool of its own, of ``CONCURRENT_REQUESTS`` connections, say:
+    Scrapy's for httpx and aiohttp, all handlers without a reactor, and most of other people. A subclass
+    of Scrapy's usual handlers counts as these: nobody can tell what it adds."""
+    handlers = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
+    # By name: without a reactor, they may not be imported.
+    usual = {f"scrapy.core.downloader.handlers.{name}" for name in _WITHOUT_POOL}
+    for scheme in ("http", "https"):
+        with suppress(Exception):  # a broken one: Scrapy tells the user
+            kinds = load_object(handlers[scheme]).__mro__
+            if usual.isdisjoint(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds):
+                return True
+    return False
 
 
 def in_shell(crawler: Crawler) -> bool:
@@ -239,12 +266,219 @@ class Downloads:
         return answer
 
 
+class Trail:
+    """Follows requests that have a number each, such as a row in a file of ours, until the crawl is done
+    with them: until their callback's or errback's output was handled, or nothing took them.
+
+    The number is in a request's meta, so retries and redirects have it too, as does what Scrapy's queue
+    on disk returns. It leaves the meta when a response is on its way to the callback, since callbacks
+    copy the meta to requests for other pages.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        on_done: Callable[[int], None],
+        *,
+        is_kept: Callable[[], bool],
+        in_memory: bool,
+    ) -> None:
+        """See :meth:`Following.trail`."""
+        self._key = key
+        self.is_kept = is_kept
+        self.in_memory = in_memory
+        self._on_done = on_done
+        # A request may come from Scrapy's queue with the number of an earlier run.
+        self._run = time.time_ns()
+        self._carriers: dict[int, int] = {}  # how many requests carry a number, by number
+        self._in_progress: dict[Request, int] = {}  # the numbers of those that the engine has taken
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers that the crawl isn't done with."""
+        return list(self._carriers)
+
+    def begin(self, request: Request, number: int) -> None:
+        """Follow *request*, which whoever calls has at present: see :meth:`let_go`."""
+        request.meta[self._key] = self._run, number
+        self._carriers[number] = 1
+
+    def number_of(self, request: Request) -> int | None:
+        """Return the number of *request*; None if it has none, or the crawl is done with it."""
+        match request.meta.get(self._key):
+            case (run, number) | [run, number] if run == self._run and number in self._carriers:
+                return int(number)
+        return None
+
+    def let_go(self, number: int) -> None:
+        """Note that one request less carries *number*."""
+        carriers = self._carriers.get(number)
+        if carriers is None:
+            return
+        if carriers > 1:
+            self._carriers[number] = carriers - 1
+            return
+        del self._carriers[number]
+        self._on_done(number)
+
+    def forget(self, number: int) -> None:
+        """Follow *number* no longer, without a word."""
+        self._carriers.pop(number, None)
+
+    # What happens to any request
+
+    def scheduled(self, request: Request) -> None:
+        number = self.number_of(request)
+        if number is not None:
+            self._carriers[number] += 1
+
+    def taken(self, request: Request) -> None:
+        number = self.number_of(request)
+        if number is None:
+            return
+        if number in self._in_progress.values():
+            # Somebody downloads a copy of it directly, which was not scheduled.
+            self._carriers[number] += 1
+        self._in_progress[request] = number
+
+    def answered(self, request: Request) -> None:
+        request.meta.pop(self._key, None)
+
+    def ended(self, request: Request) -> None:
+        number = self._in_progress.pop(request, None)
+        if number is not None:
+            self.let_go(number)
+
+    def stored(self, request: Request) -> None:
+        number = self.number_of(request)
+        if number is not None:
+            self.let_go(number)
+
+
+class _InProgress(set[Request]):
+    """Stands in for ``_slot.inprogress``, where a request is from the moment in which the engine takes it
+    from the scheduler until the output of its callback or errback was handled. Nothing documented tells
+    of that end: an ``IgnoreRequest`` in a ``process_response`` sends no signal."""
+
+    def __init__(self, requests: set[Request], trails: list[Trail]) -> None:
+        super().__init__(requests)
+        self._trails = trails
+
+    def add(self, request: Request) -> None:
+        super().add(request)
+        for trail in self._trails:
+            trail.taken(request)
+
+    def remove(self, request: Request) -> None:
+        super().remove(request)
+        for trail in self._trails:
+            trail.ended(request)
+
+
+class Following:
+    """Tells trails what happens to requests."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler: Any = crawler
+        self._trails: list[Trail] = []
+        self._watchers: list[Callable[[Request], None]] = []
+
+    def trail(
+        self,
+        key: str,
+        on_done: Callable[[int], None],
+        *,
+        is_kept: Callable[[], bool] = lambda: False,
+        in_memory: bool = False,
+    ) -> Trail:
+        """Return a new trail, before :meth:`begin` or while the spider is open.
+
+        :param key: of meta
+        :param on_done: gets a number once the crawl is done with all requests that carry it
+        :param is_kept: says whether a file still has the requests after the crawl
+        :param in_memory: they are few, and held in memory even where others are held on disk
+        """
+        trail = Trail(key, on_done, is_kept=is_kept, in_memory=in_memory)
+        self._trails.append(trail)
+        return trail
+
+    def watch(self, watcher: Callable[[Request], None]) -> None:
+        """Call *watcher* with each request that the scheduler has taken. To be called before
+        :meth:`begin`."""
+        self._watchers.append(watcher)
+
+    def begin(self) -> None:
+        """Begin, if there are trails: called when the spider opens, before others replace methods of the
+        scheduler. So a request that those refuse was not scheduled."""
+        engine = self._crawler.engine
+        if not self._trails or isinstance(engine._slot.inprogress, _InProgress):
+            return
+        engine._slot.inprogress = _InProgress(engine._slot.inprogress, self._trails)
+        self._crawler.signals.connect(self._response_received, signals.response_received)
+        scheduler = engine._slot.scheduler
+        enqueue = scheduler.enqueue_request
+
+        def enqueue_request(request: Request) -> Any:
+            answer = enqueue(request)
+            if answer is not False:  # some return nothing
+                for trail in self._trails:
+                    trail.scheduled(request)
+                for watcher in self._watchers:
+                    watcher(request)
+            return answer
+
+        # With __slots__, it can't be replaced. Then the crawl is done with a number when the first of its
+        # requests has ended.
+        with suppress(AttributeError):
+            scheduler.enqueue_request = enqueue_request
+
+    def stored(self, request: Request) -> None:
+        """Note that a file has *request* from now on, so no trail need follow it any longer."""
+        for trail in self._trails:
+            trail.stored(request)
+
+    def is_kept(self, request: Request) -> bool:
+        """Whether a file still has *request* after the crawl: nobody need hand it to the scheduler."""
+        return any(
+            trail.number_of(request) is not None and trail.is_kept() for trail in self._trails
+        )
+
+    def stays_in_memory(self, request: Request) -> bool:
+        """Whether *request* is held in memory even where others are held on disk."""
+        return any(
+            trail.in_memory and trail.number_of(request) is not None and trail.is_kept()
+            for trail in self._trails
+        )
+
+    def _response_received(self, request: Request) -> None:
+        for trail in self._trails:
+            trail.answered(request)
+
+
+class Scheduling:
+    """Stands in for an engine's ``crawl()``, to know which request it is about to schedule."""
+
+    def __init__(self, engine: ExecutionEngine) -> None:
+        self._crawl = engine.crawl
+        self.request: Request | None = None
+        engine.crawl = self  # type: ignore[method-assign]
+
+    def __call__(self, request: Request) -> None:
+        outer = self.request  # if a signal's handler schedules another request
+        self.request = request
+        try:
+            self._crawl(request)
+        finally:
+            self.request = outer
+
+
 class EngineAccess:
     """The engine beyond its documented methods."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self.slots = DownloadSlots(crawler)
+        self.following = Following(crawler)
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
@@ -286,8 +520,8 @@ class EngineAccess:
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Call *request*'s errback and handle its output, as the engine does, by
         ``Scraper.enqueue_scrape``, also while the spider closes. The Deferred fires when done."""
-        failure = Failure(error)  # type: ignore[no-untyped-call]
-        failure.request = request  # type: ignore[attr-defined]
+        failure: Any = Failure(error)  # type: ignore[no-untyped-call]
+        failure.request = request
         try:
             # Scrapy spends 1 to 5 ms on an errback's output, even on none, and there may be 100,000.
             output = request.errback(failure) if request.errback is not None else None
@@ -295,10 +529,57 @@ class EngineAccess:
             output = Failure()  # type: ignore[no-untyped-call]
         if output is None or output is failure:
             return succeed(None)
-        scraped = copy(request)  # with an errback that returns the output we have
-        scraped.errback = lambda _: output
+
+        def hand_over(_: Failure) -> Any:
+            # Scrapy has just put the copy there. A generator's body has not begun to run yet.
+            failure.request = request
+            return output
+
+        scraped = copy(request)
+        scraped.errback = hand_over
         done: Deferred[None] = self._crawler.engine.scraper.enqueue_scrape(failure, scraped)
         return done
+
+    @staticmethod
+    def has_errback(request: Request) -> bool:
+        """Whether *request* has an errback that does something. CrawlSpider's own,
+        ``CrawlSpider._errback``, does nothing if its rule has none."""
+        errback: Any = request.errback
+        if getattr(errback, "__func__", None) is not CrawlSpider._errback:
+            return errback is not None
+        spider = errback.__self__
+        if type(spider)._handle_failure is not CrawlSpider._handle_failure:
+            return True
+        try:
+            return spider._rules[request.meta["rule"]].errback is not None
+        except (KeyError, IndexError, TypeError):  # somebody has changed the request's meta
+            return True
+
+    def obstacle_before(self, ours: object) -> str:
+        """Return which downloader middleware might make of a request something else than *ours*
+        refuses, and why; empty if there is none. Scrapy has no documented list of them: the
+        downloader's manager of middlewares has, in ``methods``."""
+        manager = getattr(self._crawler.engine.downloader, "middleware", None)
+        methods = getattr(manager, "methods", None)
+        if methods is None:
+            return "the downloader isn't Scrapy's"
+        for method in methods["process_request"]:
+            owner = getattr(method, "__self__", None)
+            if owner is ours:
+                break
+            if getattr(method, "__func__", None) is not OffsiteMiddleware.process_request:
+                return f"{_name_of(method)} sees requests before {type(ours).__name__} does"
+        else:
+            return f"{type(ours).__name__} is not among the downloader middlewares"
+        if not _is_known(method):
+            return f"{type(ours).__name__} has a process_request() of its own"
+        for method in methods["process_exception"]:
+            if method is not None and not _is_known(method):
+                return f"{_name_of(method)} has a process_exception(), which sees refusals"
+        return ""
+
+    def scheduling(self) -> Scheduling:
+        return Scheduling(self._crawler.engine)
 
     @staticmethod
     def drop_body(response: Response) -> None:
@@ -367,6 +648,20 @@ class EngineAccess:
             scheduler.dqs = queues
 
 
+def _name_of(method: Any) -> str:
+    """Return the name of a middleware by one of its methods."""
+    return type(getattr(method, "__self__", method)).__qualname__
+
+
+def _is_known(method: Any) -> bool:
+    """Whether a middleware's *method* is Scrapy's or ours, with all that it may call by super()."""
+    owner, name = getattr(method, "__self__", None), getattr(method, "__name__", "")
+    classes = [kind for kind in type(owner).__mro__ if name in vars(kind)]
+    packages = {str(kind.__module__).partition(".")[0] for kind in classes}
+    is_replaced = name in getattr(owner, "__dict__", {})
+    return bool(packages) and packages <= _KNOWN and not is_replaced
+
+
 class Listener:
     """Calls handlers while it listens."""
 
@@ -396,12 +691,82 @@ class _Slowed(NamedTuple):
     slot: Any
     own: tuple[int, float, Any]  # the project's concurrency, delay (seconds) and jitter
     delay: float  # the longest of these
-    wanted: dict[str, float]  # seconds by origin
+    wanted: dict[tuple[str, Chain], float]  # seconds by origin and agent
+
+
+class _Never:
+    """In place of a slot's timer, which isn't going to call."""
+
+    def cancel(self) -> None:
+        pass
+
+
+class PacedSlot:
+    """A download slot that sends a request only when it is told to. While ``Slot.latercall`` is set,
+    Scrapy's ``Downloader._process_queue`` sends nothing from a slot."""
+
+    def __init__(self, downloader: Any, slot: Any) -> None:
+        self._downloader = downloader
+        self._slot = slot
+        self._sent: Request | None = None  # and hasn't come back yet
+        self._is_due = False  # somebody is finding out when the next one may be sent
+        self._stop()
+
+    def _stop(self, timer: Any = None) -> None:
+        """Let nothing be sent before *timer* calls."""
+        if self._slot.latercall:
+            self._slot.latercall.cancel()
+        self._slot.latercall = timer or _Never()
+
+    def is_of(self, slot: Any) -> bool:
+        return self._slot is slot
+
+    def take_next(self) -> Request | None:
+        """Return the request to send next, for which :meth:`send_in` is to be called; None if none
+        waits, if one is being transferred, or if somebody has this one already."""
+        slot = self._slot
+        if self._is_due or self._sent is not None or slot.transferring or not slot.queue:
+            return None
+        self._is_due = True
+        request: Request = slot.queue[0][0]
+        return request
+
+    @property
+    def own_seconds(self) -> float:
+        """The seconds for which Scrapy would wait, from when the last response ended."""
+        slot = self._slot
+        return max(0.0, float(slot.lastseen + slot.download_delay() - _clock()))
+
+    def send_in(self, seconds: float) -> None:
+        """Send the next request in some *seconds*."""
+        self._stop(call_later(max(0.0, seconds), self._send))
+
+    def _send(self) -> None:
+        slot = self._slot
+        request = slot.queue[0][0] if slot.queue else None
+        # Long ago: the slot's own delay is over.
+        slot.latercall, slot.lastseen = None, _clock() - 2 * slot.delay - 1
+        self._downloader._process_queue(slot)
+        self._is_due = False
+        if request is not None and not (slot.queue and slot.queue[0][0] is request):
+            self._sent = request
+        self._stop()
+
+    def came_back(self, request: Request) -> None:
+        """Note that the transfer of *request* has ended, with a response or without."""
+        if request is self._sent:
+            self._sent = None
+
+    def release(self) -> None:
+        """Leave the slot to Scrapy again."""
+        self._slot.latercall = None
+        self._downloader._process_queue(self._slot)
 
 
 class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
+        self._paced: dict[str, PacedSlot] = {}  # by key; some are gone, see paced()
         self.slowed: dict[str, _Slowed] = {}  # by key; some are gone, see _known()
         # As Scrapy's downloader chooses: the setting for domains may be 0 beside the one for addresses.
         per_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
@@ -422,7 +787,7 @@ class DownloadSlots:
     def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
         """Whether the slot of *request* has as many requests as it may have at a time. *on_their_way*:
         others for that slot, which may not have got there so far; they count, too. A slowed slot may have
-        as many as others: some of its requests may turn out to go elsewhere, by another agent's delay."""
+        as many as others."""
         if getattr(self._crawler.engine.downloader, "slots", None) is None:
             return False  # a project's own downloader may have none
         slot = self._slot_of(request)
@@ -438,22 +803,28 @@ class DownloadSlots:
         slots = getattr(downloader, "slots", None)
         return None if slots is None else slots.get(downloader.get_slot_key(request))
 
-    def slow(self, key: str, origin: str, seconds: float) -> bool:
+    def agents_of(self, key: str, origin: str) -> list[Chain]:
+        """Return the agents whose delays the slot *key* keeps for *origin*."""
+        slowed = self._known(key)
+        return [agent for name, agent in slowed.wanted if name == origin] if slowed else []
+
+    def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
         """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
-        longer for another origin. Return whether *seconds* exceed the project's own delay."""
+        longer for another origin or agent. Return whether *seconds* exceed the project's own delay."""
         slots = self._crawler.engine.downloader.slots
         slot = slots.get(key)
         if slot is None:
             return False
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
         _, own, _, wanted = self._known(key) or _Slowed(slot, own, 0.0, {})
-        if seconds != wanted.get(origin, 0.0):
+        about = origin, agent
+        if seconds != wanted.get(about, 0.0):
             if not self.slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
             elif len(self.slowed) > 2 * len(slots):
                 # Scrapy removes slots a minute after their last request.
                 self.slowed = {key: one for key, one in self.slowed.items() if self._known(key)}
-            wanted[origin] = seconds
+            wanted[about] = seconds
             longest = nlargest(_MAX_ORIGINS, wanted.items(), key=itemgetter(1))
             self.slowed[key] = _Slowed(slot, own, longest[0][1], dict(longest))
             slot.concurrency, slot.delay, jitter = own
@@ -466,6 +837,33 @@ class DownloadSlots:
         slowed = self.slowed.get(key)
         slot = self._crawler.engine.downloader.slots.get(key)
         return slowed if slowed is not None and slowed.slot is slot else None
+
+    def paced(self, key: str, *, take: bool = False) -> PacedSlot | None:
+        """Return the slot *key* if it is paced; with *take*, pace it if it is slowed."""
+        downloader = self._crawler.engine.downloader
+        slot = downloader.slots.get(key)
+        paced = self._paced.get(key)
+        if paced is not None and paced.is_of(slot):
+            return paced
+        slowed = self._known(key)
+        if not take or slowed is None or not slowed.delay:
+            return None
+        if len(self._paced) > 2 * len(downloader.slots):
+            current = downloader.slots
+            self._paced = {
+                name: one for name, one in self._paced.items() if one.is_of(current.get(name))
+            }
+        paced = self._paced[key] = PacedSlot(downloader, slot)
+        return paced
+
+    def unpace(self, key: str) -> bool:
+        """Leave the slot *key* to Scrapy again if nothing slows it any more. Return whether it is."""
+        slowed, paced = self._known(key), self._paced.get(key)
+        if paced is None or (slowed is not None and slowed.delay):
+            return False
+        del self._paced[key]
+        paced.release()
+        return True
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
         """Return meta that gives a request its own slot beside that of *url*, with the project's

@@ -352,7 +352,9 @@ class Deferral(WaitingRoom):
         self._context.engine.before_closing(Stage.HOLDING, self._before_closing)
         directory = job_dir(self._context.crawler.settings)
         if directory:
-            self._disk = DiskHold(directory, spider)
+            self._disk = DiskHold(directory, spider, self._context.engine.following)
+        self._context.engine.following.begin()  # now: the gate, too, replaces methods of the scheduler
+        if directory:
             return self._upkeep.begin()
         if self._context.engine.scheduler_is_foreign:
             # The scheduler can have the others back, and a kill should lose little.
@@ -417,8 +419,7 @@ class HoldLog:
             self._tell(
                 "given up",
                 queue,
-                "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
-                "(%(times)s at robots.txt)%(kept)s",
+                "Gave up %(requests)s to %(origin)s: %(reason)s (%(times)s at robots.txt)%(kept)s",
                 requests=counted(queue.given_up, "request"),
                 reason=queue.why.reason,
                 times=counted(queue.why.attempts, "attempt"),

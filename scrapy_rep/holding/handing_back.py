@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -63,11 +62,6 @@ class HandingBack:
         self._held = held
         self.waiting = 0
         """About how many the scheduler has for which there was no room."""
-        self._listeners: list[Callable[[Request], object]] = []
-
-    def notify(self, listener: Callable[[Request], object]) -> None:
-        """From now on, call *listener* with each request that the scheduler has taken."""
-        self._listeners.append(listener)
 
     def hand_back(self, request: Request, waited: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others. Return whether the
@@ -93,8 +87,6 @@ class HandingBack:
         try:
             # Some return nothing.
             if self._context.engine.scheduler.enqueue_request(request) is not False:
-                for listener in self._listeners:
-                    listener(request)
                 return True
             error: object = "refused"
         except Exception as raised:  # noqa: BLE001 (its server may be gone, its disk full)
@@ -137,6 +129,8 @@ class HandingBack:
 
     def _end_loose(self, request: Request) -> Deferred[None]:
         """End the wait of *request*, which was about to leave."""
+        if self._context.engine.following.is_kept(request):
+            return succeed(None)
         if self._give_to_scheduler(request, 0.0, request.priority):
             return succeed(None)
         origin = origin_of(request)
@@ -148,6 +142,8 @@ class HandingBack:
     def _end(self, held: Held, queue: Queue) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
         request, waited = held.request, self._held.waited(queue, held)
+        if self._context.engine.following.is_kept(request):
+            return succeed(None)
         only_waited = not held.counts and not queue.fails
         goes_back = only_waited or self._outlives(request)
         if goes_back and self._give_to_scheduler(request, waited, request.priority):

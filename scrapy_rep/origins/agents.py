@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from scrapy import Request
@@ -17,8 +18,9 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import path_of
-from scrapy_rep.protocol.syntax import GLOBAL, leading_token, product_token
-from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
+from scrapy_rep.protocol.syntax import chain, product_token
+from scrapy_rep.settings import AGENT_HINT, RepSettings
+from scrapy_rep.text import warning_of_digits
 
 logger = get_logger(__name__)
 
@@ -44,7 +46,8 @@ def origin_of(request: Request) -> Origin:
 
 def path_in(request: Request) -> str:
     """Return the part of the request's URL that rules match, see :func:`path_of`."""
-    return path_of(urlparse_cached(request).geturl())
+    # Unlike urlparse(), this keeps a semicolon at the end of the path.
+    return path_of(urlsplit(request.url).geturl())
 
 
 META_KEY = "rep_user_agent"
@@ -54,9 +57,20 @@ SPIDER_ATTRIBUTE = "robotstxt_user_agent"
 _REMEMBERED = 1000
 
 
+# The header's name, copied along with its value.
+_HEADER_NAME = re.compile(r"[\s\"']*user[-_ ]?agent[\s\"']*[:=][\s\"']*", re.IGNORECASE)
+
+
 @lru_cache(_REMEMBERED)
 def _read(value: str | tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """Return the chain for *value*, which may be a full User-Agent header, and what to warn of."""
+    if isinstance(value, str) and (prefix := _HEADER_NAME.match(value)):
+        tokens, warning = _read(value[prefix.end() :])
+        known = f"Rules for {', '.join(tokens)} apply." if tokens else ""
+        return tokens, (
+            f"The user agent {value[:200]!r} begins with the name of its header, and sites get that "
+            f"too. Leave {prefix[0].strip()!r} out. {known or warning}"
+        ).strip()
     try:
         tokens = chain(value)
     except ValueError:
@@ -154,20 +168,6 @@ class Agents:
         if warning and not self._warned:
             self._warned = True
             logger.warning("%(what)s", {"what": warning}, extra={"spider": self.crawler.spider})
-
-
-def warning_of_digits(tokens: Sequence[str]) -> str:
-    """Return what a digit in a product token means; empty if there is none."""
-    token = next((token for token in tokens if token not in (GLOBAL, leading_token(token))), None)
-    if token is None:
-        return ""
-    means = "no group can name it, and the rules for all agents (*) apply"
-    if cut := leading_token(token):
-        means = f"it is read as {cut}, and so obeys every group for {cut}, whatever digits follow that name"
-    return (
-        f"The product token {token[:100]} has digits. As in Google's matcher, a name is read only up to its "
-        f"first digit: {means}. Use only letters, - and _ to avoid this."
-    )
 
 
 EACH: WeakSet[Agents] = WeakSet()

@@ -24,6 +24,7 @@ from scrapy_rep.origins.answer import (
     ProjectError,
     ProxyError,
     header_text,
+    in_place_of,
     is_dead_host,
     is_lost_connection,
     is_tls_failure,
@@ -154,7 +155,7 @@ class RobotsCache:
         obey = always or settings.obey_global_group
         if robots is None or robots.is_read(agent, obey):
             return
-        how = body or entry.body, agent, obey, settings.crawl_delay > 0
+        how = body or entry.body, agent, obey, bool(settings.crawl_delay)
         await maybe_deferred_to_future(self._reading.acquire())
         try:
             if self._read_seconds > SLICE_SECONDS:
@@ -192,7 +193,7 @@ class RobotsCache:
         if state is not None:
             return state
         try:
-            answer = await self._fetch(flight)
+            answer = in_place_of(await self._fetch(flight), flight.before)
             if choices is not None and (by := choices.refusal(answer)):
                 answer = replace(answer, outcome=Outcome.UNREACHABLE, by=by)
             flight.answer, state = answer, self._learn(origin, answer)

@@ -10,9 +10,10 @@ queue, where it may stand behind pages for minutes, which is nobody's fault.
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -24,7 +25,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.access import HOP_KEY, Download, Listener
+from scrapy_rep.engine.access import HOP_KEY, Download, Listener, has_pool
 from scrapy_rep.engine.timers import within
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
@@ -72,6 +73,23 @@ _META: dict[str, Any] = {
     "ftp_password": "guest",
 }
 
+# The request is plain, whatever the project adds to all requests: a robots.txt that depends on a
+# cookie would not be everybody's, and nobody here has a copy that a validator or a range could be about.
+_NOT_PLAIN = (
+    "Cookie",
+    "Cookie2",
+    "If-Match",
+    "If-Modified-Since",
+    "If-None-Match",
+    "If-Range",
+    "If-Unmodified-Since",
+    "Range",
+)
+# What may be a secret between the project and the host that was asked first, by the header's name.
+_SECRET = re.compile(
+    rb"auth|key|token|secret|session|passw|credential|signature|csrf|xsrf|jwt", re.IGNORECASE
+)
+
 # Proxies mark their own answers so: RFC 9209, and the most common one.
 _PROXY_STATUSES = (407, 502, 503, 504)
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
@@ -103,9 +121,11 @@ class Hop:
     """One URL on the way to an answer, in the meta of its requests: a middleware may ask several
     times (ban detection, proxy rotation), and each try is a transfer of its own."""
 
-    def __init__(self, allowance: Allowance, on_sent: OnSent) -> None:
+    def __init__(self, allowance: Allowance, on_sent: OnSent, is_elsewhere: bool) -> None:
+        """*is_elsewhere*: whether a redirect led to another host than was asked first."""
         self._allowance = allowance
         self._on_sent = on_sent
+        self._is_elsewhere = is_elsewhere
         self.transfer = Transfer()
         """The last one."""
         self.slot = ExitStack()
@@ -122,6 +142,7 @@ class Hop:
         if seconds <= 0:  # earlier transfers took it all
             raise late
         request.meta["download_timeout"] = seconds
+        make_plain(request, self._is_elsewhere)
         began = time.monotonic()
         self.transfer = transfer = Transfer(request, began)
         self._on_sent(began)
@@ -136,6 +157,38 @@ class Hop:
 
 def _nobody(sent_at: float | None) -> None:
     """Wants to know no more when a transfer begins."""
+
+
+def make_plain(request: Request, is_elsewhere: bool) -> None:
+    """Remove the headers that a request for a file of ours must not have, whoever added them. With
+    *is_elsewhere*, also what may be a secret that another host must not see."""
+    headers = request.headers
+    for name in _NOT_PLAIN:
+        headers.pop(name, None)
+    if is_elsewhere:
+        for name in [name for name in headers if _SECRET.search(name)]:
+            if name != b"Proxy-Authorization":  # the proxy's
+                del headers[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """In the meta of a request for a page that is only looked at: keeps it plain."""
+
+    is_elsewhere: bool = False
+
+    def download(self, request: Request, handler: Download) -> Awaitable[Response]:
+        make_plain(request, self.is_elsewhere)
+        return handler(request)
+
+
+def is_elsewhere(target: Origin, asked: Origin) -> bool:
+    """Whether *target*, to which *asked* redirects, isn't to see what is for *asked* alone. A site that
+    moves from http to https is the same."""
+    if target.host != asked.host:
+        return True
+    is_upgrade = (asked.scheme, target.scheme) == ("http", "https")
+    return not is_upgrade and (target.scheme, target.port) != (asked.scheme, asked.port)
 
 
 def received(response: Response, transfer: Transfer) -> Response:
@@ -155,6 +208,8 @@ class Fetcher:
         self._context = context
         self._engine = context.engine
         self._accepts = accept_encoding()
+        # More requests at a time than the pool has connections would wait for one, and fail.
+        self._extra_slot = nullcontext if has_pool(context.crawler) else context.engine.extra_slot
         settings = context.crawler.settings
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
@@ -178,7 +233,8 @@ class Fetcher:
         url, seen, hops = origin.robots_url, {origin.robots_url}, 0
         allowance = allowance or Allowance(self._context.settings.download_timeout)
         while True:
-            found = await self._ask(url, hops, like, Hop(allowance, on_sent))
+            elsewhere = is_elsewhere(Origin.from_url(url), origin)
+            found = await self._ask(url, hops, like, Hop(allowance, on_sent, elsewhere))
             if isinstance(found, Answer):
                 return found
             given = url, hops, found.status, found.headers
@@ -203,7 +259,7 @@ class Fetcher:
         self._listener.listen(True)
         try:
             with hop.slot as slot:
-                slot.enter_context(self._engine.extra_slot())
+                slot.enter_context(self._extra_slot())
                 response = await self._get(url, hop, like)
         except CancelledError:
             raise
@@ -265,7 +321,9 @@ class Fetcher:
             else:
                 response = await hop.download(request, engine.download_async)
         except Exception as error:
-            if request.meta.get("proxy") and (blamed := blamed_on_proxy(error)):
+            # Of the last try, which a middleware may have sent through another proxy.
+            sent = hop.transfer.request or request
+            if sent.meta.get("proxy") and (blamed := blamed_on_proxy(error)):
                 raise blamed from error
             raise
         if "download_stopped" in response.flags and not hop.transfer.cut:
@@ -273,7 +331,8 @@ class Fetcher:
         self.targets.check_answer(request, response)
         if response.status in _PROXY_STATUSES:
             marked = any(name in response.headers for name in _PROXY_HEADERS)
-            if response.status == 407 and (marked or request.meta.get("proxy")):
+            through_proxy = (hop.transfer.request or request).meta.get("proxy")
+            if response.status == 407 and (marked or through_proxy):
                 raise ProxyError("the proxy requires a login (HTTP 407)")
             if response.status != 407 and marked:
                 raise ProxyError(f"the proxy answered HTTP {response.status}")

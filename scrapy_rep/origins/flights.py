@@ -19,7 +19,7 @@ from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.access import concurrency_of
+from scrapy_rep.engine.access import concurrency_of, has_pool
 from scrapy_rep.engine.log import Isolation, get_logger
 from scrapy_rep.engine.timers import Alarm, within
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, ProjectError
@@ -120,12 +120,11 @@ class Flights:
         self._end = Flight(Origin("", "", 0), Request("data:,"))
         """Landed: the spider closes."""
         concurrency = concurrency_of(crawler)
-        if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
+        if has_pool(crawler):  # of as many connections; half are for pages
+            self._cap = self._most = max(1, concurrency // 2)
+        else:
             self._cap = _FETCHES_PER_SLOT * concurrency
             self._most = max(self._cap, min(_SLOW_FACTOR * self._cap, _MAX_SOCKETS))
-        else:
-            # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
-            self._cap = self._most = max(1, concurrency // 2)
 
     def serve(self, room: WaitingRoom) -> None:
         """From now on, *room* acts for the requests at the gate."""

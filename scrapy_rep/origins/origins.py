@@ -45,7 +45,7 @@ class Origins:
         )
         self.table = self.cache.table
         self.policy = Policy(settings)
-        self.crawl_delay = CrawlDelay(context, self.agents, self.table)
+        self.crawl_delay = CrawlDelay(context, self.agents, self.table, storage)
         self.flights = Flights(
             context.crawler,
             self._ask,
@@ -75,6 +75,7 @@ class Origins:
         usual = USUAL.match(request.url)
         fresh = isinstance(state.status, Fresh)
         is_plain = fresh and not state.status.setting and not self._records_all
+        is_plain = is_plain and self.crawl_delay.refusal(state, chain) is None
         if is_plain and usual is not None and chain is self.agents.usual:
             # The middleware's fast path may decide, see OriginState.rules.
             known = state.robots
@@ -118,13 +119,17 @@ class Origins:
         decision even then, and leave the fast path alone."""
         robots, status = state.robots, state.status.counts_as
         if robots is None or isinstance(status, Unrestricted):
-            if isinstance(status, Fresh) and status.forbids_all:
+            if state.forbids_all:
                 return Decision(False, None, None)
             if not always and isinstance(state.status, Fresh):
                 state.rules = NO_RULES
             return None
         token, rules = robots.rules(chain, self._obey_global)
         self.table.weigh(state)
+        refusal = self.crawl_delay.refusal(state, chain)
+        if refusal is not None:
+            self.crawl_delay.tell_skipped(state, chain)
+            return refusal
         found = rules.find(comparable(path))
         if always or not allows(found):
             return robots.decision(token, found)

@@ -24,6 +24,7 @@ from scrapy_rep.origins.origins import Origins, limits_of
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.pages import chain_behind, crawls_behind, encoding_of, is_html, page_rules
 from scrapy_rep.preferences.statements import (
+    META_SIGNAL,
     PATH,
     POLICY,
     RESERVATION,
@@ -33,6 +34,7 @@ from scrapy_rep.preferences.statements import (
     Usage,
     header_statements,
     link_licenses,
+    meta_statements,
     page_statements,
     read_robots,
     reservation_in,
@@ -93,29 +95,36 @@ def usage_of(
 ) -> Usage:
     """Return the same for a known crawl, and remember it. *request* is what *response* answers."""
     values = response.headers.getlist
-    robots, tdm, sha256 = Usage(), None, None
-    names = RESERVATION, POLICY
+    robots, sha256 = Usage(), None
+    metas: list[tuple[str, str, int]] = []
     if is_html(response):
-        tdm = reservation_in("meta", metas_of(response.body, encoding_of(response), names))
-    if tdm is None:
-        said = ((name, value.decode("latin-1"), None) for name in names for value in values(name))
-        tdm = reservation_in("header", said)
+        names = RESERVATION, POLICY, META_SIGNAL
+        metas = list(metas_of(response.body, encoding_of(response), names))
+    tdm_headers = [
+        (name, value.decode("latin-1"), None)
+        for name in (RESERVATION, POLICY)
+        for value in values(name)
+    ]
+    tdm = reservation_in("meta", (meta for meta in metas if meta[0] != META_SIGNAL))
+    tdm |= reservation_in("header", tdm_headers)
     if lookup is not None and request is not None:
         robots = lookup.robots(request, chain)
-        if tdm is None:
-            tdm, sha256 = lookup.tdmrep(request)
+        if tdm.statement is None or (tdm.is_reserved and tdm.policy is None):
+            file, sha256 = lookup.tdmrep(request)
+            tdm |= file
     statements = [
         *robots.statements,
         *header_statements("Content-Usage", values("Content-Usage")),
         *header_statements("Content-Signal", values("Content-Signal")),
+        *meta_statements(meta for meta in metas if meta[0] == META_SIGNAL),
         *page_statements(page_rules(response, chain)),
-        *([tdm.statement] if tdm is not None else ()),
+        *([] if tdm.statement is None else [tdm.statement]),
     ]
     found = _known[response] = replace(
         robots,
         statements=tuple(statements),
         licenses=tuple(dict.fromkeys([*robots.licenses, *link_licenses(values("Link"))])),
-        tdm_policy=None if tdm is None else tdm.policy,
+        tdm_policy=tdm.policy if tdm.is_reserved else None,
         tdmrep_sha256=sha256,
     )
     return found
@@ -193,11 +202,12 @@ class UsageLookup:
             time=time,
         )
 
-    def tdmrep(self, request: Request) -> tuple[Reservation | None, str | None]:
+    def tdmrep(self, request: Request) -> tuple[Reservation, str | None]:
+        """Return what the origin's tdmrep.json says about the page of *request*, and its hash."""
         origin, _ = self.known(request)
         state = self._tdm_cache.get(TdmOrigin(*origin)) if self._tdm_cache and origin else None
         if state is None:
-            return None, None
+            return Reservation(), None
         return _read_tdm(state.entry).about(comparable(path_in(request))), state.entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:

@@ -20,11 +20,13 @@ from scrapy_rep.protocol.matching import (
     path_of,
 )
 from scrapy_rep.protocol.origin import ROBOTS_PATH
+from scrapy_rep.protocol.outline import CleanParam, Group, Outline, clean_params_of
 from scrapy_rep.protocol.syntax import (
     MAX_BYTES,
     RULES,
     SPACE,
     agent_token,
+    as_bytes,
     field_of,
     normalise,
     obeyed,
@@ -87,12 +89,16 @@ class RobotsTxt:
         """Approximate bytes of memory, without the source."""
 
     @classmethod
-    def parse(cls, body: bytes | bytearray | memoryview) -> RobotsTxt:
+    def parse(cls, body: bytes | bytearray | memoryview | str) -> RobotsTxt:
         """Keep up to 512,000 bytes of any *body*, and the one that tells whether the last line is whole.
+        A text is read as UTF-8. The bytes as received are better: nothing has been lost of these.
 
-        :raises TypeError: if *body* is not bytes-like
+        :raises TypeError: if *body* is neither bytes-like nor a text
         """
-        return cls(bytes(body[: MAX_BYTES + 1]))
+        start = body[: MAX_BYTES + 1]
+        if isinstance(start, str):
+            start = as_bytes(start)[: MAX_BYTES + 1]
+        return cls(bytes(start))
 
     def preload(
         self,
@@ -207,6 +213,18 @@ class RobotsTxt:
     def sitemaps(self) -> tuple[str, ...]:
         """The values of the ``sitemap`` lines, as written, in order (REP.md section 9)."""
         return _sitemaps_of(self._text()) if self._sitemaps is None else self._sitemaps
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups, in order, each with its agents and rules (REP.md section 7). Reads the file."""
+        source = self._source
+        outline = Outline.of(source if isinstance(source, bytes) else source())
+        return tuple(outline.groups)
+
+    @property
+    def clean_params(self) -> tuple[CleanParam, ...]:
+        """The ``clean-param`` lines, in order. Reads the file."""
+        return clean_params_of(self._text())
 
     def crawl_delay(self, agent: str | Sequence[str], *, obey_global: bool = True) -> float | None:
         """Return the ``crawl-delay`` for *agent* in seconds, None without one. The largest counts.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 MAX_BYTES = 512_000
 """Bytes of a file that are read (REP.md section 2)."""
@@ -46,6 +47,15 @@ _AFTER_NUL = re.compile(r"\0[^\n]*")
 _BLANK = re.compile(r"[ \t]+")
 _LOWER_CASE_ESCAPE = re.compile(r"%(?:[0-9A-F][a-f]|[a-f][0-9a-fA-F])")
 _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
+
+
+def as_bytes(text: str) -> bytes:
+    """Return *text* in UTF-8. Surrogates that stand for bytes (``surrogateescape``) become these, all
+    others question marks."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def cut(body: bytes) -> bytes:
@@ -172,6 +182,19 @@ def is_name(value: str) -> bool:
     """Return whether a crawler may go by *value*: a product token, or one with digits, which is
     read up to the first of them, as in Google's matcher."""
     return _NAME.fullmatch(value) is not None
+
+
+def chain(value: Any) -> tuple[str, ...]:
+    """Return a token or a list of them (on a command line: joined by commas) as a chain;
+    ``ValueError`` if one is not a token."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, Iterable):
+        raise ValueError
+    found = tuple(value)
+    if not found or not all(isinstance(token, str) and is_name(token) for token in found):
+        raise ValueError
+    return found
 
 
 @lru_cache(maxsize=100)  # a crawl asks each file about the same agents

@@ -14,12 +14,15 @@ from typing import Any, TypeVar
 
 from scrapy import Spider
 
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.log import Gauge, get_logger
 from scrapy_rep.engine.timers import pause
 
 logger = get_logger(__name__)
 
 T = TypeVar("T")
+
+# Characters of the name of a table or index that are shown.
+_SHOWN = 80
 
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
@@ -30,28 +33,29 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     return db
 
 
-def tables_of(db: sqlite3.Connection) -> dict[str, list[Any]]:
-    """Return the columns of each table in a file; also of views and triggers: we have none."""
-    named = db.execute(
-        "SELECT name FROM sqlite_master WHERE type != 'index' AND name NOT GLOB 'sqlite_*'"
-    ).fetchall()
-    columns = "SELECT * FROM pragma_table_info(?)"
-    return {name: db.execute(columns, (name,)).fetchall() for (name,) in named}
+def _schema_of(db: sqlite3.Connection) -> dict[str, str]:
+    """Return the statement that made each table, index, view and trigger, by name."""
+    statements = db.execute("SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'")
+    return {name: " ".join(str(sql).split()) for name, sql in statements}
 
 
 def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
-    """Create the tables of *schema* in a new file. A file with others counts as damaged. Return the
-    columns of each."""
+    """Create the tables of *schema* in a new file. A file with others counts as damaged, and so does one
+    with another index or constraint: each could make saving slow, or refuse it. Return the columns of
+    each table."""
     with closing(sqlite3.connect(":memory:")) as example:
         example.executescript(schema)
-        ours = tables_of(example)
-    theirs = tables_of(db)
+        ours = _schema_of(example)
+    theirs = _schema_of(db)
     if not theirs:
         db.execute("PRAGMA journal_mode = WAL")  # as long as the file exists
         db.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
     elif theirs != ours:
-        raise sqlite3.DatabaseError("its tables are not those of scrapy-rep")
-    return ours
+        names = sorted(name for name in ours.keys() | theirs if ours.get(name) != theirs.get(name))
+        raise sqlite3.DatabaseError(f"its tables are not those of scrapy-rep: {names[0]:.{_SHOWN}}")
+    tables = [name for name, statement in ours.items() if statement.startswith("CREATE TABLE")]
+    columns = "SELECT * FROM pragma_table_info(?)"
+    return {name: db.execute(columns, (name,)).fetchall() for name in tables}
 
 
 def is_damaged(error: Exception) -> bool:
@@ -114,11 +118,19 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path | None, schema: str, spider: Spider | None, meanwhile: str, if_damaged: str
+        self,
+        path: Path | None,
+        schema: str,
+        spider: Spider | None,
+        meanwhile: str,
+        if_damaged: str,
+        *,
+        gauge: str,
     ) -> None:
         """*path*: None for a temporary file. *schema*: ``CREATE … IF NOT EXISTS`` statements; the
         first column of a table is its key, and one is AUTOINCREMENT. For the log, *meanwhile*: what
-        happens until the file works; *if_damaged*: what happens because it is damaged."""
+        happens until the file works; *if_damaged*: what happens because it is damaged. *gauge*: the
+        stat that is 1 while the file can't be used."""
         self.path = path
         self.failing_since: float | None = None
         """Since when the file can't be used, in seconds of the monotonic clock."""
@@ -128,6 +140,8 @@ class Journal:
         self._schema = schema
         self._spider = spider
         self._then = meanwhile, if_damaged
+        crawler = getattr(spider, "crawler", None)  # a spider that nobody crawls with has none
+        self._gauge = Gauge(crawler.stats if crawler is not None else None, gauge)
         self._db: sqlite3.Connection | None = None
         self._pending: dict[tuple[str, Any], tuple[Any, ...] | None] = {}
         """Rows by table and key; None: to be deleted."""
@@ -155,6 +169,7 @@ class Journal:
             self._failed(error)
             return None
         self.failing_since, self.damaged = None, False
+        self._gauge.set(False)
         self._tell_works()
         return found
 
@@ -265,6 +280,7 @@ class Journal:
                 self._write_some(db, _AT_ONCE)
                 await pause()
             self.failing_since = None
+            self._gauge.set(False)
         except sqlite3.Error as error:
             self._failed(error)
 
@@ -282,6 +298,7 @@ class Journal:
                 )
                 logger.warning(message, {"path": self.path}, extra={"spider": self._spider})
         if self.failing_since is None:
+            self._gauge.set(False)
             self._tell_works()
         self._db.close()
         self._db = None
@@ -292,6 +309,7 @@ class Journal:
         self._failed_at = time.monotonic()
         self.failing_since = self.failing_since or self._failed_at
         self.damaged = self.damaged or is_damaged(error)
+        self._gauge.set(True)
         if not self._told:
             self._told = True
             logger.warning(

@@ -19,22 +19,44 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.core.scraper import Scraper
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response, XmlResponse
+from scrapy.link import Link
 from scrapy.settings import Settings
 from scrapy.signalmanager import SignalManager
+from scrapy.spiders import CrawlSpider, Rule
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.httpobj import _urlparse_cache, urlparse_cached
 from scrapy.utils.request import _fingerprint_cache, fingerprint
 
 import scrapy_rep
-from scrapy_rep.engine.access import _JITTER, HOP_KEY, EngineAccess, Listener, Stage, _clock
-from tests.helpers.behaviours import after, silence
+from scrapy_rep import RepMiddleware
+from scrapy_rep.engine.access import (
+    _JITTER,
+    HOP_KEY,
+    EngineAccess,
+    Listener,
+    PacedSlot,
+    Scheduling,
+    Stage,
+    _clock,
+    _InProgress,
+)
+from tests.helpers.behaviours import after, redirect, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.scrapy_api
-PRIVATE = {"_slot", "total_concurrency", "enqueue_scrape", "scraper", "downloader"}
+PRIVATE = {
+    "_slot",
+    "inprogress",
+    "_process_queue",
+    "total_concurrency",
+    "enqueue_scrape",
+    "scraper",
+    "downloader",
+}
+PRIVATE |= {"_errback", "_handle_failure"}
 
 
 async def in_a_crawl(
@@ -67,6 +89,29 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
 
     assert_no_errors(await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5}))
     assert seen == [5, 6, 5, Scheduler, False, True]
+
+
+async def test_the_engine_knows_what_is_in_progress(sites: Sites) -> None:
+    """By a set, from which it removes a request once its callback's output was handled; see also
+    test_following.py."""
+    sets: list[Any] = []
+    requests: list[Request] = []
+
+    def look(engine: EngineAccess) -> None:
+        slot = engine._crawler.engine._slot
+        sets.append(slot.inprogress)
+        requests.extend(slot.inprogress)
+
+    def opened(spider: Spider) -> None:
+        following = EngineAccess(spider.crawler).following
+        following.trail("_rep_test", id)
+        assert type(spider.crawler.engine._slot.inprogress) is set  # type: ignore[union-attr]
+        following.begin()
+
+    await in_a_crawl(sites, look, signal_handlers={scrapy_signals.spider_opened: opened})
+    assert len(requests) == 1
+    assert type(sets[0]) is _InProgress
+    assert not sets[0]
 
 
 async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> None:
@@ -121,6 +166,67 @@ async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(sites: Si
     assert [site.count(path) for path in ("/first", "/second")] == [1, 1]
 
 
+def test_the_errback_of_a_crawl_spider() -> None:
+    """`CrawlSpider._errback` does what the rule's errback does, of the rule in the request's meta."""
+
+    class RulesSpider(CrawlSpider):
+        name = "rules"
+        rules = (Rule(errback="failed"), Rule())
+
+        def failed(self, failure: Any) -> None: ...
+
+    spider = RulesSpider()
+    spider._follow_links = True
+    with_one, without = (
+        spider._build_request(number, Link("http://a.example/")) for number in (0, 1)
+    )
+    assert EngineAccess.has_errback(with_one)
+    assert not EngineAccess.has_errback(without)
+    assert EngineAccess.has_errback(without.replace(meta={}))  # nobody can tell
+    assert EngineAccess.has_errback(without.replace(errback=spider.failed))
+    assert not EngineAccess.has_errback(Request("http://a.example/"))
+
+
+async def test_the_middlewares_in_their_order(sites: Sites) -> None:
+    """They are in `Downloader.middleware.methods`."""
+
+    class Before:
+        def process_request(self, request: Request) -> None: ...
+
+    found: list[str] = []
+
+    def look(engine: EngineAccess) -> None:
+        ours = engine._crawler.get_downloader_middleware(RepMiddleware)
+        found.append(engine.obstacle_before(ours))
+        found.append(engine.obstacle_before(object()))
+
+    await in_a_crawl(sites, look)
+    await in_a_crawl(sites, look, {"DOWNLOADER_MIDDLEWARES": {Before: 99}})
+    await in_a_crawl(sites, look, {"DOWNLOADER_MIDDLEWARES": {Before: 101}})
+    nothing = ["", "RepMiddleware sees requests before object does"]
+    before = "test_the_middlewares_in_their_order.<locals>.Before sees requests before"
+    assert found[:2] == found[4:] == nothing
+    assert found[2:4] == [f"{before} RepMiddleware does", f"{before} object does"]
+
+
+async def test_which_request_the_engine_schedules(sites: Sites) -> None:
+    """Start requests, those of callbacks, and redirected ones go through `ExecutionEngine.crawl`."""
+    site = sites.add(pages={"/a": redirect("/b")})
+    crawled: list[tuple[str, bool]] = []
+
+    def scheduled(request: Request, spider: Spider) -> None:
+        scheduling = spider.crawler.engine.crawl  # type: ignore[union-attr]
+        assert isinstance(scheduling, Scheduling)
+        crawled.append((request.url, scheduling.request is request))
+
+    def on_page(spider: ListSpider) -> Any:
+        return Request(site.url("/c"), callback=id) if len(spider.responses) == 1 else None
+
+    handlers = {scrapy_signals.request_scheduled: scheduled}
+    await crawl([site.url("/a")], signal_handlers=handlers, on_page=on_page)
+    assert crawled == [(site.url(path), True) for path in ("/a", "/b", "/c")]
+
+
 def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     """It may have neither a total concurrency nor slots nor handlers."""
 
@@ -134,6 +240,7 @@ def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     with access.extra_slot():
         assert not access.slots.is_full(Request("http://a.example/"), [])
     assert not access.hand_over()
+    assert access.obstacle_before(object()) == "the downloader isn't Scrapy's"
 
 
 def _callback(engine: Any) -> None:
@@ -358,21 +465,71 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         assert 0 <= _clock() - slot.lastseen < 60
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
         assert slots.key_of(f"http://{key}/other") == key
-        assert not slots.slow(key, "b", 0.0)
-        assert slots.slow(key, "a", 0.01)
-        assert not slots.slow("no such slot", "a", 5.0)
-        slots.slow(key, "b", 0.005)
+        assert not slots.slow(key, "b", (), 0.0)
+        assert slots.slow(key, "a", ("foo",), 0.01)
+        assert not slots.slow("no such slot", "a", (), 5.0)
+        slots.slow(key, "b", (), 0.005)
+        assert (slots.agents_of(key, "a"), slots.agents_of("no such slot", "a")) == ([("foo",)], [])
         seen.extend([slot.concurrency, slot.download_delay()])
         [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
         new = engine._crawler.engine.downloader.slots[beside]
         assert (new.concurrency, new.delay, getattr(new, _JITTER)) == own
-        slots.slow(key, "a", 0.0)
+        slots.slow(key, "a", ("foo",), 0.0)
         seen.append(slot.download_delay())  # what others want counts on
-        slots.slow(key, "b", 0.0)
+        slots.slow(key, "b", (), 0.0)
         assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
 
     assert_no_errors(await in_a_crawl(sites, look))
     assert seen == [1, 0.01, 0.005]
+
+
+async def test_a_paced_slot_sends_only_what_it_is_told_to(sites: Sites) -> None:
+    """While ``Slot.latercall`` is set, ``Downloader._process_queue`` sends nothing."""
+    seen: list[Any] = []
+
+    class Downloader:
+        """As much of Scrapy's as this needs, and its own way to send."""
+
+        def __init__(self, slot: Any) -> None:
+            self.slot = slot
+
+        _process_queue = scrapys.Downloader._process_queue
+
+        async def _wait_for_download(self, slot: Any, request: Any, _: Any) -> None:
+            slot.transferring.add(request)
+            seen.append(request)
+
+        def _latercall(self, slot: Any) -> None:
+            seen.append("by itself")
+
+    slot = scrapys.Slot(1, 0.01, 0)
+    downloader = Downloader(slot)
+    paced = PacedSlot(downloader, slot)
+    assert paced.is_of(slot)
+    assert paced.take_next() is None
+    requests = [Request("http://a.test/1"), Request("http://a.test/2")]
+    slot.queue.extend((request, None) for request in requests)
+    downloader._process_queue(slot)
+    await a_while(0.03)
+    assert seen == []
+    assert paced.take_next() is requests[0]
+    assert paced.take_next() is None  # somebody has it
+    paced.send_in(0.01)
+    await a_while(0.05)
+    assert (seen, len(slot.queue)) == (requests[:1], 1)
+    assert 0 <= _clock() - slot.lastseen < 60
+    assert paced.take_next() is None  # it isn't back
+    slot.transferring.clear()
+    downloader._process_queue(slot)
+    await a_while(0.03)
+    assert paced.take_next() is None
+    paced.came_back(requests[0])
+    assert paced.take_next() is requests[1]
+    assert paced.own_seconds == 0.0
+    paced.release()
+    await a_while(0.03)
+    assert seen[:2] == requests
+    slot.close()
 
 
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
@@ -382,13 +539,13 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
         slots, scrapys_own = engine.slots, engine._crawler.engine.downloader.slots
         for number in range(300):
             scrapys_own[f"host{number}"] = scrapys.Slot(8, 0.0, 0)
-            slots.slow(f"host{number}", "origin", 5.0)
+            slots.slow(f"host{number}", "origin", (), 5.0)
             if number % 10:
                 del scrapys_own[f"host{number}"]
         assert len(slots.slowed) < 150
         shared = scrapys_own["shared"] = scrapys.Slot(8, 0.0, 0)
         for number in range(5000):
-            slots.slow("shared", f"origin{number}", 1000.0 - number % 1000)
+            slots.slow("shared", f"origin{number}", (), 1000.0 - number % 1000)
         assert shared.delay == 1000.0
         assert len(slots.slowed["shared"].wanted) == 100
 

@@ -9,11 +9,14 @@ import pytest
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from scrapy.settings import default_settings
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
-from twisted.internet.defer import Deferred
+from scrapy.utils.test import get_crawler
+from twisted.internet.defer import Deferred, DeferredSemaphore
 
 from scrapy_rep import RepMiddleware
+from scrapy_rep.engine.access import has_pool
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.fetcher import Allowance, Fetcher
@@ -22,6 +25,7 @@ from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import RULES, answer, in_turn, redirect, silence
 from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
 from tests.helpers.held import Record, a_while
+from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.download]
@@ -200,3 +204,63 @@ async def test_what_a_handler_reads_beyond_the_limit_is_not_kept(
     assert result.status(site.url("/late")) == 200
     assert lengths[0] == LIMIT + 1
     result.assert_clean()
+
+
+class Pool(Wrapped):
+    """Opens no more than CONCURRENT_REQUESTS connections, as httpx and aiohttp do."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self._free = DeferredSemaphore(crawler.settings.getint("CONCURRENT_REQUESTS"))
+
+    async def download_request(self, request: Request) -> Response:
+        await maybe_deferred_to_future(self._free.acquire())
+        try:
+            return await super().download_request(request)
+        finally:
+            self._free.release()
+
+
+async def test_half_of_a_pool_is_for_pages(sites: Sites) -> None:
+    """Silent sites take no more than the other half of it."""
+    site = sites.add(pages={f"/{number}": "page" for number in range(20)})
+    silent = [sites.add(silence()).url("/x") for _ in range(6)]
+    pages = [site.url(f"/{number}") for number in range(20)]
+    record = Record()
+
+    def on_page(spider: ListSpider) -> None:
+        if len(spider.responses) == len(pages):
+            record.close()
+
+    result = await record.crawl(
+        [pages[0], *silent, *pages[1:]],
+        on_page=on_page,
+        DOWNLOAD_HANDLERS={"http": Pool},
+        CONCURRENT_REQUESTS=4,
+        REP_DOWNLOAD_TIMEOUT=50.0,
+    )
+    assert result.reason == "enough"
+    assert await record.concurrency() == [4, 4]
+
+
+def test_which_handlers_have_a_pool() -> None:
+    usual = default_settings.DOWNLOAD_HANDLERS_BASE["http"]
+
+    class Own(load_object(usual)):  # type: ignore[misc]
+        """As scrapy-playwright's."""
+
+    scrapys = "scrapy.core.downloader.handlers"
+    table: dict[Any, bool] = {
+        usual: False,
+        Own: False,
+        f"{scrapys}.http11.HTTP11DownloadHandler": False,
+        f"{scrapys}.http2.H2DownloadHandler": False,
+        Pool: True,
+    }
+    with every_row() as row:
+        for handler, expected in table.items():
+            with row(handler):
+                handlers = {"http": handler, "https": f"{scrapys}.http11.HTTP11DownloadHandler"}
+                assert (
+                    has_pool(get_crawler(settings_dict={"DOWNLOAD_HANDLERS": handlers})) == expected
+                )

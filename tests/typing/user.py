@@ -3,7 +3,7 @@ it; nothing of it is run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scrapy import Request, Spider
@@ -32,7 +32,18 @@ from scrapy_rep.exceptions import (
     UsageDisallowed,
 )
 from scrapy_rep.preferences import PURPOSES, RobotsUsage, Statement, Usage, read_robots
-from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule, comparable, product_token
+from scrapy_rep.protocol import (
+    AgentLine,
+    CleanParam,
+    Decision,
+    Group,
+    Origin,
+    RobotsTxt,
+    Rule,
+    RuleLine,
+    comparable,
+    product_token,
+)
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.page import PageRule, PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
@@ -49,6 +60,7 @@ from scrapy_rep.storages import (
     RedisStorage,
     SqliteStorage,
     Storage,
+    Turn,
     UnreadableEntry,
 )
 
@@ -114,6 +126,9 @@ class DictStorage(Storage):
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         yield from self.known.values()
 
+    def turn_many(self, turns: Sequence[Turn]) -> list[float]:
+        return [turn.wait + turn.seconds for turn in turns if turn.origin]
+
 
 STORAGES: list[type[Storage]] = [MemoryStorage, SqliteStorage, RedisStorage, DictStorage]
 
@@ -138,3 +153,15 @@ def read(body: bytes) -> Iterator[object]:
         yield [entry["loc"] for entry in entries]
     kind: Kind | None = reader.kind
     yield kind
+
+
+def rules_of(robots: RobotsTxt, token: str) -> list[str]:
+    patterns: list[str] = []
+    groups: tuple[Group, ...] = robots.groups
+    for group in groups:
+        first: AgentLine = group.agents[0]
+        if group.names(token) and first.line > 0:
+            lines: list[RuleLine] = group.rules
+            patterns += [f"{line.rule.line}: {line.pattern}" for line in lines]
+    cleaned: tuple[CleanParam, ...] = robots.clean_params
+    return patterns + [param for one in cleaned for param in one.params]
