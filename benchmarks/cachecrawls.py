@@ -21,7 +21,7 @@ from robotsfiles import made
 from scrapy.crawler import CrawlerProcess
 
 from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.flight import Flight
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 

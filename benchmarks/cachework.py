@@ -15,11 +15,10 @@ from corpus import read
 from crawls import resident_bytes
 from robotsfiles import made
 
-from scrapy_rep.origins.cache import standing_of
+from scrapy_rep.origins.cache import usable_until
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry
 from scrapy_rep.storages.base import squeeze
@@ -205,7 +204,7 @@ async def _look_up(
     alone = rate([str(origin) for origin in some], lambda origin: storage.load(origin))
 
     def is_enough(entry: Entry) -> bool:
-        return standing_of(entry, time.time(), cache._settings)[0] is not Standing.ASK
+        return usable_until(entry, time.time(), cache._settings) > time.time()
 
     began = time.perf_counter()
     for origin in some:

@@ -8,13 +8,17 @@ from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
+from scrapy.utils.python import global_object_name
 
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.pages import PageMiddleware
 from scrapy_rep.settings import DEFAULTS, USAGE_FIELDS, setting_name
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
+
+logger = get_logger(__name__)
 
 MIDDLEWARES = "DOWNLOADER_MIDDLEWARES"
 QUEUE = "SCHEDULER_PRIORITY_QUEUE"
@@ -41,11 +45,18 @@ class Addon:
         listed = {load_object(name): at for name, at in named if at is not None}
         kinds = [kind for kind in listed if isinstance(kind, type)]
         ours = [listed[kind] for kind in kinds if issubclass(kind, RepMiddleware)]
-        position = [*ours, listed.get(RobotsTxtMiddleware, POSITION)][0]
+        subclasses = [kind for kind in kinds if issubclass(kind, RobotsTxtMiddleware)]
+        subclasses = [kind for kind in subclasses if kind is not RobotsTxtMiddleware]
+        scrapys = [listed[kind] for kind in (*subclasses, RobotsTxtMiddleware) if kind in listed]
+        position = [*ours, *scrapys, POSITION][0]
         if not ours:
             add(MIDDLEWARES, RepMiddleware, position)
         # Removing it is not enough: Scrapy's default list has it too.
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
+        for kind in subclasses:
+            settings.set_in_component_priority_dict(MIDDLEWARES, kind, None)
+            if settings.getbool("ROBOTSTXT_OBEY"):
+                _say_replaced(kind)
         add("SPIDER_MIDDLEWARES", PageMiddleware, PAGES_POSITION)
         # Waiting for robots.txt makes more hosts wait at once than Scrapy's default queue is made
         # for. What somebody has chosen stays, and so would a future default of Scrapy's.
@@ -59,3 +70,11 @@ class Addon:
             # Right after ours, when the origin's robots.txt is known.
             add(MIDDLEWARES, UsageMiddleware, position + 1)
             add("SPIDER_MIDDLEWARES", UsageItemMiddleware, PAGES_POSITION)
+
+
+def _say_replaced(kind: type) -> None:
+    logger.warning(
+        "DOWNLOADER_MIDDLEWARES: scrapy_rep.RepMiddleware takes the place of %(name)s, a subclass of "
+        "Scrapy's RobotsTxtMiddleware, which is not used. Subclass scrapy_rep.RepMiddleware instead.",
+        {"name": global_object_name(kind)},
+    )

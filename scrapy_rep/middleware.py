@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.utils.python import global_object_name
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
+from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import CrawlEnding, StillWaiting
-from scrapy_rep.origins.origins import Advice, Drop, Origins
+from scrapy_rep.origins.flight import CrawlEnding, StillWaiting
+from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.policy import Action, Drop
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.status import Stale, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
@@ -40,7 +43,9 @@ from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 if TYPE_CHECKING:
     from scrapy_rep.seeding.seeding import SitemapSeeding
 
-# Meta keys that need a closer look. Crawl delays add theirs.
+logger = get_logger(__name__)
+
+# Meta keys that need a closer look.
 _MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
 
 
@@ -59,12 +64,10 @@ class RepMiddleware:
         self.origins = origins = Origins(context)
         self.parts: dict[type, Any] = {}  # what our other middlewares keep for the crawl
         self._by_prefix = origins.table.by_prefix
-        self._marks = _MARKS | origins.crawl_delay.marks
         self.agents = origins.agents
-        self.decisions = Recorder(context, origins)
-        self._deferral = deferral = Deferral(context, origins, self.decisions)
+        self._deferral = deferral = Deferral(context, origins)
+        self.decisions = Recorder(context, origins, deferral.some_urls)
         self._verdicts = deferral.releases.verdicts
-        self._gate = Gate(context, origins, deferral)
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
@@ -72,15 +75,17 @@ class RepMiddleware:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
-            self._gate.look = self._seeding.check
-        # Listeners get each answer in this order. The deferral is last: the requests that it releases
-        # rely on what the others have set.
+        check = self._seeding.check if self._seeding is not None else None
+        self._gate = Gate(context, origins, deferral, check)
+        # Listeners get each answer in this order, before requests that wait for it go on: these rely on
+        # what the listeners have set.
         delays = [origins.crawl_delay] if settings.crawl_delay else []
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
         beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
         announcing = Signals(context, discovery.announce)
-        origins.listeners += [self.decisions, *beyond, *delays, *seeding, announcing, deferral]
+        crawler.signals.connect(self._opened, signals.spider_opened)
+        origins.notify(self.decisions, *beyond, *delays, *seeding, announcing)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:
@@ -111,8 +116,8 @@ class RepMiddleware:
         if (
             state is not None
             and (rules := state.rules) is not None
-            and (now := self.clock()) < state.usable_until
-            and self._marks.isdisjoint(request.meta)
+            and (now := self.clock()) < state.status.until
+            and _MARKS.isdisjoint(request.meta)
             and not self._verdicts
             and (self._seeding is None or prefix in self._seeding.visited_prefixes)
             and (self.agents.fixed or "User-Agent" not in (request.headers or ()))
@@ -124,6 +129,7 @@ class RepMiddleware:
                 state.used_at = now
                 state.allowed += 1
                 self._count("rep/cache/hit")
+                self._gate.arrived(request)
                 return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
@@ -135,9 +141,28 @@ class RepMiddleware:
         """Return what is held of each origin, as ``scrapy robots --held --json`` shows it."""
         return self._deferral.listing()
 
+    def _opened(self) -> None:
+        """Warn if Scrapy's own middleware, or a subclass of it, asks for robots.txt as well."""
+        other = self.context.crawler.get_downloader_middleware(RobotsTxtMiddleware)
+        if other is not None:
+            logger.warning(
+                "DOWNLOADER_MIDDLEWARES: %(name)s is enabled beside RepMiddleware, so each robots.txt is "
+                "fetched twice, and requests that the other refuses are not in our reports. Set it to "
+                "None there, or use the add-on, which does.",
+                {"name": global_object_name(type(other))},
+                extra=self.context.extra,
+            )
+
     async def _look_closer(self, request: Request) -> None:
-        """Find out what *request* is, what the gate says of it, and what its robots.txt does.
-        Suspends only if there is something to wait for."""
+        """Do what has to be done with *request* when the fast path can't decide. Suspends only if there
+        is something to wait for."""
+        try:
+            await self._find_out(request)
+        finally:
+            self._gate.arrived(request)
+
+    async def _find_out(self, request: Request) -> None:
+        """Find out what *request* is, what the gate says of it, and what its robots.txt does."""
         drop = self._deferral.releases.verdict(request)
         if drop is not None:
             origin = origin_of(request)
@@ -165,7 +190,7 @@ class RepMiddleware:
             return
         if isinstance(found, OriginState):
             if not waited:
-                stale = found.standing is Standing.STALE
+                stale = isinstance(found.status, Stale)
                 self._count("rep/cache/stale" if stale else "rep/cache/hit")
             await self._act(request, found, path, waited=waited)
         elif path != ROBOTS_PATH:
@@ -173,11 +198,12 @@ class RepMiddleware:
 
     async def _wait(self, request: Request, origin: Origin, path: str, *, waited: bool) -> None:
         """Wait for the robots.txt of *origin*, for which a fetch is due."""
-        known = self.origins.table.get(origin)
-        if known is not None and not known.unreachable and request in self._gate:
-            # It passed the gate by an answer that has expired since: that answer still counts.
+        known = self.origins.cache.look_up(origin)
+        passed_by = known or self._gate.known_of(request)
+        if passed_by is not None and not passed_by.unreachable and request in self._gate:
+            # It passed the gate by an answer that has expired since, or was forgotten: it still counts.
             self._count("rep/cache/hit")
-            await self._act(request, known, path, waited=waited)
+            await self._act(request, passed_by, path, waited=waited)
             return
         if not waited:
             self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
@@ -201,29 +227,41 @@ class RepMiddleware:
             await self.origins.cache.read(state, chain)
         policy = self.origins.policy
         advice = policy.in_the_middleware(state, self.clock())
-        if advice is Advice.DECIDE:
-            self._decide(request, state, path)
-        elif advice is Advice.ALLOW:
-            self._count("rep/unreachable/allowed")
-            reason = f"{IMPOLITE}; {state.entry.error}"
-            self.decisions.record(request, state.origin, "allowed", state, reason=reason)
-        elif self.decisions.dry_run and policy.is_worth_waiting(state):
-            self.decisions.would_be_held(request, state.origin)
-        elif isinstance(advice, float) and not waited:
-            # The next attempt is near, and this request can't be held.
-            with self.context.engine.extra_slot(), suppress(CrawlEnding):
-                await self.origins.flights.rest(advice)
-            await self._judge(request, waited=True)
-        else:
+        match advice.action:
+            case Action.DECIDE:
+                self._decide(request, state, path)
+            case Action.ALLOW:
+                self._count("rep/unreachable/allowed")
+                reason = f"{IMPOLITE}; {state.entry.error}"
+                self.decisions.record(request, state.origin, "allowed", state, reason=reason)
+            case _ if self.decisions.dry_run and policy.is_worth_waiting(state):
+                self.decisions.would_be_held(request, state.origin)
+            case Action.WAIT if not waited:
+                await self._wait_for_next_attempt(request, state, path)
+            case _:
+                self._drop(request, state.origin, Drop.of(state), state)
+
+    async def _wait_for_next_attempt(self, request: Request, state: OriginState, path: str) -> None:
+        """Wait for the next attempt at a robots.txt, which is near: *request* can't be held."""
+        try:
+            with self.context.engine.extra_slot():
+                answer = await self.origins.flights.next_answer(state.origin)
+        except CrawlEnding:
             self._drop(request, state.origin, Drop.of(state), state)
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 (a wrong configuration, or a bug, which is logged)
+            self._drop(request, state.origin, Drop.after(error))
+        else:
+            await self._act(request, answer, path, waited=True)
 
     def _decide(self, request: Request, state: OriginState, path: str) -> None:
         """Let the rules decide; ``RobotsDisallowed`` if they forbid the request."""
-        everything = self.decisions.everything or bool(state.by)
+        everything = self.decisions.everything or bool(state.status.setting)
         chain = self.agents.chain_of(request)
         decision = self.origins.decide(state, chain, path, always=everything)
         if decision is None or decision.allowed:
-            if everything or state.standing is Standing.UNRESTRICTED:
+            if everything or isinstance(state.status.counts_as, Unrestricted):
                 self.decisions.record(request, state.origin, "allowed", state, decision)
             else:
                 state.allowed += 1
@@ -233,8 +271,9 @@ class RepMiddleware:
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
         else:
             self._count("robotstxt/forbidden")
-            self._refuse(request, RobotsDisallowed(state.origin, decision, state.by), state)
-        self.origins.crawl_delay.choose_slot(request, state)
+            self._refuse(
+                request, RobotsDisallowed(state.origin, decision, state.status.setting), state
+            )
 
     async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
         """Return the answer, or why there will be none; None if that takes too long."""

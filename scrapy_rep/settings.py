@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrapy import Spider
 from scrapy.crawler import Crawler
@@ -97,11 +97,38 @@ def _class(value: Any) -> str | type:
     return value if isinstance(value, type) else _text(value)
 
 
-def _crawl_delay(value: Any) -> float:
-    """Return the longest delay in seconds; 0: none."""
+class DelayLimit(NamedTuple):
+    """``REP_CRAWL_DELAY``: which delays are kept. False: none."""
+
+    most: float = 0.0
+    """Seconds."""
+    skips: bool = False
+    """Whether origins that ask for more are not crawled. Otherwise the delay is cut to this."""
+
+    def __bool__(self) -> bool:
+        return self.most > 0
+
+
+_BEYOND = {"limit": False, "skip": True}
+_DELAY = (
+    "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}, with 'skip' "
+    "or 'limit'"
+)
+
+
+def _crawl_delay(value: Any) -> DelayLimit | bool:
+    value = loaded(value)
+    if isinstance(value, Mapping):
+        if (
+            not value.keys() <= {"most", "beyond"}
+            or str(value.get("beyond", "limit")) not in _BEYOND
+        ):
+            raise ValueError
+        most = _positive_seconds(value.get("most", _CRAWL_DELAY))
+        return DelayLimit(most, _BEYOND[value.get("beyond", "limit")])
     if str(value).lower() in ("true", "false"):
-        return _CRAWL_DELAY if _flag(value) else False
-    return float(_seconds(value))
+        return DelayLimit(_CRAWL_DELAY) if _flag(value) else False
+    return DelayLimit(_seconds(value))
 
 
 def _overrides(value: Any) -> dict[str, str | None] | None:
@@ -227,7 +254,7 @@ class RepSettings:
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
     private_hosts: bool = _setting(False, _flag, _FLAG)
     soft_404: bool = _setting(True, _flag, _FLAG)
-    crawl_delay: float = _setting(False, _crawl_delay, "True, False or a number of seconds")
+    crawl_delay: DelayLimit | bool = _setting(False, _crawl_delay, _DELAY)
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)
     sitemap_since: datetime | None = _setting(None, _optional(moment), _DATE)

@@ -74,7 +74,7 @@ class Encoder:
             raise ValueError
         if usual := _USUAL.fullmatch(value):
             return value, usual[1]
-        url = self(value.strip()).partition("#")[0]
+        url = without_user(self(value.strip()).partition("#")[0])
         origin = Origin.from_url(url)
         if origin.scheme not in ("http", "https"):
             raise ValueError
@@ -111,7 +111,7 @@ def resolve_sitemap(
         relative = False
         with suppress(ValueError):  # a bracket after a backslash, which Scrapy turns into a slash
             relative = base is not None and not urlsplit(value).scheme
-        url = encode(urljoin(base or "", value) if relative else value)
+        url = without_user(encode(urljoin(base or "", value) if relative else value))
         origin = Origin.from_url(url)
     except ValueError:
         raise ValueError("not a URL that a sitemap can have") from None
@@ -123,6 +123,9 @@ def resolve_sitemap(
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 _PASSWORD = re.compile(r"(//[^:/?#]*):.*", re.DOTALL)
+# Authorities end at a slash, or where a message goes on. In JSON, quotes end the text.
+_PASSWORDS = re.compile(r"""((?:\A|//|\s)[^\s/?#:@"']{0,1000}):[^\s/?#"']{0,1000}@""")
+_USER = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)[^/?#]*@", re.IGNORECASE)
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 
 
@@ -143,6 +146,21 @@ def without_password(text: str) -> str:
     people leave ``:``, ``/``, ``@`` and spaces in it as they are."""
     before, at, after = text.rpartition("@")
     return _PASSWORD.sub(r"\1:***", before) + at + after
+
+
+def without_passwords(text: str) -> str:
+    """Return *text* with ``***`` for the passwords of all URLs in it, which are as in requests: nothing
+    of the password ends a URL's authority."""
+    if "@" not in text:
+        return text
+    return _PASSWORDS.sub(r"\1:***@", text)
+
+
+def without_user(url: str) -> str:
+    """Return an absolute *url* without user name and password. Those that a site's file names are
+    nobody's credentials, and Scrapy can't send them."""
+    found = _USER.match(url)
+    return url if found is None else found[1] + url[found.end() :]
 
 
 def text_of(error: Exception) -> str:
@@ -184,8 +202,9 @@ def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
 
 def json_line(record: dict[str, Any]) -> str:
     """Return *record* as one line of JSON without unprintable characters. JSON's own escapes keep
-    values as they are, except half of a surrogate pair, which many readers refuse: ``?``."""
-    text = _encode(record).encode("utf-8", "replace").decode()
+    values as they are, except half of a surrogate pair, which many readers refuse: ``?``. URLs have no
+    passwords."""
+    text = without_passwords(_encode(record).encode("utf-8", "replace").decode())
     if text.isprintable():
         return text
     return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -38,6 +38,10 @@ class Subclass(RepMiddleware):
     """The project's own."""
 
 
+class SubclassOfScrapys(RobotsTxtMiddleware):
+    """The project's own, from before it had ours."""
+
+
 def components(settings: Settings) -> list[Any]:
     """The downloader middlewares in their order, as Scrapy makes its list of them."""
     # The second is what the first is called in older Scrapy.
@@ -77,6 +81,15 @@ PROJECTS: list[tuple[dict[Any, Any], list[Any]]] = [
     ({Subclass: 100}, [Subclass if one is RepMiddleware else one for one in REPLACED]),
     ({Subclass: None}, REPLACED),
     ({Neighbour: 1}, [Neighbour, *REPLACED]),
+    ({SubclassOfScrapys: 100}, REPLACED),
+    ({BUILT_IN: None, f"{__name__}.SubclassOfScrapys": 950}, MOVED),
+    ({BUILT_IN: 100, SubclassOfScrapys: 950}, MOVED),
+    ({SubclassOfScrapys: None}, REPLACED),
+    ({SubclassOfScrapys: 100, OURS: 950}, MOVED),
+    (
+        {SubclassOfScrapys: 950, Subclass: 100},
+        [Subclass if one is RepMiddleware else one for one in REPLACED],
+    ),
 ]
 
 
@@ -89,6 +102,21 @@ def test_order_of_middlewares() -> None:
     # After the offsite filter, before all that touches headers.
     names = [one.__name__ for one in components(with_addon())]
     assert names[:3] == ["OffsiteMiddleware", "RepMiddleware", "HttpAuthMiddleware"]
+
+
+def test_a_subclass_of_scrapys_that_is_replaced_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with_addon(DOWNLOADER_MIDDLEWARES={SubclassOfScrapys: 100})
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage() == (
+        "DOWNLOADER_MIDDLEWARES: scrapy_rep.RepMiddleware takes the place of "
+        f"{__name__}.SubclassOfScrapys, a subclass of Scrapy's RobotsTxtMiddleware, which is not used. "
+        "Subclass scrapy_rep.RepMiddleware instead."
+    )
+    caplog.clear()
+    with_addon(DOWNLOADER_MIDDLEWARES={SubclassOfScrapys: None})
+    with_addon(DOWNLOADER_MIDDLEWARES={SubclassOfScrapys: 100}, ROBOTSTXT_OBEY=False)
+    assert caplog.records == []
 
 
 def test_preferences_are_looked_at_behind_ours() -> None:
@@ -160,6 +188,19 @@ async def test_one_middleware_at_most_is_at_work(sites: Sites) -> None:
         assert result.stat("rep/outcome/rules") == result.stat("robotstxt/forbidden") == obeys
         assert site.count("/private") == (not obeys)
         result.assert_clean()
+
+
+@pytest.mark.scrapy_api
+async def test_two_middlewares_at_work_by_hand_are_reported(sites: Sites) -> None:
+    """Without the add-on, whatever the project lists is used."""
+    for listed in ({OURS: 100}, {BUILT_IN: None, SubclassOfScrapys: 90, OURS: 100}):
+        site = sites.add(robots=RULES)
+        settings = {"ADDONS": {}, "ROBOTSTXT_OBEY": True, "DOWNLOADER_MIDDLEWARES": listed}
+        result = await crawl([site.url("/x")], settings)
+        [warning] = [line for line in result.log.splitlines() if " is enabled beside " in line]
+        kind = SubclassOfScrapys if SubclassOfScrapys in listed else RobotsTxtMiddleware
+        assert f"{kind.__module__}.{kind.__name__} is enabled beside RepMiddleware" in warning
+        assert "fetched twice" in warning
 
 
 async def test_switches_of_a_spider_and_of_a_request(sites: Sites) -> None:

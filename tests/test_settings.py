@@ -63,7 +63,20 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
     (
         "REP_CRAWL_DELAY",
         ["yes", *(value for value in NO_NUMBERS if value is not True)],
-        "True, False or a number of seconds",
+        "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}",
+    ),
+    (
+        "REP_CRAWL_DELAY",
+        (
+            {"most": 0},
+            {"most": -1},
+            {"most": True},
+            {"beyond": "drop"},
+            {"least": 5},
+            "{",
+            {"beyond": []},
+        ),
+        "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}",
     ),
     (
         "REP_SITEMAP_SINCE",
@@ -98,6 +111,22 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
     ("REP_USER_AGENT", (["FooBot", ""], ["FooBot", "*"], ["FooBot/1.0"], b"FooBot"), AGENT),
     ("REP_USER_AGENT", ([b"FooBot"], ["FooBot", None], [], (), Ellipsis), AGENT),
 ]
+
+
+def test_a_limit_of_delays_is_a_number_or_a_dict() -> None:
+    values: dict[Any, Any] = {
+        False: False,
+        "0": (0.0, False),
+        "True": (60.0, False),
+        "2.5": (2.5, False),
+        '{"most": 30, "beyond": "skip"}': (30.0, True),
+        '{"beyond": "skip"}': (60.0, True),
+        '{"most": 30, "beyond": "limit"}': (30.0, False),
+        '{"most": 30}': (30.0, False),
+    }
+    limits = {value: read(REP_CRAWL_DELAY=value)["REP_CRAWL_DELAY"] for value in values}
+    assert limits == values
+    assert [bool(limit) for limit in limits.values()] == [False] * 2 + [True] * 6
 
 
 def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:

@@ -20,7 +20,7 @@ from scrapy_rep.commands.output import CommandError, Status, complain
 from scrapy_rep.commands.task import request_for
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
-from scrapy_rep.origins.cache import standing_of
+from scrapy_rep.origins.cache import state_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import held_fields
 from scrapy_rep.storages.base import BATCH, Entry, UnreadableEntry
@@ -143,10 +143,9 @@ def _drop(task: Task, storage: Storage, origins: Iterable[str]) -> None:
 
 
 def _as_json(rep: RepSettings, entry: Entry) -> dict[str, Any]:
-    standing, _ = standing_of(entry, time.time(), rep)
     return {
         "origin": entry.origin,
-        "state": standing.value,
+        "state": state_of(entry, time.time(), rep),
         "outcome": entry.outcome.value,
         "status": entry.status,
         "url": entry.url or None,

@@ -29,6 +29,8 @@ from scrapy_rep.protocol.html import MAX_BYTES
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, path_of
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
+from scrapy_rep.seeding.discovery import listed_sitemaps
+from scrapy_rep.seeding.selection import host_of, registrable_domain
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, iso, resolve_sitemap
 
 if TYPE_CHECKING:
@@ -192,6 +194,7 @@ class Sitemap:
     sitemaps: int = 0
     urls: int = 0
     forbidden: int = 0
+    foreign: int = 0
     unjudged: int = 0
     invalid: int = 0
     broken: int = 0
@@ -200,6 +203,8 @@ class Sitemap:
     fetched: bool = False
     problem: str | None = None
     """Why it could not be read, or not to its end."""
+    line: tuple[str, ...] = ()
+    """The URLs of the indexes that led to it, and its own."""
 
 
 def sitemaps(task: Task) -> None:
@@ -224,6 +229,7 @@ class _Site:
         self._origin = origin
         self._origins: set[Origin] = set()
         self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
+        self._listed: dict[str, set[str]] = {}  # the sitemaps that the host of a prefix lists
         self._seen: set[str] = set()
         self._urls = self._read_files = 0
         self._by_rule: Counter[Place] = Counter()
@@ -243,17 +249,20 @@ class _Site:
         line = self._task.output.line
         line(*_columns("URLs", "forbidden"), f"for {in_words(self._chain)}")
         line(*_columns("", ""), f"{origin.robots_url}: {counted(len(urls), 'sitemap')}")
-        await self._each(list(urls), origin.robots_url, 1)
+        await self._each(list(urls), origin.robots_url, ())
         counts = _columns(self._urls, sum(self._by_rule.values()))
         line(*counts, f"total in {counted(self._read_files, 'sitemap')} that could be read")
         for (robots_url, number, rule), count in self._by_rule.most_common(_RULES):
             line(*_columns("", count), f"by line {number} of {robots_url}: {rule}")
 
-    async def _each(self, urls: Sequence[str], listed_in: str, depth: int) -> None:
-        """Read sitemaps one after the other, each with those that it lists."""
+    async def _each(self, urls: Sequence[str], listed_in: str, chain: tuple[str, ...]) -> None:
+        """Read sitemaps one after the other, each with those that it lists. *chain*: the indexes that led
+        to them."""
         statuses = self._task.statuses
         for url in urls:
-            one, children = Sitemap(url, listed_in, depth, final_url=url), list[str]()
+            line = (*chain, url)
+            one = Sitemap(url, listed_in, len(line), final_url=url, line=line)
+            children: list[str] = []
             try:
                 children = await self._read(one, await self._fetch(one))
             except CommandError as error:
@@ -265,7 +274,7 @@ class _Site:
                 if one.kind is None or one.unjudged:
                     statuses.add(Status.UNREACHABLE)
             self._print(one)
-            await self._each(children, url, depth + 1)
+            await self._each(children, url, line)
 
     async def _fetch(self, one: Sitemap) -> bytes:
         """Return the body of a sitemap, or raise ``CommandError``."""
@@ -286,7 +295,10 @@ class _Site:
             return response
 
         try:
-            response = await follow(self._lookup, Request(resolve_sitemap(one.sitemap).url), get)
+            # As RedirectMiddleware does in a crawl.
+            most = self._task.settings.getint("REDIRECT_MAX_TIMES")
+            request = Request(resolve_sitemap(one.sitemap).url)
+            response = await follow(self._lookup, request, get, most)
         except ValueError as error:
             raise CommandError(str(error), Status.UNREACHABLE) from None
         if not 200 <= response.status < 300:
@@ -308,7 +320,9 @@ class _Site:
         """Count what a sitemap lists, and return the sitemaps among it that are to be read."""
         settings = self._lookup.settings
         reader = SitemapReader(
-            max_bytes=settings.sitemap_max_bytes, max_entries=settings.sitemap_max_urls
+            max_bytes=settings.sitemap_max_bytes,
+            max_entries=settings.sitemap_max_urls,
+            url=one.final_url,
         )
         encode, children = Encoder(MAX_LISTED_IDN), list[str]()
         for entries in reader.read([body]):
@@ -336,6 +350,7 @@ class _Site:
         if prefix not in self._judges:
             if len(self._judges) >= _MAX_PREFIXES:
                 self._judges.clear()
+                self._listed.clear()
             self._judges[prefix] = await self._judge(prefix)
         one.urls += 1
         if (judge := self._judges[prefix]) is None:
@@ -348,6 +363,25 @@ class _Site:
             assert rule is not None
             one.forbidden += 1
             one.rules[robots.facts.robots_url or "", rule.line, str(rule)] += 1
+        elif not self._may_list(one, prefix, robots):
+            one.foreign += 1
+
+    def _may_list(self, one: Sitemap, prefix: str, robots: RobotsFile) -> bool:
+        """Whether a crawl takes URLs of this *prefix* from a sitemap (REP.md section 9, "Location
+        scope"). *robots* is the robots.txt of their host."""
+        mode, origin = self._lookup.settings.sitemap_cross_host, Origin.from_url(prefix)
+        if mode == "any" or host_of(origin) == host_of(self._origin):
+            return True
+        domain = registrable_domain(origin.host) if mode == "site" else None
+        if domain is not None and domain == registrable_domain(self._origin.host):
+            return True
+        if robots.outcome is not Outcome.RULES:
+            return False
+        if prefix not in self._listed:
+            base = robots.facts.final_url or origin.robots_url
+            listed = listed_sitemaps(base, robots.parsed.sitemaps)
+            self._listed[prefix] = {found.url.partition("#")[0] for _, found in listed if found}
+        return not self._listed[prefix].isdisjoint(one.line)
 
     async def _judge(self, prefix: str) -> tuple[RobotsFile, Rules] | None:
         """Return what decides about URLs that begin like this; None if nothing can."""
@@ -371,7 +405,9 @@ class _Site:
         told, is_list = _remarks(one), one.kind not in (None, Kind.INDEX.value)
         counts = _columns(one.urls, one.forbidden) if is_list else _columns("", "")
         text = f"{'  ' * one.depth}{one.sitemap}{f'  ({told})' * bool(told)}"
-        self._task.output.put({**vars(one), "rules": rules}, *counts, text)
+        fields = {**vars(one), "rules": rules}
+        del fields["line"]
+        self._task.output.put(fields, *counts, text)
         self._task.output.flush()
 
 
@@ -385,6 +421,7 @@ def _remarks(one: Sitemap) -> str:
         one.kind == Kind.INDEX.value and f"index of {counted(one.sitemaps, 'sitemap')}",
         one.final_url != one.sitemap and f"redirects to {one.final_url}",
         one.unjudged and f"{one.unjudged:,} not checked: robots.txt unavailable",
+        one.foreign and f"{one.foreign:,} on hosts that do not list it, which a crawl leaves out",
         one.invalid and f"{counted(one.invalid, 'entry', 'entries')} without a URL",
         one.broken and f"{counted(one.broken, 'entry', 'entries')} with a damaged URL",
         one.problem,

@@ -22,7 +22,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain, waiting_for
-from scrapy_rep.engine.access import EngineAccess, Stage
+from scrapy_rep.engine.access import HOP_KEY, EngineAccess, Stage
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
 from scrapy_rep.origins.agents import (
     SPIDER_ATTRIBUTE,
@@ -33,13 +33,14 @@ from scrapy_rep.origins.agents import (
 )
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.fetcher import redirect_target
-from scrapy_rep.origins.flights import Flight, ResolutionListener
+from scrapy_rep.origins.fetcher import Plain, is_elsewhere, redirect_target
+from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.status import Fresh, Stale, Unrestricted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.syntax import GLOBAL, product_token
 from scrapy_rep.settings import RepSettings, chain
@@ -283,13 +284,18 @@ class RobotsSpider(Spider):
 
 
 async def follow(
-    lookup: Lookup, request: Request, get: Callable[[Request], Awaitable[Response]]
+    lookup: Lookup,
+    request: Request,
+    get: Callable[[Request], Awaitable[Response]],
+    most: int = MAX_HOPS,
 ) -> Response:
-    """Return the response that redirects of *request* lead to, or raise ``CommandError``. *get*
-    fetches one URL, if its own robots.txt allows it."""
+    """Return the response that redirects of *request* lead to, *most* of them, or raise
+    ``CommandError``. *get* fetches one URL, if its own robots.txt allows it."""
     visited: list[str] = []
-    while request.url not in visited and len(visited) <= MAX_HOPS:
+    asked = origin_of(request)
+    while request.url not in visited and len(visited) <= most:
         visited.append(request.url)
+        request.meta[HOP_KEY] = Plain(is_elsewhere(origin_of(request), asked))
         try:
             response = await get(request)
         except CommandError as error:
@@ -304,7 +310,7 @@ async def follow(
         by, request = origin_of(request), Request(target)
         if why := await lookup.refuses(origin_of(request), by):
             raise CommandError(f"redirects to {target}: {why}", Status.UNREACHABLE)
-    raise CommandError(f"redirects in a loop, or more than {MAX_HOPS} times", Status.UNREACHABLE)
+    raise CommandError(f"redirects in a loop, or more than {most} times", Status.UNREACHABLE)
 
 
 class Lookup(ResolutionListener):
@@ -317,7 +323,7 @@ class Lookup(ResolutionListener):
         self.settings = settings = RepSettings.from_settings(crawler.settings)
         self.context = CrawlContext(crawler, settings, time.time)
         self.origins = Origins(self.context)
-        self.origins.listeners.append(self)
+        self.origins.notify(self)
         self._files: dict[Origin, RobotsFile] = {}
 
     async def each(self, origins: Sequence[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
@@ -370,7 +376,9 @@ class Lookup(ResolutionListener):
         nor robots.txt, and leaves redirects to :func:`follow`."""
         engine = self.context.crawler.engine
         assert engine is not None
-        request = request.replace(callback=NO_CALLBACK, meta={"dont_redirect": True, **meta})
+        meta = {"dont_redirect": True, HOP_KEY: request.meta.get(HOP_KEY, Plain()), **meta}
+        request = request.replace(callback=NO_CALLBACK, meta=meta)
+        self.context.engine.hand_over()
         try:
             with waiting_for(request.url):
                 response = await engine.download_async(request)
@@ -388,7 +396,7 @@ class Lookup(ResolutionListener):
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         answer = flight.answer
-        entry, stale = state.entry, state.standing is Standing.STALE
+        entry, stale = state.entry, isinstance(state.status, Stale)
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
         facts = Facts(
@@ -402,14 +410,14 @@ class Lookup(ResolutionListener):
             from_cache=answer is None,
             stale=stale,
             error=entry.error if failed else None,
-            setting=state.by or None,
+            setting=state.status.setting or None,
         )
         self._files[state.origin] = RobotsFile(
             Outcome.UNREACHABLE if failed and not stale else entry.outcome,
             entry.body,
             facts,
-            forbids=state.forbids,
-            unrestricted=state.standing is Standing.UNRESTRICTED,
+            forbids=isinstance(state.status, Fresh) and state.status.forbids_all,
+            unrestricted=isinstance(state.status, Unrestricted),
             pass_unreachable=self.settings.unreachable == "allow",
             note=answer.note if answer else "",
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from enum import IntEnum
 from heapq import nlargest
@@ -32,6 +32,7 @@ from scrapy.utils import httpobj
 from scrapy.utils import request as of_requests
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.python.failure import Failure
 
@@ -41,6 +42,9 @@ from scrapy_rep.engine.timers import pause
 logger = get_logger(__name__)
 
 META_KEY = "download_slot"
+
+HOP_KEY = "_rep_hop"
+"""In the meta of a request for a file of ours: what downloads it, see :meth:`EngineAccess.hand_over`."""
 
 # The clock of Slot.lastseen; time.time in older Scrapy.
 _clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
@@ -54,8 +58,11 @@ _CACHES: list[Any] = [
     getattr(of_requests, "_fingerprint_cache", {}),
 ]
 
-# Origins of a slot whose delays are remembered. Those of others count once they are requested again.
+# Origins and agents of a slot whose delays are remembered, the longest. A delay of another counts once
+# it is requested again.
 _MAX_ORIGINS = 100
+
+Chain = tuple[str, ...]
 
 REASON = "rep_settings_error"
 """The crawl's ``finish_reason``."""
@@ -69,6 +76,25 @@ _COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
 def concurrency_of(crawler: Crawler) -> int:
     """Return ``CONCURRENT_REQUESTS``; Scrapy's default, 16, if it is 0: no limit."""
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 16
+
+
+# Scrapy's handlers that open as many connections as its slots let requests through.
+_WITHOUT_POOL = ("http11.HTTP11DownloadHandler", "http2.H2DownloadHandler")
+
+
+def has_pool(crawler: Crawler) -> bool:
+    """Whether a download handler has a pool of its own, of ``CONCURRENT_REQUESTS`` connections, say:
+    Scrapy's for httpx and aiohttp, all handlers without a reactor, and most of other people. A subclass
+    of Scrapy's usual handlers counts as these: nobody can tell what it adds."""
+    handlers = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
+    # By name: without a reactor, they may not be imported.
+    usual = {f"scrapy.core.downloader.handlers.{name}" for name in _WITHOUT_POOL}
+    for scheme in ("http", "https"):
+        with suppress(Exception):  # a broken one: Scrapy tells the user
+            kinds = load_object(handlers[scheme]).__mro__
+            if usual.isdisjoint(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds):
+                return True
+    return False
 
 
 def in_shell(crawler: Crawler) -> bool:
@@ -175,12 +201,263 @@ class Closing:
             await self._close(**self._wishes[0])
 
 
+class RunningClock:
+    """Seconds for which the crawl has run since this was made, without the time in which it was paused
+    (by ``engine.pause()``, from the telnet console say). Scrapy sends no signal when that happens."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler: Any = crawler
+        self._began_at = time.monotonic()
+        self._paused_at: float | None = None
+        self._paused_for = 0.0
+        engine = None
+        with suppress(RuntimeError):  # in newer Scrapy, if there is none so far
+            engine = crawler.engine
+        if engine is None:
+            crawler.signals.connect(self._watch, signals.spider_opened)
+        else:  # a command's, while its crawl runs
+            self._watch()
+
+    def __call__(self) -> float:
+        now = time.monotonic() if self._paused_at is None else self._paused_at
+        return now - self._began_at - self._paused_for
+
+    def _watch(self) -> None:
+        """Stand in for the engine's ``pause()`` and ``unpause()``."""
+        engine = self._crawler.engine
+        pause_engine, unpause_engine = engine.pause, engine.unpause
+
+        def paused() -> None:
+            pause_engine()
+            if self._paused_at is None:
+                self._paused_at = time.monotonic()
+
+        def unpaused() -> None:
+            unpause_engine()
+            if self._paused_at is not None:
+                self._paused_for += time.monotonic() - self._paused_at
+                self._paused_at = None
+
+        engine.pause, engine.unpause = paused, unpaused
+
+
+Download = Callable[[Request], Awaitable[Response]]
+"""Downloads a request: ``DownloadHandlers.download_request_async``, or what stands in for it."""
+
+
+class Downloads:
+    """Stands in for ``download_request_async`` of the downloader's handlers, which is called when a
+    request leaves the queue of its download slot. The signal ``request_reached_downloader`` is sent
+    before it enters that queue, where it may wait for minutes; nothing documented tells of its end.
+    """
+
+    def __init__(self, download: Download) -> None:
+        self._download = download
+
+    def __call__(self, request: Request) -> Awaitable[Response]:
+        hop = request.meta.get(HOP_KEY)
+        if hop is None:
+            return self._download(request)
+        answer: Awaitable[Response] = hop.download(request, self._download)
+        return answer
+
+
+class Trail:
+    """Follows requests that have a number each, such as a row in a file of ours, until the crawl is done
+    with them: until their callback's or errback's output was handled, or nothing took them.
+
+    The number is in a request's meta, so retries and redirects have it too, as does what Scrapy's queue
+    on disk returns. It leaves the meta when a response is on its way to the callback, since callbacks
+    copy the meta to requests for other pages.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        on_done: Callable[[int], None],
+        *,
+        is_kept: Callable[[], bool],
+        in_memory: bool,
+    ) -> None:
+        """See :meth:`Following.trail`."""
+        self._key = key
+        self.is_kept = is_kept
+        self.in_memory = in_memory
+        self._on_done = on_done
+        # A request may come from Scrapy's queue with the number of an earlier run.
+        self._run = time.time_ns()
+        self._carriers: dict[int, int] = {}  # how many requests carry a number, by number
+        self._in_progress: dict[Request, int] = {}  # the numbers of those that the engine has taken
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers that the crawl isn't done with."""
+        return list(self._carriers)
+
+    def begin(self, request: Request, number: int) -> None:
+        """Follow *request*, which whoever calls has at present: see :meth:`let_go`."""
+        request.meta[self._key] = self._run, number
+        self._carriers[number] = 1
+
+    def number_of(self, request: Request) -> int | None:
+        """Return the number of *request*; None if it has none, or the crawl is done with it."""
+        match request.meta.get(self._key):
+            case (run, number) | [run, number] if run == self._run and number in self._carriers:
+                return int(number)
+        return None
+
+    def let_go(self, number: int) -> None:
+        """Note that one request less carries *number*."""
+        carriers = self._carriers.get(number)
+        if carriers is None:
+            return
+        if carriers > 1:
+            self._carriers[number] = carriers - 1
+            return
+        del self._carriers[number]
+        self._on_done(number)
+
+    def forget(self, number: int) -> None:
+        """Follow *number* no longer, without a word."""
+        self._carriers.pop(number, None)
+
+    # What happens to any request
+
+    def scheduled(self, request: Request) -> None:
+        number = self.number_of(request)
+        if number is not None:
+            self._carriers[number] += 1
+
+    def taken(self, request: Request) -> None:
+        number = self.number_of(request)
+        if number is None:
+            return
+        if number in self._in_progress.values():
+            # Somebody downloads a copy of it directly, which was not scheduled.
+            self._carriers[number] += 1
+        self._in_progress[request] = number
+
+    def answered(self, request: Request) -> None:
+        request.meta.pop(self._key, None)
+
+    def ended(self, request: Request) -> None:
+        number = self._in_progress.pop(request, None)
+        if number is not None:
+            self.let_go(number)
+
+    def stored(self, request: Request) -> None:
+        number = self.number_of(request)
+        if number is not None:
+            self.let_go(number)
+
+
+class _InProgress(set[Request]):
+    """Stands in for ``_slot.inprogress``, where a request is from the moment in which the engine takes it
+    from the scheduler until the output of its callback or errback was handled. Nothing documented tells
+    of that end: an ``IgnoreRequest`` in a ``process_response`` sends no signal."""
+
+    def __init__(self, requests: set[Request], trails: list[Trail]) -> None:
+        super().__init__(requests)
+        self._trails = trails
+
+    def add(self, request: Request) -> None:
+        super().add(request)
+        for trail in self._trails:
+            trail.taken(request)
+
+    def remove(self, request: Request) -> None:
+        super().remove(request)
+        for trail in self._trails:
+            trail.ended(request)
+
+
+class Following:
+    """Tells trails what happens to requests."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler: Any = crawler
+        self._trails: list[Trail] = []
+        self._watchers: list[Callable[[Request], None]] = []
+
+    def trail(
+        self,
+        key: str,
+        on_done: Callable[[int], None],
+        *,
+        is_kept: Callable[[], bool] = lambda: False,
+        in_memory: bool = False,
+    ) -> Trail:
+        """Return a new trail, before :meth:`begin` or while the spider is open.
+
+        :param key: of meta
+        :param on_done: gets a number once the crawl is done with all requests that carry it
+        :param is_kept: says whether a file still has the requests after the crawl
+        :param in_memory: they are few, and held in memory even where others are held on disk
+        """
+        trail = Trail(key, on_done, is_kept=is_kept, in_memory=in_memory)
+        self._trails.append(trail)
+        return trail
+
+    def watch(self, watcher: Callable[[Request], None]) -> None:
+        """Call *watcher* with each request that the scheduler has taken. To be called before
+        :meth:`begin`."""
+        self._watchers.append(watcher)
+
+    def begin(self) -> None:
+        """Begin, if there are trails: called when the spider opens, before others replace methods of the
+        scheduler. So a request that those refuse was not scheduled."""
+        engine = self._crawler.engine
+        if not self._trails or isinstance(engine._slot.inprogress, _InProgress):
+            return
+        engine._slot.inprogress = _InProgress(engine._slot.inprogress, self._trails)
+        self._crawler.signals.connect(self._response_received, signals.response_received)
+        scheduler = engine._slot.scheduler
+        enqueue = scheduler.enqueue_request
+
+        def enqueue_request(request: Request) -> Any:
+            answer = enqueue(request)
+            if answer is not False:  # some return nothing
+                for trail in self._trails:
+                    trail.scheduled(request)
+                for watcher in self._watchers:
+                    watcher(request)
+            return answer
+
+        # With __slots__, it can't be replaced. Then the crawl is done with a number when the first of its
+        # requests has ended.
+        with suppress(AttributeError):
+            scheduler.enqueue_request = enqueue_request
+
+    def stored(self, request: Request) -> None:
+        """Note that a file has *request* from now on, so no trail need follow it any longer."""
+        for trail in self._trails:
+            trail.stored(request)
+
+    def is_kept(self, request: Request) -> bool:
+        """Whether a file still has *request* after the crawl: nobody need hand it to the scheduler."""
+        return any(
+            trail.number_of(request) is not None and trail.is_kept() for trail in self._trails
+        )
+
+    def stays_in_memory(self, request: Request) -> bool:
+        """Whether *request* is held in memory even where others are held on disk."""
+        return any(
+            trail.in_memory and trail.number_of(request) is not None and trail.is_kept()
+            for trail in self._trails
+        )
+
+    def _response_received(self, request: Request) -> None:
+        for trail in self._trails:
+            trail.answered(request)
+
+
 class EngineAccess:
     """The engine beyond its documented methods."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self.slots = DownloadSlots(crawler)
+        self.following = Following(crawler)
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
@@ -197,6 +474,18 @@ class EngineAccess:
             yield
         finally:
             downloader.total_concurrency -= 1
+
+    def hand_over(self) -> bool:
+        """From now on, let what a request has in its meta under :data:`HOP_KEY` download it: call that
+        object's ``download(request, handler)`` when the request leaves its slot's queue. Return False
+        if that can't be: a project's own downloader may have no such handlers."""
+        handlers = getattr(self._crawler.engine.downloader, "handlers", None)
+        download = getattr(handlers, "download_request_async", None)
+        if handlers is None or download is None:
+            return False
+        if not isinstance(download, Downloads):
+            handlers.download_request_async = Downloads(download)
+        return True
 
     def has_listeners(self, signal: object) -> bool:
         """Whether anything is connected to *signal*: sending takes longer than most handlers."""
@@ -320,50 +609,140 @@ class _Slowed(NamedTuple):
     slot: Any
     own: tuple[int, float, Any]  # the project's concurrency, delay (seconds) and jitter
     delay: float  # the longest of these
-    wanted: dict[str, float]  # seconds by origin
+    wanted: dict[tuple[str, Chain], float]  # seconds by origin and agent
+
+
+class _Never:
+    """In place of a slot's timer, which isn't going to call."""
+
+    def cancel(self) -> None:
+        pass
+
+
+class PacedSlot:
+    """A download slot that sends a request only when it is told to. While ``Slot.latercall`` is set,
+    Scrapy's ``Downloader._process_queue`` sends nothing from a slot."""
+
+    def __init__(self, downloader: Any, slot: Any) -> None:
+        self._downloader = downloader
+        self._slot = slot
+        self._sent: Request | None = None  # and hasn't come back yet
+        self._is_due = False  # somebody is finding out when the next one may be sent
+        self._stop()
+
+    def _stop(self, timer: Any = None) -> None:
+        """Let nothing be sent before *timer* calls."""
+        if self._slot.latercall:
+            self._slot.latercall.cancel()
+        self._slot.latercall = timer or _Never()
+
+    def is_of(self, slot: Any) -> bool:
+        return self._slot is slot
+
+    def take_next(self) -> Request | None:
+        """Return the request to send next, for which :meth:`send_in` is to be called; None if none
+        waits, if one is being transferred, or if somebody has this one already."""
+        slot = self._slot
+        if self._is_due or self._sent is not None or slot.transferring or not slot.queue:
+            return None
+        self._is_due = True
+        request: Request = slot.queue[0][0]
+        return request
+
+    @property
+    def own_seconds(self) -> float:
+        """The seconds for which Scrapy would wait, from when the last response ended."""
+        slot = self._slot
+        return max(0.0, float(slot.lastseen + slot.download_delay() - _clock()))
+
+    def send_in(self, seconds: float) -> None:
+        """Send the next request in some *seconds*."""
+        self._stop(call_later(max(0.0, seconds), self._send))
+
+    def _send(self) -> None:
+        slot = self._slot
+        request = slot.queue[0][0] if slot.queue else None
+        # Long ago: the slot's own delay is over.
+        slot.latercall, slot.lastseen = None, _clock() - 2 * slot.delay - 1
+        self._downloader._process_queue(slot)
+        self._is_due = False
+        if request is not None and not (slot.queue and slot.queue[0][0] is request):
+            self._sent = request
+        self._stop()
+
+    def came_back(self, request: Request) -> None:
+        """Note that the transfer of *request* has ended, with a response or without."""
+        if request is self._sent:
+            self._sent = None
+
+    def release(self) -> None:
+        """Leave the slot to Scrapy again."""
+        self._slot.latercall = None
+        self._downloader._process_queue(self._slot)
 
 
 class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
+        self._paced: dict[str, PacedSlot] = {}  # by key; some are gone, see paced()
         self.slowed: dict[str, _Slowed] = {}  # by key; some are gone, see _known()
-        self._usual = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        # As Scrapy's downloader chooses: the setting for domains may be 0 beside the one for addresses.
+        per_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
+        self._usual = per_address or crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
 
     def key_of(self, url: str) -> str:
         key: str = self._crawler.engine.downloader.get_slot_key(Request(url))
         return key
 
-    def is_full(self, request: Request, leaving: list[Request]) -> bool:
-        """Whether enough requests are in the slot of *request*. A slowed one may have as many as
-        others: some of them may turn out to go elsewhere, by another agent's delay. *leaving* are
-        others for that slot that the engine took; those that got there are removed from it."""
-        downloader = self._crawler.engine.downloader
-        slots = getattr(downloader, "slots", None)  # a project's own downloader may have none
-        if slots is None:
-            return False
-        slot = slots.get(downloader.get_slot_key(request))
+    def not_there_yet(self, request: Request, on_their_way: list[Request]) -> list[Request]:
+        """Return those of *on_their_way*, which the engine took, that have not got to the slot of
+        *request* so far."""
+        slot = self._slot_of(request)
         active = slot.active if slot is not None else ()
-        if leaving:
-            leaving[:] = [one for one in leaving if one in downloader.active and one not in active]
-        most: int = max(slot.concurrency, self._usual) if slot is not None else self._usual
-        return len(active) + len(leaving) >= most
+        downloading = self._crawler.engine.downloader.active if on_their_way else ()
+        return [other for other in on_their_way if other in downloading and other not in active]
 
-    def slow(self, key: str, origin: str, seconds: float) -> bool:
+    def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
+        """Whether the slot of *request* has as many requests as it may have at a time. *on_their_way*:
+        others for that slot, which may not have got there so far; they count, too. A slowed slot may have
+        as many as others."""
+        if getattr(self._crawler.engine.downloader, "slots", None) is None:
+            return False  # a project's own downloader may have none
+        slot = self._slot_of(request)
+        most: int = self._usual if slot is None else max(slot.concurrency, self._usual)
+        if most <= 0:
+            return False  # Scrapy's downloader makes of it what it makes of any request
+        active = len(slot.active) if slot is not None else 0
+        return active + len(on_their_way) >= most
+
+    def _slot_of(self, request: Request) -> Any:
+        """Return the slot of *request*; None if there is none so far."""
+        downloader = self._crawler.engine.downloader
+        slots = getattr(downloader, "slots", None)
+        return None if slots is None else slots.get(downloader.get_slot_key(request))
+
+    def agents_of(self, key: str, origin: str) -> list[Chain]:
+        """Return the agents whose delays the slot *key* keeps for *origin*."""
+        slowed = self._known(key)
+        return [agent for name, agent in slowed.wanted if name == origin] if slowed else []
+
+    def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
         """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
-        longer for another origin. Return whether *seconds* exceed the project's own delay."""
+        longer for another origin or agent. Return whether *seconds* exceed the project's own delay."""
         slots = self._crawler.engine.downloader.slots
         slot = slots.get(key)
         if slot is None:
             return False
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
         _, own, _, wanted = self._known(key) or _Slowed(slot, own, 0.0, {})
-        if seconds != wanted.get(origin, 0.0):
+        about = origin, agent
+        if seconds != wanted.get(about, 0.0):
             if not self.slowed:
                 self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
             elif len(self.slowed) > 2 * len(slots):
                 # Scrapy removes slots a minute after their last request.
                 self.slowed = {key: one for key, one in self.slowed.items() if self._known(key)}
-            wanted[origin] = seconds
+            wanted[about] = seconds
             longest = nlargest(_MAX_ORIGINS, wanted.items(), key=itemgetter(1))
             self.slowed[key] = _Slowed(slot, own, longest[0][1], dict(longest))
             slot.concurrency, slot.delay, jitter = own
@@ -376,6 +755,33 @@ class DownloadSlots:
         slowed = self.slowed.get(key)
         slot = self._crawler.engine.downloader.slots.get(key)
         return slowed if slowed is not None and slowed.slot is slot else None
+
+    def paced(self, key: str, *, take: bool = False) -> PacedSlot | None:
+        """Return the slot *key* if it is paced; with *take*, pace it if it is slowed."""
+        downloader = self._crawler.engine.downloader
+        slot = downloader.slots.get(key)
+        paced = self._paced.get(key)
+        if paced is not None and paced.is_of(slot):
+            return paced
+        slowed = self._known(key)
+        if not take or slowed is None or not slowed.delay:
+            return None
+        if len(self._paced) > 2 * len(downloader.slots):
+            current = downloader.slots
+            self._paced = {
+                name: one for name, one in self._paced.items() if one.is_of(current.get(name))
+            }
+        paced = self._paced[key] = PacedSlot(downloader, slot)
+        return paced
+
+    def unpace(self, key: str) -> bool:
+        """Leave the slot *key* to Scrapy again if nothing slows it any more. Return whether it is."""
+        slowed, paced = self._known(key), self._paced.get(key)
+        if paced is None or (slowed is not None and slowed.delay):
+            return False
+        del self._paced[key]
+        paced.release()
+        return True
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
         """Return meta that gives a request its own slot beside that of *url*, with the project's

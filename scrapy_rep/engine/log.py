@@ -16,7 +16,7 @@ from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
 from twisted.internet.defer import CancelledError
 
-from scrapy_rep.text import clean
+from scrapy_rep.text import clean, without_passwords
 
 _REMEMBERED = 100_000
 
@@ -70,16 +70,18 @@ def _clean(record: logging.LogRecord) -> bool:
         # Indented, so that its lines can't pass for log lines. Formatters use it if set.
         text = "".join(traceback.format_exception(*record.exc_info)).removesuffix("\n")
         first, *others = text.split("\n")
-        record.exc_text = "\n".join([clean(first), *("  " + clean(line) for line in others)])
+        shown = [clean(first), *("  " + clean(line) for line in others)]
+        record.exc_text = without_passwords("\n".join(shown))
     return True
 
 
 def _text(value: Any) -> Any:
-    """Clean exceptions, requests and origins too: they contain text from outside."""
+    """Clean exceptions, requests and origins too: they contain text from outside, and URLs of the
+    user's."""
     if value is None or isinstance(value, (int, float)):
         return value
     try:
-        return clean(str(value))
+        return clean(without_passwords(str(value)))
     except Exception:  # noqa: BLE001 (of a user's class, say)
         return f"<{type(value).__name__}>"
 

@@ -136,9 +136,10 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
     """Return what *waiting* comes to, even if it can't be cancelled. After some *seconds* (None: no
     limit), raise *late*."""
     done: Deferred[T] = Deferred()
+    is_over = False
 
     def finish(result: Any) -> None:
-        if not done.called:
+        if not (done.called or is_over):
             done.callback(result)  # a Failure goes to the errbacks
 
     waiting.addBoth(finish)
@@ -148,6 +149,8 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
     finally:
         if timer is not None:
             timer.cancel()
+        # If this coroutine is being closed, nothing may call it back.
+        is_over = True
         waiting.cancel()
 
 

@@ -14,19 +14,24 @@ import sqlite3
 from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
-from weakref import finalize
+from typing import Any
 
 from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
+from scrapy_rep.engine.access import Following
 from scrapy_rep.engine.log import get_logger
+from scrapy_rep.origins.queue import Held
 from scrapy_rep.storages.journal import Journal
 from scrapy_rep.text import counted
 
 logger = get_logger(__name__)
 
 FILE_NAME = "rep-held.sqlite"
+
+ROW_KEY = "_rep_held_row"
+"""Meta key of requests that have left the gate: their row here, see
+:class:`~scrapy_rep.engine.access.Trail`."""
 
 # States of a row: HELD; GIVEN_UP in this run, kept for the next.
 HELD, GIVEN_UP = 0, 1
@@ -65,23 +70,15 @@ _ROWS = 20
 _MAX_PRIORITY = 1 << 62
 
 
-class Held(NamedTuple):
-    """A request at the gate. They are sorted as they leave: urgent ones first, then early ones."""
-
-    urgency: int  # negated priority
-    number: int  # increases as requests come to the gate; negative in those of an earlier run
-    since: float  # when it came, in seconds since this run began
-    request: Request = None  # type: ignore[assignment]  # None: on disk, not read yet
-    row: int | None = None  # on disk
-    counts: bool = False  # as held; otherwise it only waits for a first answer
-
-
 class DiskHold:
     """Held requests in a SQLite file. A row stays until its request has been dealt with: a kill
     loses none, and at worst one is fetched twice."""
 
-    def __init__(self, directory: str, spider: Spider) -> None:
+    def __init__(self, directory: str, spider: Spider, following: Following) -> None:
         self._spider = spider
+        self._following = following
+        self._trail = following.trail(ROW_KEY, self._done)
+        """Of requests that have left the gate, with their rows."""
         self._path = Path(directory, FILE_NAME)
         self._looked = False  # whether an earlier run was killed
         self.journal = Journal(
@@ -100,8 +97,7 @@ class DiskHold:
         self._warned = False
         self._unreadable = 0
         self._why_unreadable: object = None
-        self._left: set[int] = set()  # rows of requests that have left the gate
-        self._gone: list[int] = []  # those of them that are garbage
+        self._finished: list[int] = []  # rows to be deleted: the crawl is done with their requests
 
     def open(self) -> bool:
         """Open the file, and take over an earlier run's requests. Return whether it works. Blocks."""
@@ -144,7 +140,10 @@ class DiskHold:
     # Requests come and go
 
     def hold(self, origin: str, held: Held, state: int = HELD) -> Held:
-        """Write *held*. Return what stays in memory: all of it if it can't be serialised."""
+        """Write *held*. Return what stays in memory: all of it if it can't be serialised, or another file
+        has it."""
+        if self._following.stays_in_memory(held.request):
+            return held
         try:
             data = dumps(held.request, self._spider)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
@@ -162,6 +161,7 @@ class DiskHold:
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         fingerprint = self._fingerprint(held.request)
         self.journal.put("held", (row, origin, since, state, data, priority, fingerprint))
+        self._following.stored(held.request)
         return Held(*held[:3], row=row, counts=True)
 
     def has(self, row: int) -> bool:
@@ -186,22 +186,23 @@ class DiskHold:
         return loads(found[0][0], self._spider)
 
     def left(self, origin: str, held: Held, *, given_up: bool) -> None:
-        """Note that *held* has left the gate. Its row is deleted when the request is garbage: its
-        callback has been called then. If it was *given_up*, the next run has it again."""
+        """Note that *held* has left the gate. Its row is deleted once the crawl is done with the request.
+        If it was *given_up*, the next run has it again."""
         if held.number < 0:
             self.is_held_already(origin, held.request)  # a retry of it isn't
         if given_up:
             self.hold(origin, held, GIVEN_UP)
         elif held.row is not None:
-            self._left.add(held.row)
-            finalize(held.request, self._gone.append, held.row).atexit = False
-            if len(self._gone) >= _ROWS:
-                self._forget(self._gone[:_ROWS])
-                del self._gone[:_ROWS]
+            self._trail.begin(held.request, held.row)
 
-    def _forget(self, rows: list[int]) -> None:
-        self._left.difference_update(rows)
-        self.journal.delete("held", *rows)
+    def _done(self, row: int) -> None:
+        self._finished.append(row)
+        if len(self._finished) >= _ROWS:
+            self._forget()
+
+    def _forget(self) -> None:
+        finished, self._finished = self._finished, []
+        self.journal.delete("held", *finished)
 
     def is_held_already(self, origin: str, request: Request) -> bool:
         """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded
@@ -210,6 +211,7 @@ class DiskHold:
         if earlier is None or not earlier[fingerprint := self._fingerprint(request)]:
             return False
         earlier[fingerprint] -= 1
+        self._following.stored(request)
         return True
 
     def _fingerprint(self, request: Request) -> int:
@@ -232,11 +234,13 @@ class DiskHold:
         """Maintain the file, every second. *ran*: seconds that this run has run, if to be recorded."""
         if ran is not None:
             self.journal.put("clock", (1, self.ran + ran))
+        self._forget()
         await self.journal.flush()
 
     def close(self) -> None:
         """Close the file: what has left is done, the rest is for the next run. Blocks."""
-        self._forget(list(self._left))
+        self._finished += self._trail.numbers
+        self._forget()
         if self._unreadable:
             count = counted(self._unreadable, "held request")
             values = {"count": count, "path": self.journal.path, "error": self._why_unreadable}

@@ -3,7 +3,7 @@ engine gets the next one (REP.md section 4; docs/DESIGN.md).
 
 It stands in for two documented methods of the project's scheduler, whichever that is:
 ``next_request()`` and ``has_pending_requests()``. A request leaves it once, returned by
-``next_request()``: nothing is scheduled again. ``Policy`` (origins/origins.py) decides what stays,
+``next_request()``: nothing is scheduled again. ``Policy`` (origins/policy.py) decides what stays,
 deferral.py for how long.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
-from weakref import WeakSet
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -22,39 +22,46 @@ from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.deferral import Deferral
-from scrapy_rep.holding.handing_back import HANDED_BACK
+from scrapy_rep.holding.handing_back import HANDED_BACK, NO_PAST, Past
 from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.origins import Advice, Drop, Origins
+from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.policy import Action
+from scrapy_rep.origins.queue import Lateness
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 logger = get_logger(__name__)
 
+Check: TypeAlias = Callable[[Request], "Coroutine[Any, Any, None] | None"]
+
 
 class Gate:
     """Stands in for the scheduler where the engine asks it for requests."""
 
-    def __init__(self, context: CrawlContext, origins: Origins, deferral: Deferral) -> None:
+    def __init__(
+        self, context: CrawlContext, origins: Origins, deferral: Deferral, check: Check | None
+    ) -> None:
+        """*check* sees each request from the scheduler. It may return something to await before any fetch."""
         self._context = context
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
         self._deferral = deferral
         self._held = deferral.held
         self._releases = deferral.releases
-        self.look: Callable[[Request], Coroutine[Any, Any, None] | None] | None = None
-        """Sees each request from the scheduler. May return a check to await before any fetch."""
-        self._let_out: WeakSet[Request] = WeakSet()
-        # Whether the scheduler has only requests for which there is no room. The engine asks again at
-        # its next event, after some seconds at most.
-        self._nothing_else = False
+        self._check = check
+        self._let_out: WeakKeyDictionary[Request, OriginState | None] = WeakKeyDictionary()
+        """Requests that have left, and what was known of their origins then, if it was usable."""
+        self._scheduler_is_useless = False
+        """Whether it has only requests for which there is no room. The engine asks again at its next
+        event, after some seconds at most."""
         self._schedulers_turn = False
         self._idle_since: float | None = None
         self._idle_after = context.settings.defer_idle
         self._next: Callable[[], Request | None]
         self._has_pending: Callable[[], bool]
-        # Whether the scheduler's own methods count: it calls them itself, or the crawl has ended.
         self._aside = False
+        """Whether the scheduler's own methods count: it calls them itself, or the crawl has ended."""
         context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
 
     def _spider_opened(self) -> None:
@@ -64,7 +71,7 @@ class Gate:
         if engine.scheduler_is_foreign:
             self._idle_after = 0.0
         engine.before_closing(Stage.GATE, self._stand_aside)
-        engine.start_waits_while(self.is_full)
+        engine.start_waits_while(self.has_no_room)
         try:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
@@ -80,36 +87,79 @@ class Gate:
         """Whether *request* came through here, unlike a media pipeline's direct downloads."""
         return request in self._let_out
 
+    def known_of(self, request: Request) -> OriginState | None:
+        """Return by what was known of its origin *request* came through here, if it did. The origin may
+        have been forgotten since."""
+        return self._let_out.get(request)
+
+    def arrived(self, request: Request) -> None:
+        """Note that *request* has been dealt with in the middleware."""
+        if request in self._let_out:
+            self._let_out[request] = None
+
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware; None if there is none now."""
-        if self._aside or self._deferral.closing:
-            return self._next() if self._aside else None
-        releases, until = self._releases, time.perf_counter() + SLICE_SECONDS
-        own = bool(releases.turns or releases.loose)
-        # Take turns with the scheduler: thousands that leave must not delay an urgent request there.
-        self._schedulers_turn = own and not (self._schedulers_turn or self._nothing_else)
-        request = releases.next() if own and not self._schedulers_turn else None
-        self._nothing_else = self._nothing_else and request is not None
-        # Nothing has to poll: an answer wakes the engine, and so does one that is late.
-        while request is None and self._held.may_wait and not self._nothing_else:
-            self._aside = True
-            try:
-                request = self._next()
-            finally:
-                self._aside = False
-            if request is None:
-                break
-            if (self.look is not None and self._is_checked(request)) or self._is_kept(request):
-                request = releases.loose.popleft() if releases.loose else None
-            if request is None and time.perf_counter() >= until and not self._nothing_else:
-                self._context.engine.wake()
-                break
-        if request is None and self._schedulers_turn:
-            request = releases.next()
+        if self._aside:
+            return self._next()
+        if self._deferral.closing:
+            return None
+        request = self._next_in_turn()
         if request is not None:
-            self._let_out.add(request)
             self._idle_since = None
         return request
+
+    def _next_in_turn(self) -> Request | None:
+        """Take turns with the scheduler: thousands that leave must not delay an urgent request there."""
+        has_leaving = bool(self._releases.has_turns or self._releases.loose)
+        scheduler_waits = self._schedulers_turn or self._scheduler_is_useless
+        self._schedulers_turn = has_leaving and not scheduler_waits
+        request = None
+        if has_leaving and not self._schedulers_turn:
+            request = self._next_released()
+        if request is None:
+            self._scheduler_is_useless = False
+            request = self._next_of_scheduler()
+        if request is None and self._schedulers_turn:
+            request = self._next_released()
+        return request
+
+    def _next_released(self) -> Request | None:
+        request = self._releases.next()
+        if request is not None:
+            self._let_out[request] = self._known(request)
+        return request
+
+    def _known(self, request: Request) -> OriginState | None:
+        """Return what is known of the origin of *request*, usable or not."""
+        try:
+            known, _ = self._origins.find(request)
+        except ValueError:
+            return None  # it has no origin
+        return self._origins.cache.look_up(known) if isinstance(known, Origin) else known
+
+    def _next_of_scheduler(self) -> Request | None:
+        """Return a request of the scheduler that needn't wait, or one that leaves in place of one that
+        stays. Nothing has to poll: an answer wakes the engine, and so does one that is late."""
+        until = time.perf_counter() + SLICE_SECONDS
+        while self._held.may_wait and not self._scheduler_is_useless:
+            request = self._ask_scheduler()
+            if request is None:
+                return None
+            if not (self._begin_check(request) or self._keep_if_unknown(request)):
+                return request
+            if self._releases.loose:
+                return self._next_released()
+            if time.perf_counter() >= until and not self._scheduler_is_useless:
+                self._context.engine.wake()
+                return None
+        return None
+
+    def _ask_scheduler(self) -> Request | None:
+        self._aside = True
+        try:
+            return self._next()
+        finally:
+            self._aside = False
 
     def has_pending_requests(self) -> bool:
         """Whether requests are scheduled, may leave the gate, or wait for an answer. After
@@ -118,49 +168,50 @@ class Gate:
             return self._has_pending()
         self._aside = True
         try:
-            scheduled = self._has_pending() and not (self._nothing_else and self._held.origins)
+            has_scheduled = self._has_pending()
         finally:
             self._aside = False
-        releases = self._releases
-        if scheduled or releases.turns or releases.loose or releases.checked:
+        has_held, releases = self._held.has_requests, self._releases
+        if has_scheduled and not (self._scheduler_is_useless and has_held):
             self._idle_since = None
             return True
-        if not self._held.origins:
+        if releases.has_turns or releases.loose or releases.checked:
+            self._idle_since = None
+            return True
+        if not has_held:
             return False
         now = time.monotonic()
         if self._idle_since is None:
             self._idle_since = now
-        if not self._held.awaiting:
-            self._deferral.tell(idle=True)
-            return now - self._idle_since < self._idle_after
-        return True
+        if self._held.tally.counted:
+            return True
+        self._deferral.tell(idle=True)
+        return now - self._idle_since < self._idle_after
 
     async def _stand_aside(self) -> None:
         """Leave the scheduler to itself: it may look at what it has left when it closes."""
         self._aside = True
 
-    def is_full(self) -> bool:
-        """Whether it takes none, and none may leave. One that may is moved into ``loose``."""
-        held, releases = self._held, self._releases
-        if not (held.may_wait or releases.loose) and (request := releases.next()) is not None:
-            releases.loose.append(request)
-        return not (held.may_wait or releases.loose)
+    def has_no_room(self) -> bool:
+        """Whether no request of the scheduler is taken, and none may leave."""
+        return not (self._held.may_wait or self._releases.loose or self._releases.may_leave())
 
     # Where a request goes
 
-    def _is_checked(self, request: Request) -> bool:
-        """Whether *request* stays for a check, which begins now."""
-        check = self.look(request) if self.look is not None else None
-        if check is not None:
-            self._releases.checked.add(request)
-            deferred_from_coro(self._stays_or_leaves(request, check))
-        return check is not None
+    def _begin_check(self, request: Request) -> bool:
+        """Begin the check for which *request* stays, if there is one. Return whether there is."""
+        check = self._check(request) if self._check is not None else None
+        if check is None:
+            return False
+        self._releases.checked.add(request)
+        deferred_from_coro(self._stays_or_leaves(request, check))
+        return True
 
     async def _stays_or_leaves(self, request: Request, check: Coroutine[Any, Any, None]) -> None:
         checked, kept, verdict = self._releases.checked, False, None
         try:
             await check
-            kept = request in checked and self._is_kept(request)
+            kept = request in checked and self._keep_if_unknown(request)
         except Exception as error:  # noqa: BLE001 (for the middleware to raise)
             verdict = error
         if request in checked:  # otherwise the spider closes
@@ -168,7 +219,7 @@ class Gate:
             if not kept:
                 self._releases.let_out(request, verdict)
 
-    def _is_kept(self, request: Request) -> bool:
+    def _keep_if_unknown(self, request: Request) -> bool:
         """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
         # Fast path, as in the middleware: most requests are to known origins.
         meta, url = request.meta, request.url
@@ -176,46 +227,61 @@ class Gate:
         if (
             state is not None
             and state.rules is not None
-            and self._context.clock() < state.usable_until
+            and self._context.clock() < state.status.until
             and HANDED_BACK not in meta
-            and not self._releases.turns
+            and not self._releases.has_turns
         ):
+            self._let_out[request] = state
             return False
-        since = self._deferral.handing_back.restore(request) if HANDED_BACK in meta else None
-        if meta.get("dont_obey_robotstxt") or FOREIGN.match(url):
+        past = NO_PAST
+        if HANDED_BACK in meta:
+            past = self._deferral.handing_back.restore(request)
+        kept = self._keep_or_let_out(request, past)
+        if not kept:
+            self._let_out.setdefault(request, None)
+        return kept
+
+    def _keep_or_let_out(self, request: Request, past: Past) -> bool:
+        """Keep *request* if it has to wait. Return whether it is kept."""
+        if request.meta.get("dont_obey_robotstxt") or FOREIGN.match(request.url):
             return False
         try:
-            found, path = self._origins.find(request)
+            known, path = self._origins.find(request)
         except ValueError:
             return False  # it has no origin, as the middleware will say
         if path == ROBOTS_PATH:
             return False
-        if isinstance(found, Origin):
-            return self._is_kept_for(found, None, request, since)
-        if found.unreachable and not self._context.settings.dry_run:
-            return self._is_kept_for(found.origin, found, request, since)
-        return self._deferral.joins(found.name, request, since)
+        if isinstance(known, Origin):
+            return self._keep_unless_full(known, None, request, past)
+        if known.unreachable and not self._context.settings.dry_run:
+            return self._keep_unless_full(known.origin, known, request, past)
+        if self._deferral.stay_behind(known.origin, request, past.waited):
+            return True
+        self._let_out[request] = known
+        return False
 
-    def _is_kept_for(
-        self, origin: Origin, state: OriginState | None, request: Request, since: float | None
+    def _keep_unless_full(
+        self, origin: Origin, state: OriginState | None, request: Request, past: Past
     ) -> bool:
-        """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave."""
+        """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave.
+        Return whether it stays."""
         deferral, hold = self._deferral, self._held
-        held_origin = hold.origins.get(str(origin))
+        queue = hold.queues.get(origin)
         # Without room, requests wait for a first answer all the same, unless it takes very long.
-        may_be_full = state is not None or (held_origin is not None and not held_origin.most)
-        full = may_be_full and not hold.room_for(held_origin)
-        advice = self._origins.policy.at_the_gate(state, full=full)
-        if advice is Advice.LEAVE:
+        is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
+        may_be_full = state is not None or is_very_late
+        is_full = may_be_full and not hold.room_for(queue)
+        advice = self._origins.policy.at_the_gate(state, full=is_full)
+        if advice.action is Action.LEAVE:
             return False
         if hold.disk is not None and hold.disk.is_held_already(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
-        elif not isinstance(advice, Drop):
-            deferral.keep(origin, state, request, since)
-        elif deferral.handing_back.one(request, since):
-            self._nothing_else = since is not None and deferral.handing_back.came_last
+        elif advice.action is Action.STAY:
+            deferral.keep(origin, state, request, past.waited)
+        elif deferral.handing_back.hand_back(request, past.waited):
+            self._scheduler_is_useless = past.came_last
         else:
             deferral.log.full(origin)
-            self._releases.verdicts[request] = advice
+            self._releases.verdicts[request] = advice.why
             return False
         return True

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
-from itertools import chain
+from typing import NamedTuple
 
 from scrapy import Request
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -23,48 +22,61 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import in_slices, pause
-from scrapy_rep.holding.disk import Held, dumps
-from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins
+from scrapy_rep.holding.disk import dumps
+from scrapy_rep.holding.hold import HeldRequests
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.origins import UNKNOWN_YET, Drop
+from scrapy_rep.origins.policy import UNKNOWN_YET, Drop
+from scrapy_rep.origins.queue import Held, Queue
 
 logger = get_logger(__name__)
 
 HANDED_BACK = "_rep_held"
 """Meta key of a request while the scheduler has it again."""
 
-# Errbacks called before the event loop gets a turn; seconds that a request can have waited.
-_SLICE, _LONGEST = 20, 1e9
-# The priority of a request that is handed back for want of room: after all others.
+_AT_A_TIME = 20
+"""Errbacks called before the event loop gets a turn."""
+_LONGEST = 1e9
+"""Seconds that a request can have waited."""
 _LAST = -(1 << 20)
+"""The priority of a request that is handed back for want of room: after all others."""
+
+
+class Past(NamedTuple):
+    """What is known of a request from before the scheduler returned it."""
+
+    waited: float | None = None
+    """Seconds for which it had waited here; None: it hadn't, or its mark doesn't say."""
+    came_last: bool = False
+    """It had been put behind all others."""
+
+
+NO_PAST = Past()
 
 
 class HandingBack:
     """Hands requests back, and restores those that come again."""
 
-    def __init__(self, context: CrawlContext, held: HeldOrigins) -> None:
+    def __init__(self, context: CrawlContext, held: HeldRequests) -> None:
         self._context = context
         self._held = held
-        self.waiting = 0  # about how many the scheduler has for which there was no room
-        self.came_last = False  # whether the latest to come again had been put behind all others
-        self.on_handed_back: Callable[[Request], object] = lambda _: None
-        """Called with each request that the scheduler has taken."""
+        self.waiting = 0
+        """About how many the scheduler has for which there was no room."""
 
-    def one(self, request: Request, since: float | None) -> bool:
+    def hand_back(self, request: Request, waited: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others. Return whether the
-        scheduler took it: Scrapy's own would return it at once."""
+        scheduler took it: Scrapy's own would return it at once. *waited*: the seconds for which it has."""
         if self._held.disk is not None or not self._context.engine.scheduler_is_foreign:
             return False
-        since = self._held.now() if since is None else since
-        handed_back = self._hand_back(request, since, min(request.priority - 1, _LAST))
-        self.waiting += handed_back
+        priority = min(request.priority - 1, _LAST)
+        handed_back = self._give_to_scheduler(request, waited or 0.0, priority)
+        if handed_back:
+            self.waiting += 1
         return handed_back
 
-    def _hand_back(self, request: Request, since: float, priority: int) -> bool:
-        """Give *request*, here since *since*, to the scheduler, with *priority* until it comes
-        again. Return whether that worked."""
-        waited = self._held.now() - since
+    def _give_to_scheduler(self, request: Request, waited: float, priority: int) -> bool:
+        """Give *request*, which has *waited* so many seconds, to the scheduler, with *priority* until it
+        comes again. Return whether that worked."""
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
@@ -75,7 +87,6 @@ class HandingBack:
         try:
             # Some return nothing.
             if self._context.engine.scheduler.enqueue_request(request) is not False:
-                self.on_handed_back(request)
                 return True
             error: object = "refused"
         except Exception as raised:  # noqa: BLE001 (its server may be gone, its disk full)
@@ -85,56 +96,67 @@ class HandingBack:
         logger.error(message, {"request": request, "error": error}, extra=self._context.extra)
         return False
 
-    def restore(self, request: Request) -> float | None:
-        """Make *request* what it was before. Return since when it has been held, in seconds since
-        the crawl began; None if the mark doesn't say."""
+    def restore(self, request: Request) -> Past:
+        """Make *request*, which the scheduler has returned, what it was before."""
         mark = request.meta.pop(HANDED_BACK)
-        self.came_last = request.priority <= _LAST
+        came_last = request.priority <= _LAST
         self.waiting = max(0, self.waiting - 1)
         try:
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
             since, waited = float(mark["since"]), min(max(0.0, float(mark["waited"])), _LONGEST)
         except (KeyError, TypeError, ValueError, OverflowError):
-            return None
+            return Past(None, came_last)
         # Not while no crawl ran: of its time in the scheduler, what this one knows of.
-        now = self._held.now()
-        return now - waited - min(max(0.0, time.time() - since - waited), now)
+        in_scheduler = max(0.0, time.time() - since - waited)
+        return Past(waited + min(in_scheduler, self._held.now()), came_last)
 
     # The crawl's end
 
     async def empty(self, *loose: deque[Request] | set[Request]) -> None:
         """Leave nothing that would end with the process: write it to disk, hand it back, or call
         its errback. *loose* requests were about to leave."""
-        settled: list[Deferred[None]] = []
-        others = [Held(0, 0, self._held.now(), request) for request in chain(*loose)]
-        for some in loose:
-            some.clear()
-        async for held_origin in in_slices((None, *self._held.origins.values())):
-            for held in others if held_origin is None else self._held.take_mortal(held_origin):
-                settled.append(self._end(held, held_origin))
-                if len(settled) >= _SLICE:
-                    # Before the engine closes: an errback may still use it.
-                    await maybe_deferred_to_future(DeferredList(settled))
-                    await pause()
-                    settled.clear()
-        await maybe_deferred_to_future(DeferredList(settled))
+        unsettled = _Unsettled()
+        for requests in loose:
+            about_to_leave = list(requests)
+            requests.clear()
+            for request in about_to_leave:
+                await unsettled.add(self._end_loose(request))
+        async for queue in in_slices(list(self._held.queues.values())):
+            for held in self._held.take_mortal(queue):
+                await unsettled.add(self._end(held, queue))
+        await unsettled.settle()
 
-    def _end(self, held: Held, held_origin: HeldOrigin | None) -> Deferred[None]:
+    def _end_loose(self, request: Request) -> Deferred[None]:
+        """End the wait of *request*, which was about to leave."""
+        if self._context.engine.following.is_kept(request):
+            return succeed(None)
+        if self._give_to_scheduler(request, 0.0, request.priority):
+            return succeed(None)
+        origin = origin_of(request)
+        why = Drop.of(self._held.table.get(origin))
+        ended = why._replace(reason="about to leave; the crawl ended", attempts=0)
+        error = self._held.give_up(Held(0, 0, 0.0, request), origin, 0.0, ended)
+        return self._context.engine.fail(request, error)
+
+    def _end(self, held: Held, queue: Queue) -> Deferred[None]:
         """End the wait of *held*. Return a Deferred for the output of its errback."""
-        request = held.request
-        only_waited = not held.counts and not (held_origin is not None and held_origin.fails)
+        request, waited = held.request, self._held.waited(queue, held)
+        if self._context.engine.following.is_kept(request):
+            return succeed(None)
+        only_waited = not held.counts and not queue.fails
         goes_back = only_waited or self._outlives(request)
-        if goes_back and self._hand_back(request, held.since, request.priority):
+        if goes_back and self._give_to_scheduler(request, waited, request.priority):
             if held.counts:
                 self._context.stats.inc_value("rep/handed_back")
             return succeed(None)
-        origin = origin_of(request) if held_origin is None else held_origin.origin
-        why = Drop.of(self._held.table.get(origin))
-        if held_origin is None or (held_origin.answered and why.reason == UNKNOWN_YET):
+        why = Drop.of(self._held.table.get(queue.origin))
+        if queue.is_answered and why.reason == UNKNOWN_YET:
             why = why._replace(reason="about to leave", attempts=0)
         why = why._replace(reason=f"{why.reason}; the crawl ended")
-        return self._context.engine.fail(request, self._held.give_up(held, origin, why))
+        return self._context.engine.fail(
+            request, self._held.give_up(held, queue.origin, waited, why)
+        )
 
     def _outlives(self, request: Request) -> bool:
         """Whether the scheduler would keep *request* when the process ends."""
@@ -147,3 +169,21 @@ class HandingBack:
             dumps(request, spider)
             return True
         return False
+
+
+class _Unsettled:
+    """Outputs of errbacks that aren't handled yet, some at a time."""
+
+    def __init__(self) -> None:
+        self._outputs: list[Deferred[None]] = []
+
+    async def add(self, output: Deferred[None]) -> None:
+        self._outputs.append(output)
+        if len(self._outputs) >= _AT_A_TIME:
+            # Before the engine closes: an errback may still use it.
+            await self.settle()
+            await pause()
+
+    async def settle(self) -> None:
+        outputs, self._outputs = self._outputs, []
+        await maybe_deferred_to_future(DeferredList(outputs))

@@ -54,9 +54,20 @@ SPIDER_ATTRIBUTE = "robotstxt_user_agent"
 _REMEMBERED = 1000
 
 
+# The header's name, copied along with its value.
+_HEADER_NAME = re.compile(r"[\s\"']*user[-_ ]?agent[\s\"']*[:=][\s\"']*", re.IGNORECASE)
+
+
 @lru_cache(_REMEMBERED)
 def _read(value: str | tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """Return the chain for *value*, which may be a full User-Agent header, and what to warn of."""
+    if isinstance(value, str) and (prefix := _HEADER_NAME.match(value)):
+        tokens, warning = _read(value[prefix.end() :])
+        known = f"Rules for {', '.join(tokens)} apply." if tokens else ""
+        return tokens, (
+            f"The user agent {value[:200]!r} begins with the name of its header, and sites get that "
+            f"too. Leave {prefix[0].strip()!r} out. {known or warning}"
+        ).strip()
     try:
         tokens = chain(value)
     except ValueError:

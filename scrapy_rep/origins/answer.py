@@ -7,17 +7,18 @@ says anything about the origin.
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 import zlib
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module
 from traceback import walk_tb
 from typing import Any
 
-from scrapy import exceptions
+from scrapy import Request, exceptions
 from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -34,8 +35,9 @@ from scrapy.http import Headers, Response
 from twisted.internet.error import ConnectionClosed
 from twisted.python.failure import Failure
 
-from scrapy_rep.protocol.availability import Outcome, outcome_of
+from scrapy_rep.protocol.availability import UNCHANGED, Outcome, is_whole, outcome_of
 from scrapy_rep.protocol.syntax import MAX_BYTES
+from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import text_of
 
 # Characters. The reasons for refused redirects fit beside the target.
@@ -94,16 +96,18 @@ class Answer:
 
 @dataclass(slots=True)
 class Transfer:
-    """One response while it arrives, kept in the request's meta."""
+    """One response while it arrives."""
 
-    slot: ExitStack = field(default_factory=ExitStack)
-    """Removes, once, the download slot that was added for it."""
+    request: Request | None = None
+    sent_at: float | None = None
+    """When the request left the downloader's queue, in seconds of ``time.monotonic()``; None if it
+    never did: a middleware may have answered."""
     received: int = 0
     """Bytes."""
     cut: bool = False
     """Whether the transfer was stopped because enough had arrived."""
     encodings: list[bytes] = field(default_factory=list)
-    """The headers about the body's encoding, once they are removed from the response."""
+    """The headers about the body's encoding, which are removed from the response."""
 
 
 def answer_of(
@@ -112,6 +116,9 @@ def answer_of(
     """Return what a response means. Its status and headers count whatever its body is; of an error
     page, any part of the body will do."""
     status, note, problem = response.status, "", ""
+    if status == 206 and not is_whole(header_text(response.headers, "Content-Range")):
+        error = ResponseDataLossError("only a part of the file was sent (HTTP 206)")
+        return Answer(Outcome.UNREACHABLE, url, hops, error=error)
     lost = "dataloss" in response.flags and not transfer.cut
     body, complete, encodings = response.body[:READ_BYTES], True, list[str]()
     try:
@@ -128,7 +135,17 @@ def answer_of(
     soft_404 = soft_404 and "Retry-After" not in response.headers
     outcome = outcome_of(status, body, soft_404=soft_404)
     note = note and f"{note}, which changes nothing"
+    if status == UNCHANGED:
+        note = note or "nobody asked whether the file has changed"
     return Answer(outcome, url, hops, status, response.headers, body, note=note)
+
+
+def in_place_of(answer: Answer, known: Entry | None) -> Answer:
+    """Return what *answer* means if *known* is what was known: a 304, for which nobody asked, says that
+    a copy is still good."""
+    if answer.status != UNCHANGED or known is None or not known.has_copy:
+        return answer
+    return replace(answer, outcome=known.outcome, status=known.status, body=known.body, error=None)
 
 
 def accept_encoding() -> dict[str, str]:
@@ -293,10 +310,86 @@ _DEAD_HOST_ERRORS = (
 _NETWORK_ERRORS = (*DOWNLOAD_ERRORS.values(), UnsupportedURLSchemeError, OSError)
 _NETWORK_MODULES = frozenset({"twisted", "aiohttp", "httpx", "httpcore", "h2", "OpenSSL"})
 
-# Of libraries that may not be installed, by the names of their classes.
-_TLS_NAMES = frozenset({"VerificationError"})
-_LOST_NAMES = frozenset({"ServerDisconnectedError", "RemoteProtocolError", "ReadError"})
-_TUNNEL_NAMES = frozenset({"TunnelError", "ClientHttpProxyError"})
+
+@dataclass(frozen=True)
+class _Kind:
+    """By what errors of one kind are known, whichever library raises them."""
+
+    types: tuple[type, ...] = ()
+    names: re.Pattern[str] = re.compile(r"(?!)")
+    """Names of classes. The library may not be installed."""
+    texts: re.Pattern[str] = re.compile(r"(?!)")
+    """What a message contains, where a library has one class for all."""
+    curl_codes: frozenset[int] = frozenset()
+    """The numbers of libcurl (its manual page libcurl-errors)."""
+
+    def is_in(self, error: BaseException | None) -> bool:
+        """Whether *error*, or what led to it, is of this kind: handlers wrap their libraries' errors."""
+        return any(self._has(one) for one in _causes(error))
+
+    def _has(self, error: Exception) -> bool:
+        return (
+            isinstance(error, self.types)
+            or self.names.fullmatch(type(error).__name__) is not None
+            or (getattr(error, "code", None) in self.curl_codes and _is_curls(error))
+            or self.texts.search(text_of(error)[:_MAX_MESSAGE]) is not None
+        )
+
+
+def _is_curls(error: BaseException) -> bool:
+    return any(base.__name__ == "CurlError" for base in type(error).__mro__)
+
+
+def _causes(error: BaseException | None) -> list[Exception]:
+    """Return *error* and what led to it."""
+    known = [error] if isinstance(error, Exception) else []
+    for one in known:
+        if len(known) >= _MAX_CAUSES:
+            break
+        reasons = getattr(one, "reasons", None)  # of Twisted's errors: exceptions and Failures
+        some = reasons[:_MAX_CAUSES] if isinstance(reasons, (list, tuple)) else ()
+        values = [reason.value if isinstance(reason, Failure) else reason for reason in some]
+        cause = one.__cause__ or one.__context__
+        known += [value for value in (*values, cause) if isinstance(value, Exception)]
+    return known
+
+
+# Characters of a message that are searched.
+_MAX_MESSAGE = 2000
+
+_TLS = _Kind(
+    types=(ssl.SSLError,),
+    names=re.compile(r"\w*(?:SSL|Tls|TLS)\w*Error|VerificationError|CertificateError"),
+    # Of rustls and BoringSSL.
+    texts=re.compile(
+        r"SSL routines|corrupt message of type|invalid peer certificate|received fatal alert"
+    ),
+    # CURLE_SSL_CONNECT_ERROR, _CERTPROBLEM, _CIPHER, CURLE_PEER_FAILED_VERIFICATION.
+    curl_codes=frozenset({35, 58, 59, 60}),
+)
+_DEAD = _Kind(
+    types=(*_DEAD_HOST_ERRORS, ConnectionRefusedError, socket.gaierror),
+    names=re.compile(r"DNSError|DNSLookupError|NameResolutionError|NewConnectionError"),
+    texts=re.compile(r"\bclient error \(Connect\)"),  # hyper's: pyreqwest has one class
+    # CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT.
+    curl_codes=frozenset({6, 7}),
+)
+_LOST = _Kind(
+    types=(ConnectionClosed, ConnectionResetError, ConnectionAbortedError, BrokenPipeError),
+    names=re.compile(
+        r"ServerDisconnectedError|RemoteProtocolError|ReadError|WriteError|ConnectionResetError"
+        r"|InactiveStreamClosed"
+    ),
+    texts=re.compile(r"Connection reset by peer"),
+    # CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR.
+    curl_codes=frozenset({52, 55, 56}),
+)
+_PROXYS = _Kind(
+    names=re.compile(r"\w*Proxy\w*Error|TunnelError|\w*(?:SOCKS|Socks)\w*Error"),
+    texts=re.compile(r"CONNECT tunnel failed|Proxy CONNECT aborted|Tunnel connection failed"),
+    # CURLE_COULDNT_RESOLVE_PROXY, CURLE_PROXY.
+    curl_codes=frozenset({5, 97}),
+)
 
 # No ValueError: it may be about what a server sent.
 _BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
@@ -311,45 +404,32 @@ STOPPED = (
 """What to tell the user if the project's signal handler stopped a download."""
 
 
-def _any(error: Exception | None, kinds: tuple[type, ...], names: frozenset[str]) -> bool:
-    """Whether *error*, or what led to it, is of *kinds* or has one of *names*: handlers wrap the
-    errors of their libraries."""
-    found: list[BaseException | None] = [error]
-    for one in found:
-        if isinstance(one, kinds) or type(one).__name__ in names:
-            return True
-        if one is not None and len(found) < _MAX_CAUSES:
-            reasons = getattr(one, "reasons", None)
-            some = reasons[:_MAX_CAUSES] if isinstance(reasons, list) else ()
-            found += [reason.value for reason in some if isinstance(reason, Failure)]
-            found.append(one.__cause__ or one.__context__)
-    return False
-
-
 def is_tls_failure(error: Exception | None) -> bool:
     """Whether no TLS connection came about."""
     from OpenSSL.SSL import Error  # slow to import, and few fetches fail
 
-    return _any(error, (ssl.SSLError, Error), _TLS_NAMES)
+    return _TLS.is_in(error) or any(isinstance(one, Error) for one in _causes(error))
 
 
 def is_lost_connection(error: Exception | None) -> bool:
     """Whether the connection ended before there was an answer."""
-    kinds = (ConnectionClosed, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
-    return not isinstance(error, ResponseDataLossError) and _any(error, kinds, _LOST_NAMES)
+    return not isinstance(error, ResponseDataLossError) and _LOST.is_in(error)
 
 
 def is_dead_host(error: Exception | None) -> bool:
     """Whether the host is unknown, or can't be connected to (REP.md section 4)."""
-    return isinstance(error, _DEAD_HOST_ERRORS) or is_tls_failure(error)
+    if isinstance(error, NOT_ABOUT_SITE):
+        return False
+    return _DEAD.is_in(error) or is_tls_failure(error)
 
 
 def blamed_on_proxy(error: Exception) -> ProxyError | None:
-    """Return a proxy's failure if *error*, of a request through a proxy, is one."""
-    if _any(error, (), _TUNNEL_NAMES):
-        return ProxyError(f"the proxy refused to connect ({text_of(error)})")
-    if isinstance(error, _DEAD_HOST_ERRORS) and not is_tls_failure(error):
-        return ProxyError(f"the proxy can't be reached ({text_of(error)})")
+    """Return a proxy's failure if *error*, of a request through a proxy, is one. The connection is to
+    the proxy: if it can't be made, that says nothing about the host behind it."""
+    if is_tls_failure(error):  # with the host, by way of the proxy
+        return None
+    if _DEAD.is_in(error) or _PROXYS.is_in(error):
+        return ProxyError(f"no connection through the proxy ({text_of(error)})")
     return None
 
 

@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+from scrapy.exceptions import DownloadFailedError
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
@@ -23,19 +24,32 @@ from scrapy_rep.origins.answer import (
     ProjectError,
     ProxyError,
     header_text,
+    in_place_of,
     is_dead_host,
     is_lost_connection,
     is_tls_failure,
 )
 from scrapy_rep.origins.choices import Choices, in_outage
-from scrapy_rep.origins.fetcher import Fetcher
-from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.fetcher import Allowance, Fetcher
+from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.flights import CANCELLED, is_ending_with_loop
 from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.origins.status import (
+    UNKNOWN,
+    Answered,
+    Failed,
+    Misconfigured,
+    NotConfigured,
+    Status,
+    Stored,
+    Unknown,
+    after,
+    expired,
+)
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
     BLACKOUT,
-    Standing,
     backoff,
     fresh_seconds,
     retry_after,
@@ -64,7 +78,8 @@ LARGE = 65_536
 # A page's answer is remembered at most this often.
 _PAGE_SECONDS = 3600.0
 
-_MAX_BROKEN = 10_000  # origins
+_MAX_MISCONFIGURED = 10_000
+"""Origins that are remembered as misconfigured."""
 
 
 class RobotsCache:
@@ -74,35 +89,56 @@ class RobotsCache:
         fetcher: Fetcher,
         clock: Callable[[], float],
         storage: StorageClient | None = None,
+        choices: Choices | None = None,
+        running: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*storage* outlives the process."""
+        """*storage* outlives the process. *choices*: what the project chooses beyond the protocol.
+        *running*: seconds for which the crawl has run."""
+        self._running = running
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
         self._storage = storage
         self.table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes, clock)
-        self.choices: Choices | None = None
-        """What the project chooses beyond the protocol; None: nothing."""
+        self.choices = choices
         # Parsing threads compete with the event loop: one at a time.
         self._reading = DeferredLock()
         self._read_seconds = 0.0
         """Time spent on parsing in the event loop since the last pause for it."""
-        self._broken: dict[Origin, tuple[float, str]] = {}
-        """Origins that the project prevents us from fetching: until when not to try, and why."""
+        self._misconfigured: dict[Origin, Misconfigured] = {}
+        """Origins that the project prevents us from fetching."""
 
     def sibling(self) -> RobotsCache:
         """Return a cache for another of the origins' files, with the same source and storage."""
-        return RobotsCache(self._settings, self._fetcher, self._clock, self._storage)
+        return RobotsCache(
+            self._settings, self._fetcher, self._clock, self._storage, running=self._running
+        )
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin* and usable now; None if a fetch is due."""
-        state = self.table.get(origin)
+        state = self.look_up(origin)
         if state is None:
             return None
         now = state.used_at = self._clock()
-        if now >= state.usable_until:
-            self._judge(state, now)
-        return None if state.standing is Standing.ASK else state
+        if now < state.status.until:
+            return state
+        state.become(expired(state.status))
+        return None
+
+    def look_up(self, origin: Origin) -> OriginState | None:
+        """Return what is known of *origin*, usable or not."""
+        state = self.table.get(origin)
+        if state is not None and isinstance(state.status, Unknown):
+            self._judge(state)  # it was packed
+        return state
+
+    def known(self, origin: Origin) -> tuple[Status, OriginState | None]:
+        """Return the status of *origin*, and what else is known of it."""
+        state = self.look_up(origin)
+        misconfigured = self._misconfigured.get(origin)
+        if misconfigured is not None and self._clock() < misconfigured.until:
+            return misconfigured, state
+        return (UNKNOWN if state is None else state.status), state
 
     def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
         """Whether :meth:`read` has to prepare the rules for *agent* in a thread."""
@@ -119,7 +155,7 @@ class RobotsCache:
         obey = always or settings.obey_global_group
         if robots is None or robots.is_read(agent, obey):
             return
-        how = body or entry.body, agent, obey, settings.crawl_delay > 0
+        how = body or entry.body, agent, obey, bool(settings.crawl_delay)
         await maybe_deferred_to_future(self._reading.acquire())
         try:
             if self._read_seconds > SLICE_SECONDS:
@@ -150,30 +186,37 @@ class RobotsCache:
         if choices is not None and (answer := choices.own_answer(origin)) is not None:
             flight.answer = answer
             return self._learn(origin, answer)
-        broken_until, why = self._broken.get(origin, (-math.inf, ""))
-        if self._clock() < broken_until:
-            raise ProjectError(why)
+        status, _ = self.known(origin)
+        if isinstance(status, Misconfigured):
+            raise ProjectError(status.reason)
         state = await self._recall(origin, storage) if storage else None
         if state is not None:
             return state
         try:
-            answer = await self._fetch(flight)
+            answer = in_place_of(await self._fetch(flight), flight.before)
             if choices is not None and (by := choices.refusal(answer)):
                 answer = replace(answer, outcome=Outcome.UNREACHABLE, by=by)
             flight.answer, state = answer, self._learn(origin, answer)
-            self._broken.pop(origin, None)
+            self._misconfigured.pop(origin, None)
         except BaseException as error:
             if storage:
                 storage.give_back(str(origin))
             # Other errors may be due to what one request wants: a proxy, say.
             if isinstance(error, ProjectError):
-                if len(self._broken) >= _MAX_BROKEN:
-                    self._broken.clear()
-                self._broken[origin] = self._clock() + self._settings.retry_max_delay, str(error)
+                self._note_misconfiguration(origin, error)
             raise
         if storage:
             storage.publish(state.entry)
         return state
+
+    def _note_misconfiguration(self, origin: Origin, error: ProjectError) -> None:
+        status, _ = self.known(origin)
+        event = NotConfigured(self._clock() + self._settings.retry_max_delay, str(error))
+        if len(self._misconfigured) >= _MAX_MISCONFIGURED:
+            self._misconfigured.clear()
+        changed = after(status, event)
+        assert isinstance(changed, Misconfigured)
+        self._misconfigured[origin] = changed
 
     async def _recall(self, origin: Origin, storage: StorageClient) -> OriginState | None:
         """Return what *storage* has of *origin*, after another process's fetch if there is one;
@@ -183,7 +226,7 @@ class RobotsCache:
 
         def is_enough(entry: Entry) -> bool:
             refused = self.choices is not None and self.choices.refusal(entry)
-            usable = standing_of(entry, self._clock(), self._settings)[0] is not Standing.ASK
+            usable = self._is_usable(entry)
             return entry.updated_at > known and usable and not refused
 
         while True:
@@ -200,23 +243,35 @@ class RobotsCache:
 
     async def _fetch(self, flight: Flight) -> Answer:
         """Fetch robots.txt: twice if a connection is lost that has worked so far."""
-        origin, known = flight.origin, self.table.get(flight.origin)
+        known = self.table.get(flight.origin)
         entry, settings = known.entry if known else None, self._settings
-        until = time.monotonic() + _FETCH_SHARE * max(settings.defer_max_wait, settings.defer_grace)
+        longest_wait = max(settings.defer_max_wait, settings.defer_grace)
+        allowance = Allowance(settings.download_timeout, _FETCH_SHARE * longest_wait)
         flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
-        answer = await self._fetcher.fetch(origin, flight.request, until)
+        answer = await self._fetch_once(flight, allowance)
         works, error = entry is None or entry.attempts <= entry.proxy_attempts, answer.error
         if works and error and (is_lost_connection(error) or is_tls_failure(error)):
             await pause(min(_AT_ONCE_SECONDS, settings.retry_delay))
-            if time.monotonic() < until:
+            if allowance.seconds > 0:
                 flight.fetches += 1
-                answer = await self._fetcher.fetch(origin, flight.request, until)
+                answer = await self._fetch_once(flight, allowance)
         return answer
+
+    async def _fetch_once(self, flight: Flight, allowance: Allowance) -> Answer:
+        origin = flight.origin
+        try:
+            return await self._fetcher.fetch(origin, flight.request, allowance, flight.sent)
+        except CANCELLED as error:
+            if flight.is_abandoned or is_ending_with_loop(error):
+                raise
+            # A middleware or handler of the project's awaited what a timeout cancelled, say.
+            why = DownloadFailedError("the project's own code cancelled the download")
+            return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=why)
 
     def page_answered(self, origin: Origin) -> None:
         """Note that a page of *origin* answered. If robots.txt doesn't, later runs need to know, too."""
         state, now = self.table.get(origin), self._clock()
-        if state is None or state.entry.unreachable_since is None or now >= state.usable_until:
+        if state is None or state.entry.unreachable_since is None or now >= state.status.until:
             return
         if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
             state.entry = replace(state.entry, page_answered_at=min(max(now, 0.0), MAX_TIME))
@@ -289,23 +344,50 @@ class RobotsCache:
         if self.choices is not None and self.choices.refusal(entry):
             entry = Entry(entry.origin)
         state = self.table.put(origin, entry)
-        self._judge(state, self._clock())
+        self._judge(state)
         return state
 
-    def _judge(self, state: OriginState, now: float) -> None:
-        state.rules = None
-        state.standing, state.usable_until = standing_of(state.entry, now, self._settings)
-        if self.choices is not None:
-            self.choices.mark(state, now)
+    def _judge(self, state: OriginState) -> None:
+        """Replace the status by what the state's entry says now."""
+        news = self._news(state.entry, state.origin)
+        state.become(UNKNOWN if news is None else after(state.status, Stored(news)))
+
+    def _is_usable(self, entry: Entry) -> bool:
+        now = self._clock()
+        return now < usable_until(entry, now, self._settings)
+
+    def _news(self, entry: Entry, origin: Origin) -> Answered | Failed | None:
+        """Return what *entry* says of *origin*; None if that is nothing (REP.md sections 4 and 5)."""
+        now, choices = self._clock(), self.choices
+        until = usable_until(entry, now, self._settings)
+        setting = choices.setting_for(entry, origin) if choices is not None else ""
+        if entry.unreachable_since is not None:
+            means = in_outage(entry, now, self._settings)
+            # In running time, from now on: the clock may be set.
+            return Failed(means, until, self._running() + max(0.0, until - now), setting)
+        if entry.fetched_at is None:
+            return None
+        forbids_all = choices is not None and choices.forbids_all(entry)
+        return Answered(until, setting, forbids_all)
 
 
-def standing_of(entry: Entry, now: float, settings: RepSettings) -> tuple[Standing, float]:
-    """Return how *entry* can be used *now*, and until when (REP.md sections 4 and 5). No time is
-    farther off than it can be: another user of the storage may have a clock that is years ahead."""
+def state_of(entry: Entry, now: float, settings: RepSettings) -> str:
+    """Return in a word how *entry* can be used *now*: "fresh", "stale", "unreachable", "unrestricted", or
+    "ask", if robots.txt has to be fetched first."""
+    if now >= usable_until(entry, now, settings):
+        return "ask"
     if entry.unreachable_since is None:
-        found, until = Standing.FRESH, entry.fresh_until
+        return "fresh"
+    return in_outage(entry, now, settings).__name__.lower()
+
+
+def usable_until(entry: Entry, now: float, settings: RepSettings) -> float:
+    """Return until when *entry* can be used (REP.md sections 4 and 5). No time is farther off than it
+    can be: another user of the storage may have a clock that is years ahead."""
+    if entry.unreachable_since is None:
+        until = entry.fresh_until
         most = max(settings.cache_ttl, settings.cache_max_ttl)
     else:
-        found, until = in_outage(entry, now, settings), entry.next_attempt_at
+        until = entry.next_attempt_at
         most = settings.retry_max_delay
-    return (found, until) if 0 < until - max(now, 0.0) <= most else (Standing.ASK, now)
+    return until if until - max(now, 0.0) <= most else now

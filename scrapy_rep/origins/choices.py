@@ -12,10 +12,10 @@ from pathlib import Path
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.answer import READ_BYTES, Answer
-from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.status import Failing, Stale, Unreachable, Unrestricted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
-from scrapy_rep.protocol.freshness import BLACKOUT, SHARES, Standing
+from scrapy_rep.protocol.freshness import BLACKOUT, SHARES
 from scrapy_rep.settings import LADDER, RepSettings, setting_name
 from scrapy_rep.storages.base import Entry
 
@@ -52,35 +52,38 @@ class Choices:
             return "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
         return ""
 
-    def mark(self, state: OriginState, now: float) -> None:
-        entry = state.entry
-        failing = entry.unreachable_since is not None
-        state.by, state.forbids, state.blackout = "", False, False
-        if (own := self.own_answer(state.origin)) is not None:
-            state.by = own.by
-        elif failing and self.ladder:
-            state.by = f"REP_UNREACHABLE_RULES is {LADDER!r}"
-            state.blackout = in_outage(entry, now, self._settings) is Standing.UNREACHABLE
-        elif not failing and entry.outcome is Outcome.MISSING and entry.status in FORBIDDEN:
-            state.forbids = self._settings.forbidden == "disallow"
-            if state.forbids:
-                state.by = f"HTTP {entry.status}, and REP_FORBIDDEN is 'disallow'"
+    def setting_for(self, entry: Entry, origin: Origin) -> str:
+        """Return the setting that decides about *origin*, in words; empty if none does."""
+        own_answer = self.own_answer(origin)
+        if own_answer is not None:
+            return own_answer.by
+        if entry.unreachable_since is not None and self.ladder:
+            return f"REP_UNREACHABLE_RULES is {LADDER!r}"
+        if self.forbids_all(entry):
+            return f"HTTP {entry.status}, and REP_FORBIDDEN is 'disallow'"
+        return ""
+
+    def forbids_all(self, entry: Entry) -> bool:
+        """Whether a 401 or 403 for robots.txt forbids everything."""
+        refused = entry.outcome is Outcome.MISSING and entry.status in FORBIDDEN
+        answered = entry.unreachable_since is None
+        return answered and refused and self._settings.forbidden == "disallow"
 
 
-def in_outage(entry: Entry, now: float, settings: RepSettings) -> Standing:
+def in_outage(entry: Entry, now: float, settings: RepSettings) -> type[Failing]:
     """Return what an entry of an unreachable origin is good for (REP.md sections 4 and 13)."""
     seconds, limit = entry.unreachable_for, settings.unreachable_limit
     if settings.unreachable_rules != LADDER:
         if entry.has_copy:  # however old
-            return Standing.STALE
-        return Standing.UNRESTRICTED if seconds >= limit else Standing.UNREACHABLE
+            return Stale
+        return Unrestricted if seconds >= limit else Unreachable
     if seconds < BLACKOUT:
-        return Standing.UNREACHABLE
+        return Unreachable
     if seconds < limit:
-        return Standing.STALE if entry.has_copy else Standing.UNRESTRICTED
+        return Stale if entry.has_copy else Unrestricted
     # As for attempts: a share of the limit, more than a weekly crawl's pause.
     pages_answer = 0 <= now - entry.page_answered_at <= limit / SHARES
-    return Standing.UNRESTRICTED if pages_answer else Standing.UNREACHABLE
+    return Unrestricted if pages_answer else Unreachable
 
 
 def chosen(settings: RepSettings) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from scrapy import Spider
 from scrapy.crawler import Crawler
 
-from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.engine.access import EngineAccess, RunningClock
 from scrapy_rep.settings import RepSettings
 
 
@@ -18,6 +18,8 @@ class CrawlContext:
         assert crawler.stats is not None
         self.crawler, self.settings, self.clock = crawler, settings, clock
         self.engine, self.stats = EngineAccess(crawler), crawler.stats
+        self.running = RunningClock(crawler)
+        """Seconds for which the crawl has run, without pauses."""
 
     @property
     def spider(self) -> Spider | None:

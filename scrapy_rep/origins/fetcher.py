@@ -2,8 +2,9 @@
 
 The project's proxies, headers, delays, TLS settings and download handlers apply; its retries,
 redirects, HTTP cache, cookies and offsite filter don't: :meth:`Fetcher.fetch` follows redirects.
-FTP bypasses the engine (an anonymous RETR) unless the project has its own handler for it: Scrapy's
-reads files of any size, and can't be stopped. Ours is limited, and leaves no connection behind.
+The time limit is ours, whatever a download handler makes of ``download_timeout``: some count it anew
+with each read, and Scrapy's for FTP ignores it. It counts from when a request leaves the downloader's
+queue, where it may stand behind pages for minutes, which is nobody's fault.
 """
 
 from __future__ import annotations
@@ -11,21 +12,20 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
-from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
+from scrapy.exceptions import DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro
-from twisted.internet.defer import CancelledError, Deferred, DeferredQueue
-from twisted.internet.protocol import ClientCreator, Protocol
-from twisted.python.failure import Failure
+from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.access import Listener
+from scrapy_rep.engine.access import HOP_KEY, Download, Listener, has_pool
 from scrapy_rep.engine.timers import within
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
@@ -50,93 +50,12 @@ from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, STATUSES, Outc
 from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.text import encoded, text_of
 
-_MAX_REPLIES = 65_536  # bytes of all replies: some servers greet with pages of text
-
-# Without the host: the server could name any, even in the user's network.
-_PORT = re.compile(rb"\d{1,3},\d{1,3},\d{1,3},\d{1,3},(\d{1,3}),(\d{1,3})")
-
-
-async def _retrieve(url: str) -> Response:
-    """Fetch *url* by FTP; a missing file is a 404. Awaits only Deferreds of Twisted's."""
-    parts, body = urlsplit(url), bytearray()
-    control, data = _Connection(_MAX_REPLIES), _Connection(READ_BYTES)
-    try:
-        await control.open(parts.hostname, parts.port or 21)
-        await control.ask("", b"2")
-        if (await control.ask("USER anonymous", b"2", b"3")).startswith(b"3"):
-            await control.ask("PASS guest", b"2")
-        await control.ask("TYPE I", b"2")
-        numbers = _PORT.search(await control.ask("PASV", b"227"))
-        high, low = map(int, numbers.groups()) if numbers else (256, 0)
-        if max(high, low) > 255:
-            raise DownloadFailedError("the FTP server named no port")
-        await data.open(control.transport.getPeer().host, high << 8 | low)
-        reply = await control.ask(f"RETR {parts.path}", b"1", b"2", b"550")
-        if reply.startswith(b"550"):
-            return Response(url, status=404)
-        while len(body) < READ_BYTES and (piece := await data.pieces.get()):
-            body += piece
-        if reply.startswith(b"1") and len(body) < READ_BYTES:
-            await control.ask("", b"2")  # else the connection was lost
-        return Response(url, body=bytes(body[:READ_BYTES]))
-    finally:
-        control.close()
-        data.close()
-
-
-class _Connection(Protocol):
-    transport: Any = None
-
-    def __init__(self, most: int) -> None:
-        """Closes itself after *most* bytes."""
-        self.pieces: DeferredQueue[bytes] = DeferredQueue()
-        """What arrived; an empty one at the end."""
-        self._left = most
-        self._lines = deque[bytes]()
-        self._rest = b""
-
-    def open(self, host: str | None, port: int) -> Deferred[Any]:
-        from twisted.internet import reactor  # importing it installs one
-
-        creator = ClientCreator(reactor, lambda: self)  # type: ignore[no-untyped-call]
-        return creator.connectTCP(host, port)  # type: ignore[no-untyped-call,no-any-return]
-
-    def close(self) -> None:
-        if self.transport is not None:
-            self.transport.abortConnection()
-
-    def dataReceived(self, data: bytes) -> None:
-        self.pieces.put(data)
-        self._left -= len(data)
-        if self._left <= 0:
-            self.close()
-
-    def connectionLost(self, reason: Failure | None = None) -> None:
-        self.pieces.put(b"")
-
-    async def ask(self, command: str, *codes: bytes) -> bytes:
-        """Send *command*, if any. Return the reply's last line, which begins with one of *codes*."""
-        if command:
-            self.transport.write(f"{command}\r\n".encode())
-        line, begun = b"", b""
-        while not (line[:3].isdigit() and begun in (b"", line[:3]) and line[3:4] != b"-"):
-            if line[:3].isdigit() and not begun:
-                begun = line[:3]  # a reply of several lines
-            while not self._lines:
-                if not (piece := await self.pieces.get()):
-                    raise DownloadFailedError("the FTP server hung up")
-                *lines, self._rest = (self._rest + piece).split(b"\n")
-                self._lines.extend(lines)
-            line = self._lines.popleft()
-        if not line.startswith(codes):
-            raise DownloadFailedError(f"the FTP server answered {line[:3].decode()}")
-        return line
-
-
 # As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.
 PRIORITY = 1000
 
-META_KEY = "_rep_transfer"
+OnSent = Callable[[float | None], object]
+"""Is called with the time (of ``time.monotonic()``) when a transfer begins, and with None when it has
+ended. Between two transfers, a fetch waits in a queue of the downloader, or in a middleware."""
 
 # Nothing that is for pages applies. The status of a cut answer counts all the same.
 _META: dict[str, Any] = {
@@ -154,7 +73,22 @@ _META: dict[str, Any] = {
     "ftp_password": "guest",
 }
 
-_SCRAPYS_FTP = "scrapy.core.downloader.handlers.ftp.FTPDownloadHandler"
+# The request is plain, whatever the project adds to all requests: a robots.txt that depends on a
+# cookie would not be everybody's, and nobody here has a copy that a validator or a range could be about.
+_NOT_PLAIN = (
+    "Cookie",
+    "Cookie2",
+    "If-Match",
+    "If-Modified-Since",
+    "If-None-Match",
+    "If-Range",
+    "If-Unmodified-Since",
+    "Range",
+)
+# What may be a secret between the project and the host that was asked first, by the header's name.
+_SECRET = re.compile(
+    rb"auth|key|token|secret|session|passw|credential|signature|csrf|xsrf|jwt", re.IGNORECASE
+)
 
 # Proxies mark their own answers so: RFC 9209, and the most common one.
 _PROXY_STATUSES = (407, 502, 503, 504)
@@ -168,37 +102,139 @@ class InvalidStatus(ValueError):
     """Not HTTP: the status may have any number of digits."""
 
 
+@dataclass(slots=True)
+class Allowance:
+    """How long the transfers of one or more fetches may take, in seconds from when each is sent.
+    What waits in a queue of the downloader costs nothing."""
+
+    each: float
+    in_all: float = math.inf
+    """What is left for all of them together."""
+
+    @property
+    def seconds(self) -> float:
+        """What the next transfer has."""
+        return round(min(self.each, self.in_all), 2)
+
+
+class Hop:
+    """One URL on the way to an answer, in the meta of its requests: a middleware may ask several
+    times (ban detection, proxy rotation), and each try is a transfer of its own."""
+
+    def __init__(self, allowance: Allowance, on_sent: OnSent, is_elsewhere: bool) -> None:
+        """*is_elsewhere*: whether a redirect led to another host than was asked first."""
+        self._allowance = allowance
+        self._on_sent = on_sent
+        self._is_elsewhere = is_elsewhere
+        self.transfer = Transfer()
+        """The last one."""
+        self.slot = ExitStack()
+        """Removes, once, the download slot that was added for it."""
+
+    def end(self) -> None:
+        """Forget who waited: log records and other people's lists keep requests, and so their meta."""
+        self._on_sent = _nobody
+
+    async def download(self, request: Request, handler: Download) -> Response:
+        """Download *request* by *handler*, within the time limit."""
+        seconds = self._allowance.seconds
+        late = DownloadTimeoutError(f"took longer than {seconds} seconds")
+        if seconds <= 0:  # earlier transfers took it all
+            raise late
+        request.meta["download_timeout"] = seconds
+        make_plain(request, self._is_elsewhere)
+        began = time.monotonic()
+        self.transfer = transfer = Transfer(request, began)
+        self._on_sent(began)
+        try:
+            response = await within(seconds, deferred_from_coro(handler(request)), late)
+        finally:
+            self._allowance.in_all -= time.monotonic() - began
+            self._on_sent(None)
+            self.slot.close()  # before a page takes it
+        return received(response, transfer)
+
+
+def _nobody(sent_at: float | None) -> None:
+    """Wants to know no more when a transfer begins."""
+
+
+def make_plain(request: Request, is_elsewhere: bool) -> None:
+    """Remove the headers that a request for a file of ours must not have, whoever added them. With
+    *is_elsewhere*, also what may be a secret that another host must not see."""
+    headers = request.headers
+    for name in _NOT_PLAIN:
+        headers.pop(name, None)
+    if is_elsewhere:
+        for name in [name for name in headers if _SECRET.search(name)]:
+            if name != b"Proxy-Authorization":  # the proxy's
+                del headers[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """In the meta of a request for a page that is only looked at: keeps it plain."""
+
+    is_elsewhere: bool = False
+
+    def download(self, request: Request, handler: Download) -> Awaitable[Response]:
+        make_plain(request, self.is_elsewhere)
+        return handler(request)
+
+
+def is_elsewhere(target: Origin, asked: Origin) -> bool:
+    """Whether *target*, to which *asked* redirects, isn't to see what is for *asked* alone. A site that
+    moves from http to https is the same."""
+    if target.host != asked.host:
+        return True
+    is_upgrade = (asked.scheme, target.scheme) == ("http", "https")
+    return not is_upgrade and (target.scheme, target.port) != (asked.scheme, asked.port)
+
+
+def received(response: Response, transfer: Transfer) -> Response:
+    """Return no more of *response* than counts, and move the headers about its encoding to *transfer*:
+    HttpCompressionMiddleware, which sees it next, would drop the status and the headers of a body that
+    it can't decode."""
+    transfer.encodings = response.headers.getlist("Content-Encoding")
+    response.headers.pop("Content-Encoding", None)
+    if len(response.body) > READ_BYTES:  # of a handler that doesn't send `bytes_received`
+        transfer.cut = True
+        response = response.replace(body=response.body[:READ_BYTES])
+    return response
+
+
 class Fetcher:
     def __init__(self, context: CrawlContext) -> None:
         self._context = context
         self._engine = context.engine
         self._accepts = accept_encoding()
+        # More requests at a time than the pool has connections would wait for one, and fail.
+        self._extra_slot = nullcontext if has_pool(context.crawler) else context.engine.extra_slot
         settings = context.crawler.settings
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
-        self._replaces_ftp = (
-            settings.getwithbase("DOWNLOAD_HANDLERS").get("ftp") == _SCRAPYS_FTP
-            and settings.getbool("FTP_PASSIVE_MODE")
-            and settings.getbool("TWISTED_REACTOR_ENABLED", True)
-        )
         # Connected while there are fetches: `bytes_received` is sent for every piece of every page.
-        handlers: dict[object, Callable[..., Any]] = {
-            signals.bytes_received: self._bytes_received,
-            signals.response_downloaded: self._response_downloaded,
-        }
-        self._listener = Listener(context.crawler, handlers)
+        self._listener = Listener(context.crawler, {signals.bytes_received: self._bytes_received})
         self._running = 0
         self.targets = Targets(context.crawler, context.settings.private_hosts)
         """Where an origin may lead us."""
 
-    async def fetch(self, origin: Origin, like: Request, until: float = math.inf) -> Answer:
+    async def fetch(
+        self,
+        origin: Origin,
+        like: Request,
+        allowance: Allowance | None = None,
+        on_sent: OnSent = lambda sent_at: None,
+    ) -> Answer:
         """Fetch *origin*'s robots.txt, once. Any error is an answer, except
         :data:`CONFIGURATION_ERRORS` and ``CancelledError``. *like* is a request to *origin* whose
-        User-Agent header, proxy and bind address to use. *until*: when it is too late, in seconds
-        of ``time.monotonic()``."""
+        User-Agent header, proxy and bind address to use. *allowance*: by default,
+        ``REP_DOWNLOAD_TIMEOUT`` for each transfer."""
         url, seen, hops = origin.robots_url, {origin.robots_url}, 0
+        allowance = allowance or Allowance(self._context.settings.download_timeout)
         while True:
-            found = await self._ask(url, hops, like, until)
+            elsewhere = is_elsewhere(Origin.from_url(url), origin)
+            found = await self._ask(url, hops, like, Hop(allowance, on_sent, elsewhere))
             if isinstance(found, Answer):
                 return found
             given = url, hops, found.status, found.headers
@@ -218,19 +254,19 @@ class Fetcher:
                 continue
             return Answer(Outcome.MISSING, *given, note=note)
 
-    async def _ask(self, url: str, hops: int, like: Request, until: float) -> Answer | Response:
+    async def _ask(self, url: str, hops: int, like: Request, hop: Hop) -> Answer | Response:
         self._running += 1
         self._listener.listen(True)
-        transfer = Transfer()
         try:
-            with transfer.slot as slot:
-                slot.enter_context(self._engine.extra_slot())
-                response = await self._get(url, transfer, like, until)
+            with hop.slot as slot:
+                slot.enter_context(self._extra_slot())
+                response = await self._get(url, hop, like)
         except CancelledError:
             raise
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
             return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
         finally:
+            hop.end()
             self._running -= 1
             self._listener.listen(self._running > 0)
         if not STATUSES[0] <= response.status <= STATUSES[1]:
@@ -239,7 +275,7 @@ class Fetcher:
         if response.status in REDIRECTS:
             return response
         soft_404 = self._context.settings.soft_404
-        return answer_of(response, transfer, url, hops, soft_404=soft_404)
+        return answer_of(response, hop.transfer, url, hops, soft_404=soft_404)
 
     def _failure(self, raised: Exception, url: str, hops: int) -> Exception:
         """Return what a failed request says about the origin. If the fault is the project's, raise
@@ -256,18 +292,11 @@ class Fetcher:
         self._context.stats.inc_value("rep/redirects/refused")
         return RedirectRefused(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
 
-    async def _get(self, url: str, transfer: Transfer, like: Request, until: float) -> Response:
+    async def _get(self, url: str, hop: Hop, like: Request) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name
         and what routes it are taken over: its other keys (a slot, a browser) are for pages."""
-        timeout = min(self._context.settings.download_timeout, round(until - time.monotonic(), 2))
-        if timeout <= 0:  # no time is left after redirects
-            raise DownloadTimeoutError(f"no answer from {url} in time")
-        late = DownloadTimeoutError(f"took longer than {timeout} seconds")
-        if url.startswith("ftp:") and self._replaces_ftp:
-            transfer.slot.close()  # this bypasses the downloader
-            return await within(timeout, Deferred.fromCoroutine(_retrieve(url)), late)
         headers: dict[str, Any] = dict(self._accepts)
-        meta = {**_META, META_KEY: transfer, "download_timeout": timeout}
+        meta = {**_META, HOP_KEY: hop}
         if self._engine.slots.slowed:
             meta |= self._engine.slots.beside(url, "robots.txt", if_slowed=True)
         for key in {"proxy", "bindaddress"} & like.meta.keys():
@@ -286,47 +315,43 @@ class Fetcher:
         )
         engine = self._context.crawler.engine
         assert engine is not None
-        download = engine.download_async(request)
-        if url.startswith("ftp:"):
-            # FTP handlers may have no timeout. Others count theirs from when the request leaves its
-            # slot's queue.
-            download = within(timeout, deferred_from_coro(download), late)
         try:
-            response = await download
+            if self._engine.hand_over():
+                response = await engine.download_async(request)
+            else:
+                response = await hop.download(request, engine.download_async)
         except Exception as error:
-            if request.meta.get("proxy") and (blamed := blamed_on_proxy(error)):
+            # Of the last try, which a middleware may have sent through another proxy.
+            sent = hop.transfer.request or request
+            if sent.meta.get("proxy") and (blamed := blamed_on_proxy(error)):
                 raise blamed from error
             raise
-        if "download_stopped" in response.flags and not transfer.cut:
+        if "download_stopped" in response.flags and not hop.transfer.cut:
             raise ProjectError(STOPPED)
         self.targets.check_answer(request, response)
         if response.status in _PROXY_STATUSES:
             marked = any(name in response.headers for name in _PROXY_HEADERS)
-            if response.status == 407 and (marked or request.meta.get("proxy")):
+            through_proxy = (hop.transfer.request or request).meta.get("proxy")
+            if response.status == 407 and (marked or through_proxy):
                 raise ProxyError("the proxy requires a login (HTTP 407)")
             if response.status != 407 and marked:
                 raise ProxyError(f"the proxy answered HTTP {response.status}")
         if self._takes_cut:
-            transfer.cut = transfer.cut or "dataloss" in response.flags
+            hop.transfer.cut = hop.transfer.cut or "dataloss" in response.flags
         return response
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
-        transfer = request.meta.get(META_KEY)
-        if isinstance(transfer, Transfer):
-            transfer.received += len(data)
-            # Compressed or not, this many bytes never decode to less than counts.
-            if transfer.received >= READ_BYTES:
-                transfer.cut = True
-                raise StopDownload(fail=False)
-
-    def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
-        """Take the decoding over from HttpCompressionMiddleware, which sees the response next: it
-        would drop the status and the headers of a body that it can't decode."""
-        transfer = request.meta.get(META_KEY)
-        if isinstance(transfer, Transfer):
-            transfer.slot.close()  # before a page takes it
-            transfer.encodings = response.headers.getlist("Content-Encoding")
-            response.headers.pop("Content-Encoding", None)
+        hop = request.meta.get(HOP_KEY)
+        if not isinstance(hop, Hop):
+            return
+        transfer = hop.transfer
+        if transfer.request is not request:  # given up, but its handler goes on
+            raise StopDownload(fail=True)
+        transfer.received += len(data)
+        # Compressed or not, this many bytes never decode to less than counts.
+        if transfer.received >= READ_BYTES:
+            transfer.cut = True
+            raise StopDownload(fail=False)
 
 
 def redirect_target(url: str, response: Response) -> str | None:

@@ -1,36 +1,59 @@
-"""Fetches of robots.txt in progress: one per origin in this process, a limited number at a time
-(docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl")."""
+"""Fetches of robots.txt: one per origin in this process, a limited number at a time, and the queues of
+those who wait for them (docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl").
+
+Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which sets the origin's one
+alarm anew. However a fetch ends, it *lands*: those who wait for it are told.
+"""
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from scrapy import Request
 from scrapy.crawler import Crawler
+from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
 
-from scrapy_rep.engine.access import concurrency_of
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.access import concurrency_of, has_pool
+from scrapy_rep.engine.log import Isolation, get_logger
 from scrapy_rep.engine.timers import Alarm, within
-from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
+from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, ProjectError
+from scrapy_rep.origins.flight import (
+    CrawlEnding,
+    FetchAbandoned,
+    Flight,
+    Limits,
+    StillWaiting,
+    tell,
+)
+from scrapy_rep.origins.queue import (
+    ROUNDING,
+    Queue,
+    Step,
+    Tally,
+    next_wakeup,
+    steps,
+)
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.status import Misconfigured, Status, Unreachable
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.storages.base import Entry
 
 logger = get_logger(__name__)
 
-# Fetches at a time for each of CONCURRENT_REQUESTS, and the seconds for which a fetch counts among
-# them: later it is probably to a silent origin, and must not block the rest.
-_AT_A_TIME, _SLOW_SECONDS = 4, 2.0
-# All fetches at a time, slow ones included: this many times the others, up to so many sockets.
-_SLOW_TIMES, _SOCKETS = 4, 512
+_FETCHES_PER_SLOT = 4
+"""Fetches at a time for each of CONCURRENT_REQUESTS, without the slow ones."""
+_SLOW_FACTOR = 4
+"""All fetches at a time, slow ones included: so many times the others,"""
+_MAX_SOCKETS = 512
+"""and not more than this."""
+
+CANCELLED = (CancelledError, asyncio.CancelledError)
+"""What a cancelled fetch raises, with Twisted and with asyncio. Each is raised by projects' own code, too."""
 
 
 class ResolutionListener:
@@ -44,178 +67,365 @@ class ResolutionListener:
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Handle that there will be no answer. *error* is one of
-        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or ``CancelledError``
-        (nothing waits for it)."""
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or :class:`FetchAbandoned`."""
 
 
-class StillWaiting(Exception):
-    """The time to wait is over, and there is no answer yet."""
+class WaitingRoom:
+    """Acts for the requests at the gate. Where there is no gate, nobody waits in it."""
 
+    def answered(self, queue: Queue, state: OriginState) -> None:
+        """Do what *state*, which is known and told, means to those in *queue*."""
 
-class CrawlEnding(Exception):
-    """There will be no answer: the spider is closing."""
+    def failed(self, queue: Queue, error: Exception) -> None:
+        """Handle that there will be no answer: a misconfiguration, or a bug."""
 
-
-@dataclass(slots=True, eq=False)
-class Flight:
-    origin: Origin
-    request: Request
-    """The first request that needs the answer; if none does, one for the file itself."""
-    began_at: float = field(default_factory=time.monotonic)
-    waiters: list[Deferred[OriginState]] = field(default_factory=list)
-    running: Deferred[Any] | None = None
-    """None while it is queued."""
-    fetches: int = 0
-    """How often this process has asked the origin."""
-    asked_at: float | None = None
-    """When it began to, in seconds since the epoch."""
-    before: Entry | None = None
-    """What was known then."""
-    answer: Answer | None = None
-    """None: it came from the storage."""
-    outcome: Outcome | None = None
-    """What the answer means; without one, what the stored one means. Once it is set, listeners are
-    being notified."""
-    result: OriginState | Exception | None = None
-    """Set on landing, which may be at once without asyncio."""
-
-    def left_of(self, seconds: float) -> float:
-        """Return how many of the *seconds* since the flight began are left."""
-        return self.began_at + seconds - time.monotonic()
-
-    async def wait(self, seconds: float | None = None) -> OriginState:
-        """Wait for the answer: ``StillWaiting`` after *seconds*, ``CrawlEnding`` if the spider
-        closes; or one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
-        if isinstance(self.result, Exception):
-            raise self.result
-        if self.result is not None:
-            return self.result
-        if seconds is not None and seconds <= 0:
-            raise StillWaiting
-        waiter: Deferred[OriginState] = Deferred()
-        self.waiters.append(waiter)
-        try:
-            return await within(seconds, waiter, StillWaiting())
-        finally:
-            if waiter in self.waiters:
-                self.waiters.remove(waiter)
-
-    def land(self, result: OriginState | Exception) -> None:
-        self.result = result
-        waiters, self.waiters = self.waiters, []
-        for waiter in waiters:
-            fire: Any = waiter.errback if isinstance(result, Exception) else waiter.callback
-            fire(result)
+    def act(self, queue: Queue, step: Step) -> None:
+        """Do a *step* that is due. An ``ASK`` may be left to the flights."""
 
 
 class Flights:
-    """All flights. Those beyond the cap queue, first attempts ahead of retries."""
+    """All flights and queues. Flights beyond the cap queue, first attempts ahead of retries."""
 
-    def __init__(self, crawler: Crawler, ask: Callable[[Flight], Awaitable[OriginState]]) -> None:
-        """*ask* fetches the flight's robots.txt and updates what is known."""
+    def __init__(
+        self,
+        crawler: Crawler,
+        ask: Callable[[Flight], Awaitable[OriginState]],
+        tell: Callable[[Flight, OriginState | Exception], Awaitable[None]],
+        known: Callable[[Origin], tuple[Status, OriginState | None]],
+        clock: Callable[[], float],
+        limits: Limits,
+    ) -> None:
+        """*ask* fetches the flight's robots.txt and updates what is known; *tell* tells listeners the
+        result; *known* returns what is known of an origin; *clock*: seconds for which the crawl has run."""
         self._crawler = crawler
         self._ask = ask
-        self._flights: dict[Origin, Flight] = {}
+        self._tell = tell
+        self._known = known
+        self._isolated = Isolation(crawler)
+        self.clock = clock
+        self.limits = limits
+        self.tally = Tally()
+        self.queues: dict[Origin, Queue] = {}
+        """Of the origins with a fetch, or with somebody who waits."""
+        self._room = WaitingRoom()
+        self._alarm = Alarm(crawler, self._wake_up)
         self._first: OrderedDict[Flight, None] = OrderedDict()
         self._again: OrderedDict[Flight, None] = OrderedDict()
+        self._take_off_soon: CallLaterResult | None = None
         self._running = 0
-        self._quick: set[Flight] = set()
-        """Those in the air, without the slow ones."""
-        self._slow = Alarm(crawler, self._is_slow)
+        self._quick = 0
+        """How many are in flight, without the slow ones."""
+        self._telling: set[Flight] = set()
+        """Those of whose answers listeners are being told."""
         self._end = Flight(Origin("", "", 0), Request("data:,"))
-        """Lands when the spider closes."""
+        """Landed: the spider closes."""
         concurrency = concurrency_of(crawler)
-        if crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            self._cap = _AT_A_TIME * concurrency
-            self._most = max(self._cap, min(_SLOW_TIMES * self._cap, _SOCKETS))
-        else:
-            # Scrapy's handler for this mode has CONCURRENT_REQUESTS connections; half are for pages.
+        if has_pool(crawler):  # of as many connections; half are for pages
             self._cap = self._most = max(1, concurrency // 2)
+        else:
+            self._cap = _FETCHES_PER_SLOT * concurrency
+            self._most = max(self._cap, min(_SLOW_FACTOR * self._cap, _MAX_SOCKETS))
+
+    def serve(self, room: WaitingRoom) -> None:
+        """From now on, *room* acts for the requests at the gate."""
+        self._room = room
+
+    # Who waits
 
     def get(self, origin: Origin) -> Flight | None:
-        return self._flights.get(origin)
+        """Return the fetch of *origin* that is queued or in flight."""
+        queue = self.queues.get(origin)
+        return None if queue is None else queue.fetch
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether listeners are being told of an answer. One that takes longer than a fetch may counts
+        no more: it may never return."""
+        now = self.clock()
+        return any(now < flight.answered_at + self.limits.fetch for flight in self._telling)
+
+    def queue_of(self, origin: Origin) -> Queue:
+        queue = self.queues.get(origin)
+        if queue is None:
+            queue = self.queues[origin] = Queue(origin, self.tally)
+        return queue
+
+    async def wait_for(self, flight: Flight, seconds: float | None) -> OriginState:
+        """Wait for *flight*, see :meth:`Flight.wait`."""
+        if seconds is not None and seconds <= 0:
+            raise StillWaiting
+        queue = self.queue_of(flight.origin)
+        callers = flight.callers if flight in queue.landing else queue.callers
+        return await self._wait_among(callers, queue, seconds)
+
+    async def next_answer(self, origin: Origin) -> OriginState:
+        """Wait for the next answer of *origin*, which is asked when its next attempt is due."""
+        if self._end.result is not None:
+            raise CrawlEnding
+        queue = self.queue_of(origin)
+        return await self._wait_among(queue.callers, queue, None)
+
+    async def _wait_among(
+        self, callers: list[Deferred[OriginState]], queue: Queue, seconds: float | None
+    ) -> OriginState:
+        caller: Deferred[OriginState] = Deferred()
+        callers.append(caller)
+        self.settle(queue)
+        try:
+            return await within(seconds, caller, StillWaiting())
+        finally:
+            if caller in callers:
+                callers.remove(caller)
+            self.settle(queue)
+
+    def settle(self, queue: Queue) -> None:
+        """Set the alarm of *queue* anew, since something has changed; forget the queue if nobody needs
+        it any more."""
+        origin = queue.origin
+        if self.queues.get(origin) is not queue:
+            return
+        if queue.is_empty and queue.fetch is None and not queue.landing:
+            self._alarm.forget(origin)
+            del self.queues[origin]
+            return
+        now = self.clock()
+        moment = next_wakeup(self._known(origin)[0], queue, now, self.limits)
+        if moment is None:
+            self._alarm.forget(origin)
+        else:
+            self._alarm.set(origin, moment - now)
+
+    def _wake_up(self, origin: Origin) -> None:
+        """Do what is due for *origin*."""
+        queue = self.queues.get(origin)
+        if queue is None:
+            return
+        now = self.clock()
+        for step, moment in steps(self._known(origin)[0], queue, now, self.limits).items():
+            if moment <= now + ROUNDING:
+                self._act(queue, step, now)
+        self.settle(queue)
+
+    def _act(self, queue: Queue, step: Step, now: float) -> None:
+        flight = queue.fetch
+        if step is Step.FREE_PLACE:
+            if flight is not None:
+                flight.is_slow = True
+                self._quick -= 1
+                self._take_off()
+        elif step is Step.APPLY and queue.landing:
+            for late in list(queue.landing):
+                if late.answered_at + self.limits.grace <= now + ROUNDING:
+                    self._landed(queue, late)
+        elif step is Step.APPLY:
+            self._apply(queue)
+        else:
+            self._room.act(queue, step)
+            if step is Step.ASK:
+                self.to(queue.origin, again=True)
+
+    # Fetches
 
     def to(self, origin: Origin, request: Request | None = None, *, again: bool = False) -> Flight:
-        """Return the flight to *origin*, or begin one for *request* (*again*: a retry)."""
+        """Return the flight to *origin*, or begin one for *request*. *again*: a retry; then an answer
+        that is just being told doesn't count."""
         if self._end.result is not None:
             return self._end
-        flight = self._flights.get(origin)
-        if flight is None:
-            flight = Flight(origin, request or Request(origin.robots_url))
-            self._flights[origin] = flight
-            (self._again if again else self._first)[flight] = None
-            self._take_off()
+        queue = self.queue_of(origin)
+        if queue.fetch is not None:
+            return queue.fetch
+        if queue.landing and not again:
+            return queue.landing[-1]
+        now = self.clock()
+        flight = Flight(
+            origin,
+            request or Request(origin.robots_url),
+            owner=self,
+            again=again,
+            began_at=now,
+        )
+        queue.begin(flight, now)
+        (self._again if again else self._first)[flight] = None
+        if self._take_off_soon is None:
+            # In a step of its own: whoever asks, a handler of ours say, isn't called back before it is done.
+            self._take_off_soon = call_later(0, self._take_off)
+        self.settle(queue)
         return flight
 
+    def sent(self, flight: Flight, *, is_sent: bool) -> None:
+        """Note whether a transfer of *flight* is under way: only then does time count."""
+        queue = self.queues.get(flight.origin)
+        if queue is None or queue.fetch is not flight:
+            return
+        now = self.clock()
+        if is_sent:
+            flight.sent_at = now
+            queue.start_clock(now)
+        else:
+            flight.sent_at = None
+            queue.stop_clock(now)
+        self.settle(queue)
+
     def _take_off(self) -> None:
-        while (queue := self._first or self._again) and self._end.result is None:
-            if len(self._quick) >= self._cap or self._running >= self._most:
+        """Let those fly for which there is room."""
+        self._take_off_soon = None
+        while (waiting := self._first or self._again) and self._end.result is None:
+            if self._quick >= self._cap or self._running >= self._most:
                 break
-            flight, _ = queue.popitem(last=False)
+            flight, _ = waiting.popitem(last=False)
             self._running += 1
-            self._quick.add(flight)
-            self._slow.set(flight.origin, _SLOW_SECONDS)
+            self._quick += 1
+            flight.took_off_at = self.clock()
+            flight.has_place = True
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
             flight.running.addBoth(self._came_down, flight)
-
-    def _is_slow(self, origin: Origin) -> None:
-        self._quick.discard(self._flights[origin])
-        self._take_off()
+            self.settle(self.queue_of(flight.origin))
 
     def _came_down(self, result: Any, flight: Flight) -> Any:
-        self._running -= 1
-        self._quick.discard(flight)
-        self._take_off()
+        self._free_place(flight)
+        if isinstance(result, Failure) and isinstance(result.value, CANCELLED):
+            return None  # a cancelled task has nothing to tell
         return result
 
-    async def _fly(self, flight: Flight) -> None:
-        result: OriginState | Exception
-        try:
-            result = await self._ask(flight)
-        except Exception as error:
-            if not isinstance(error, (*CONFIGURATION_ERRORS, CancelledError)):
-                logger.exception(
-                    "Bug in scrapy-rep: the fetch of %(origin)s/robots.txt failed",
-                    {"origin": flight.origin},
-                    extra={"spider": self._crawler.spider},
-                )
-            result = error
-        finally:
-            if self._flights.get(flight.origin) is flight:
-                del self._flights[flight.origin]
-                self._slow.forget(flight.origin)
-        flight.land(result)
+    def _free_place(self, flight: Flight) -> None:
+        """Let another take the place of *flight*, unless one has: its fetch has ended."""
+        if not flight.has_place:
+            return
+        flight.has_place = False
+        self._running -= 1
+        if not flight.is_slow:
+            self._quick -= 1
+        if self._take_off_soon is None and (self._first or self._again):
+            # Without asyncio, hundreds may end at once: none of them may begin the next within itself.
+            self._take_off_soon = call_later(0, self._take_off)
 
-    @property
-    def landing(self) -> bool:
-        return any(flight.outcome is not None for flight in self._flights.values())
+    async def _fly(self, flight: Flight) -> None:
+        try:
+            state = await self._ask(flight)
+        except (Exception, asyncio.CancelledError) as error:
+            if is_ending_with_loop(error) and not flight.is_abandoned:
+                raise
+            await self._failed(flight, error)
+            return
+        # A listener may wait for another fetch, even of this origin.
+        self._free_place(flight)
+        queue = self.queue_of(flight.origin)
+        queue.end_fetch(flight, self.clock())
+        flight.state, flight.answered_at = state, self.clock()
+        # Those that come from now on, handlers of `robots_resolved` say, see the new status, or wait
+        # for the next answer.
+        flight.callers, queue.callers = queue.callers, []
+        queue.landing.append(flight)
+        self.settle(queue)
+        self._telling.add(flight)
+        try:
+            await self._tell(flight, state)
+        finally:
+            self._telling.remove(flight)
+            self._landed(queue, flight)
+
+    async def _failed(self, flight: Flight, error: Exception | asyncio.CancelledError) -> None:
+        """Tell that there is no answer, and will be none."""
+        if flight.is_abandoned:
+            await self._tell(flight, FetchAbandoned())
+            return
+        if not isinstance(error, CONFIGURATION_ERRORS):
+            logger.error(
+                "Bug in scrapy-rep: the fetch of %(origin)s/robots.txt failed",
+                {"origin": flight.origin},
+                extra={"spider": self._crawler.spider},
+                exc_info=error,
+            )
+        queue = self.queue_of(flight.origin)
+        queue.end_fetch(flight, self.clock())
+        flight.result = _as_bug(error)
+        try:
+            await self._tell(flight, flight.result)
+        finally:
+            self._give_up(queue, flight.result)
+            self.settle(queue)
+
+    def _landed(self, queue: Queue, flight: Flight) -> None:
+        """Let those go on who wait for *flight*: all listeners have been told, or one takes too long."""
+        if flight not in queue.landing:
+            return  # they went on without this listener
+        queue.landing.remove(flight)
+        assert flight.state is not None
+        with self._isolated("holding of requests"):
+            self._room.answered(queue, flight.state)
+        flight.land(flight.callers, flight.state)
+        self.settle(queue)
+
+    def _apply(self, queue: Queue) -> None:
+        """Do what is known with those who wait, though no fetch has just ended."""
+        status, state = self._known(queue.origin)
+        if isinstance(status, Misconfigured):
+            self._give_up(queue, ProjectError(status.reason))
+        elif state is not None:
+            self._room.answered(queue, state)
+            if not isinstance(status, Unreachable):
+                callers, queue.callers = queue.callers, []
+                tell(callers, state)
+
+    def _give_up(self, queue: Queue, error: Exception) -> None:
+        """Let all fail who wait: there will be no answer."""
+        callers, queue.callers = queue.callers, []
+        with self._isolated("holding of requests"):
+            self._room.failed(queue, error)
+        tell(callers, error)
+
+    # Ends
 
     def abandon(self, origin: Origin) -> None:
-        """Cancel the flight to *origin*, unless something waits for it or it is landing."""
-        flight = self._flights.get(origin)
-        if flight is not None and not flight.waiters and flight.outcome is None:
-            self._cancel(flight)
+        """Cancel the fetch of *origin*, unless somebody else waits for it."""
+        queue = self.queues.get(origin)
+        if queue is not None and queue.fetch is not None and queue.is_empty:
+            self._cancel(queue, queue.fetch)
+            self.settle(queue)
 
-    def _cancel(self, flight: Flight) -> None:
-        del self._flights[flight.origin]
-        self._slow.forget(flight.origin)
+    def _cancel(self, queue: Queue, flight: Flight) -> None:
+        flight.is_abandoned = True
+        queue.end_fetch(flight, self.clock())
         self._first.pop(flight, None)
         self._again.pop(flight, None)
         if flight.running is not None:  # else it was queued
-            flight.running.addErrback(lambda _: None)
             flight.running.cancel()
 
-    async def rest(self, seconds: float) -> None:
-        """Wait *seconds*; ``CrawlEnding`` if the spider closes meanwhile."""
-        with suppress(StillWaiting):
-            await self._end.wait(seconds)
-
     def end(self) -> None:
-        """Cancel all flights: their waiters get :class:`CrawlEnding`."""
-        self._slow.stop()
-        self._end.land(CrawlEnding())
-        for flight in list(self._flights.values()):
-            flight.land(CrawlEnding())
-            self._cancel(flight)
+        """Cancel all fetches: those who wait for them get :class:`CrawlEnding`."""
+        self._alarm.stop()
+        if self._take_off_soon is not None:
+            self._take_off_soon.cancel()
+            self._take_off_soon = None
+        self._end.result = CrawlEnding()
+        for queue in list(self.queues.values()):
+            callers, queue.callers = queue.callers, []
+            for flight in queue.landing:
+                callers += flight.callers
+                flight.callers = []
+            if queue.fetch is not None:
+                flight = queue.fetch
+                self._cancel(queue, flight)
+                flight.result = self._end.result
+            tell(callers, self._end.result)
+
+
+def _as_bug(error: BaseException) -> Exception:
+    """Return *error* as what those are told who wait. To cancel is ours: they must not take it for that."""
+    if isinstance(error, CANCELLED) or not isinstance(error, Exception):
+        return RuntimeError(f"the fetch was cancelled ({type(error).__name__})")
+    return error
+
+
+def is_ending_with_loop(error: BaseException) -> bool:
+    """Whether *error* cancels our own task, as the end of the event loop does. Any other
+    ``asyncio.CancelledError`` came from what we awaited. (Python 3.10 can't tell.)"""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task: Any = asyncio.current_task()
+    except RuntimeError:  # there is no such loop: the project's code uses asyncio's exception
+        return False
+    return task is not None and hasattr(task, "cancelling") and task.cancelling() > 0

@@ -9,9 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from scrapy_rep.origins.status import UNKNOWN, Status, expired
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
 
@@ -31,41 +30,26 @@ _BYTES = 900
 
 @dataclass(slots=True, eq=False)
 class OriginState:
-    """An origin's entry and rules. Mutable: holders of a reference see updates.
-
-    ``standing`` says what it is good for, and changes as follows (REP.md sections 4 and 5):
-
-    - ASK → a fetch, a *flight* (:mod:`scrapy_rep.origins.flights`); new origins have no state;
-    - flight → FRESH: an answer that counts, until ``entry.fresh_until``;
-    - flight → STALE (there is an older copy) or UNREACHABLE (there is none): a failure, until
-      ``entry.next_attempt_at``; UNRESTRICTED instead of UNREACHABLE after 30 days of failures;
-    - FRESH, STALE, UNREACHABLE, UNRESTRICTED → ASK: at ``usable_until``.
-    """
+    """What changes with requests to an origin, beside its status. Mutable: holders of a reference see
+    updates."""
 
     entry: Entry
     origin: Origin
     name: str = field(init=False)
     """The origin, as text."""
     robots: RobotsTxt | None = field(init=False)
-    standing: Standing = Standing.ASK
-    usable_until: float = 0.0
-    """When the next fetch is due, in seconds since the epoch."""
+    status: Status = UNKNOWN
+    """What is known of the origin. See :meth:`become`."""
     used_at: float = 0.0
     """Seconds since the epoch."""
     rules: Rules | None = None
-    """The usual agent's, for the fast path, until :attr:`usable_until`. If None, or if they don't
+    """The usual agent's, for the fast path, until ``status.until``. If None, or if they don't
     allow the path, the middleware looks closer."""
     allowed: int = 0
     """Requests that passed, not yet on record."""
     size: int = 0
     """Bytes, as :meth:`OriginTable.weigh` counted them."""
     prefixes: tuple[str, ...] = ()
-    by: str = ""
-    """The setting that decides (REP.md section 13), in words."""
-    forbids: bool = False
-    """Whether everything is forbidden, by ``REP_FORBIDDEN``."""
-    blackout: bool = False
-    """Whether not even a copy may be applied, by ``REP_UNREACHABLE_RULES``."""
 
     def __post_init__(self) -> None:
         self.name = self.entry.origin
@@ -83,16 +67,15 @@ class OriginState:
         """The file's URL after redirects: the base of relative URLs in it."""
         return self.entry.url or self.origin.robots_url
 
+    def become(self, status: Status) -> None:
+        """Replace the status. The fast path has to ask for rules again."""
+        self.status = status
+        self.rules = None
+
     @property
     def unreachable(self) -> bool:
         """Whether nothing says what is allowed."""
-        outcome = self.entry.outcome
-        failing = self.entry.unreachable_since is not None or outcome is Outcome.UNREACHABLE
-        return (
-            failing
-            and (outcome is not Outcome.RULES or self.blackout)
-            and self.standing is not Standing.UNRESTRICTED
-        )
+        return self.status.says_nothing
 
 
 class OriginTable:
@@ -115,8 +98,11 @@ class OriginTable:
         self._pinned: dict[str, OriginState] = {}
         self.by_prefix: dict[str, OriginState] = {}
         """Parsed ones, by what their URLs begin with, up to the path's slash."""
-        self.on_leave: Callable[[OriginState], None] | None = None
-        """Called with each state that is about to be forgotten or compressed."""
+        self._listeners: list[Callable[[OriginState], None]] = []
+
+    def notify(self, listener: Callable[[OriginState], None]) -> None:
+        """From now on, call *listener* with each state that is about to be forgotten or compressed."""
+        self._listeners.append(listener)
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
@@ -193,9 +179,9 @@ class OriginTable:
     def _pack(self, state: OriginState) -> None:
         del self._parsed[state.name]
         self._parsed_bytes -= state.size
-        state.usable_until = 0.0  # for holders of a reference
-        if self.on_leave is not None:
-            self.on_leave(state)
+        state.become(expired(state.status))  # for holders of a reference
+        for listener in self._listeners:
+            listener(state)
         for prefix in state.prefixes:
             del self.by_prefix[prefix]
         state.prefixes = ()

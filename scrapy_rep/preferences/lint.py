@@ -11,8 +11,9 @@ from scrapy_rep.inspection.lint import Finding, quoted
 from scrapy_rep.preferences.statements import (
     EXTRA,
     LABELS,
-    OTHER,
+    LEVELS,
     SIGNALS,
+    USE,
     VALUES,
     lines_about_use,
     read_preferences,
@@ -65,8 +66,14 @@ def _preferences(line: int, value: str) -> Iterator[Finding]:
 def _signals(line: int, value: str) -> Iterator[Finding]:
     if not value:
         yield Finding(line, "bad-signal", "no signal is given, so the line says nothing")
+    if ";" in value:
+        why = "signals are separated by semicolons: other crawlers may read commas only"
+        yield Finding(line, "bad-signal", why)
     for name, said, loose in read_signals(value):
-        if name not in SIGNALS and name not in OTHER:
+        if name == USE and said not in LEVELS:
+            why = f"{quoted(name)} is none of {', '.join(LEVELS)}, so it says nothing"
+            yield Finding(line, "bad-signal", why)
+        elif name not in SIGNALS and name != USE:
             yield _unknown(line, name, SIGNALS)
         elif name in SIGNALS and said not in VALUES:
             why = f"{quoted(name)} is neither yes nor no, so it says nothing"

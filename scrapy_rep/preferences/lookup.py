@@ -18,11 +18,13 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import origin_of, path_in
 from scrapy_rep.origins.cache import LARGE
 from scrapy_rep.origins.context import CrawlContext
+from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import Flights
-from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.origins import Origins, limits_of
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.pages import chain_behind, crawls_behind, encoding_of, is_html, page_rules
 from scrapy_rep.preferences.statements import (
+    META_SIGNAL,
     PATH,
     POLICY,
     RESERVATION,
@@ -32,6 +34,7 @@ from scrapy_rep.preferences.statements import (
     Usage,
     header_statements,
     link_licenses,
+    meta_statements,
     page_statements,
     read_robots,
     reservation_in,
@@ -92,29 +95,36 @@ def usage_of(
 ) -> Usage:
     """Return the same for a known crawl, and remember it. *request* is what *response* answers."""
     values = response.headers.getlist
-    robots, tdm, sha256 = Usage(), None, None
-    names = RESERVATION, POLICY
+    robots, sha256 = Usage(), None
+    metas: list[tuple[str, str, int]] = []
     if is_html(response):
-        tdm = reservation_in("meta", metas_of(response.body, encoding_of(response), names))
-    if tdm is None:
-        said = ((name, value.decode("latin-1"), None) for name in names for value in values(name))
-        tdm = reservation_in("header", said)
+        names = RESERVATION, POLICY, META_SIGNAL
+        metas = list(metas_of(response.body, encoding_of(response), names))
+    tdm_headers = [
+        (name, value.decode("latin-1"), None)
+        for name in (RESERVATION, POLICY)
+        for value in values(name)
+    ]
+    tdm = reservation_in("meta", (meta for meta in metas if meta[0] != META_SIGNAL))
+    tdm |= reservation_in("header", tdm_headers)
     if lookup is not None and request is not None:
         robots = lookup.robots(request, chain)
-        if tdm is None:
-            tdm, sha256 = lookup.tdmrep(request)
+        if tdm.statement is None or (tdm.is_reserved and tdm.policy is None):
+            file, sha256 = lookup.tdmrep(request)
+            tdm |= file
     statements = [
         *robots.statements,
         *header_statements("Content-Usage", values("Content-Usage")),
         *header_statements("Content-Signal", values("Content-Signal")),
+        *meta_statements(meta for meta in metas if meta[0] == META_SIGNAL),
         *page_statements(page_rules(response, chain)),
-        *([tdm.statement] if tdm is not None else ()),
+        *([] if tdm.statement is None else [tdm.statement]),
     ]
     found = _known[response] = replace(
         robots,
         statements=tuple(statements),
         licenses=tuple(dict.fromkeys([*robots.licenses, *link_licenses(values("Link"))])),
-        tdm_policy=None if tdm is None else tdm.policy,
+        tdm_policy=tdm.policy if tdm.is_reserved else None,
         tdmrep_sha256=sha256,
     )
     return found
@@ -134,6 +144,10 @@ class TdmOrigin(Origin):
         return super().__str__() + PATH
 
 
+async def _tell_nobody(flight: Flight, result: object) -> None:
+    """Nobody but those who wait wants to know of a tdmrep.json."""
+
+
 class UsageLookup:
     """What the origins of one crawl say about use. Use :func:`lookup_of`."""
 
@@ -145,7 +159,15 @@ class UsageLookup:
         self._clock = context.clock
         # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
         self._tdm_cache = cache.sibling() if settings.tdmrep else None
-        self._flights = Flights(context.crawler, (self._tdm_cache or cache).ask)
+        files = self._tdm_cache or cache
+        self._flights = Flights(
+            context.crawler,
+            files.ask,
+            _tell_nobody,
+            files.known,
+            context.running,
+            limits_of(settings),
+        )
         # A page that waits for a file occupies a download slot. This many get an extra one; more
         # would let a server that never answers fill the memory with pages.
         self._engine, self._most = context.engine, concurrency_of(context.crawler)
@@ -180,11 +202,12 @@ class UsageLookup:
             time=time,
         )
 
-    def tdmrep(self, request: Request) -> tuple[Reservation | None, str | None]:
+    def tdmrep(self, request: Request) -> tuple[Reservation, str | None]:
+        """Return what the origin's tdmrep.json says about the page of *request*, and its hash."""
         origin, _ = self.known(request)
         state = self._tdm_cache.get(TdmOrigin(*origin)) if self._tdm_cache and origin else None
         if state is None:
-            return None, None
+            return Reservation(), None
         return _read_tdm(state.entry).about(comparable(path_in(request))), state.entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:

@@ -14,11 +14,10 @@ from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
-from scrapy_rep.engine.access import Stage, StopAtStart
+from scrapy_rep.engine.access import HOP_KEY, Stage, StopAtStart
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.exceptions import UsageDisallowed
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.fetcher import META_KEY
 from scrapy_rep.preferences import Statement, Usage
 from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, TRAINING
@@ -30,7 +29,7 @@ from scrapy_rep.text import text_of
 logger = get_logger(__name__)
 
 # Requests of our own, for robots.txt and sitemaps.
-_OURS = frozenset({META_KEY, SITEMAP})
+_OURS = frozenset({HOP_KEY, SITEMAP})
 
 _PART = "check of usage preferences (REP_USAGE)"
 

@@ -174,18 +174,23 @@ def split_rule(value: str) -> tuple[str, str]:
 SIGNALS = {"search": SEARCH, "ai-input": INPUT, "ai-train": TRAINING}
 """The signals, and our purposes."""
 VALUES = {"yes": YES, "no": NO}
-OTHER = frozenset({"use"})
-"""Written by Cloudflare too, since July 2026, as a test: ``immediate`` (store nothing), ``reference``
-(index, excerpt, link) or ``full``. None of our purposes: on record, without a verdict."""
+META_SIGNAL = "content-signal"
+"""The name of metas that are read as the header."""
+USE = "use"
+"""The most that may be done with the content. In Cloudflare's managed files since July 2026."""
+LEVELS = {"immediate": (SEARCH, TRAINING), "reference": (TRAINING,), "full": ()}
+"""The values of ``use``, from least to most, and the purposes beyond each. To read a page, answer, and
+store nothing is ``immediate``: the ``ai-input`` of a page. To index it, with excerpts and links, is
+``reference``. To reproduce it, as a model that was trained on it may, is ``full``."""
 
 _MAX_SIGNALS = 100  # of one line; there are three
 
 
 def read_signals(value: str) -> list[tuple[str, str, bool]]:
     """Return name and value of each signal of a line, in lower case, and whether there are blanks
-    around its ``=``: other crawlers may not read it then."""
+    around its ``=``: other crawlers may not read it then. People also separate them by semicolons."""
     found = []
-    for part in value.lower().split(",", _MAX_SIGNALS)[:_MAX_SIGNALS]:
+    for part in value.lower().replace(";", ",").split(",", _MAX_SIGNALS)[:_MAX_SIGNALS]:
         name, equals, said = part.partition("=")
         loose = bool(equals) and (name[-1:].isspace() or said[:1].isspace())
         if part.strip():
@@ -194,12 +199,18 @@ def read_signals(value: str) -> list[tuple[str, str, bool]]:
 
 
 def signals(value: str) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose. If a signal has both values, ``no`` takes precedence."""
+    """Return ``"y"`` or ``"n"`` by purpose. If there are both for one, ``"n"`` takes precedence."""
     says: dict[str, str] = {}
+    refused: set[str] = set()
     for name, said, _ in read_signals(value):
-        if name in SIGNALS and said in VALUES and says.get(SIGNALS[name]) != NO:
-            says[SIGNALS[name]] = VALUES[said]
-    return says
+        if name in SIGNALS and said in VALUES:
+            purpose, answer = SIGNALS[name], VALUES[said]
+            says[purpose] = answer
+            if answer == NO:
+                refused.add(purpose)
+        elif name == USE:
+            refused.update(LEVELS.get(said, ()))
+    return says | dict.fromkeys(refused, NO)
 
 
 def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
@@ -209,6 +220,14 @@ def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
         return []
     says = preferences(text) if name == "Content-Usage" else signals(text)
     return [Statement(f"header {name}", None, text[:MAX_TEXT], says)]
+
+
+def meta_statements(metas: Iterable[tuple[str, str, int]]) -> list[Statement]:
+    """Return what the ``content-signal`` metas of a page say: name, content and line of each."""
+    return [
+        Statement(f"meta {name}", line, content[:MAX_TEXT], signals(content))
+        for name, content, line in islice(metas, MAX_LINES)
+    ]
 
 
 # noai and noml speak for the images too.
@@ -348,39 +367,54 @@ _MAX_LOCATIONS, _MAX_VALUES = 1_000, 100  # more can only be an attack
 
 
 class Reservation(NamedTuple):
-    statement: Statement
-    policy: str | None
+    """What a page, its headers or a file say about text and data mining."""
+
+    statement: Statement | None = None
+    """None without a valid ``tdm-reservation``."""
+    policy: str | None = None
+    """None without a ``tdm-policy``."""
+
+    @property
+    def is_reserved(self) -> bool:
+        return self.statement is not None and MINING in self.statement.says
+
+    def __or__(self, other: Reservation) -> Reservation:
+        """Return this one, completed by a less specific one: what a source leaves out resets nothing."""
+        return Reservation(self.statement or other.statement, self.policy or other.policy)
 
 
 def _reservation(
     source: str, line: int | None, text: str, value: object, policy: object
-) -> Reservation | None:
-    value = str(value).strip()
-    if value not in ("0", "1"):
-        return None
-    statement = Statement(source, line, text[:MAX_TEXT], {MINING: NO} if value == "1" else {})
-    url = policy.strip()[:MAX_URL] if isinstance(policy, str) and value == "1" else None
+) -> Reservation:
+    value, statement = str(value).strip(), None
+    if value in ("0", "1"):
+        says = {MINING: NO} if value == "1" else {}
+        statement = Statement(source, line, text[:MAX_TEXT], says)
+    url = policy.strip()[:MAX_URL] if isinstance(policy, str) else ""
     return Reservation(statement, url or None)
 
 
-def reservation_in(place: str, said: Iterable[tuple[str, str, int | None]]) -> Reservation | None:
+def reservation_in(place: str, said: Iterable[tuple[str, str, int | None]]) -> Reservation:
     """Return the first value that reserves something, else the first that is valid. *said*: name,
     value and line of each ``header`` or ``meta``, which is the *place*."""
     said = list(islice(said, _MAX_VALUES))
-    policy = {name: value for name, value, _ in said}.get(POLICY)
-    found = [
-        _reservation(f"{place} {name}", line, value, value, policy)
-        for name, value, line in said
-        if name == RESERVATION
-    ]
-    return min(filter(None, found), key=lambda one: not one.statement.says, default=None)
+    policies = [value for name, value, _ in said if name == POLICY]
+    policy = policies[-1] if policies else None
+    valid = Reservation()
+    for name, value, line in said:
+        if name == RESERVATION:
+            reservation = _reservation(f"{place} {name}", line, value, value, policy)
+            if reservation.is_reserved:
+                return reservation
+            valid |= reservation
+    return valid | _reservation(place, None, "", None, policy)
 
 
 class TdmFile:
     """The rules of a ``tdmrep.json``: any bytes at all; never raises."""
 
     def __init__(self, body: bytes) -> None:
-        self._rules: list[tuple[Rules, Reservation | None]] = []
+        self._rules: list[tuple[Rules, Reservation]] = []
         with suppress(ValueError, RecursionError):
             entries = json.loads(body.decode("utf-8-sig"))
             for entry in entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ():
@@ -394,9 +428,12 @@ class TdmFile:
         found = _reservation("tdmrep.json", None, json.dumps(said), value, policy)
         self._rules.append((Rules([location], [ALLOW - 1]), found))
 
-    def about(self, path: str) -> Reservation | None:
+    def about(self, path: str) -> Reservation:
         """Return what the first location that matches says.
 
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         """
-        return next((found for rules, found in self._rules if rules.find(path) >= SHORTEST), None)
+        for rules, reservation in self._rules:
+            if rules.find(path) >= SHORTEST:
+                return reservation
+        return Reservation()

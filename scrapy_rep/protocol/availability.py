@@ -143,6 +143,9 @@ def _is_phrase(text: str) -> bool:
 MAX_HOPS = 5
 """How many redirects are followed (REP.md section 2)."""
 
+UNCHANGED = 304
+"""The status that answers a question which a request for robots.txt doesn't ask."""
+
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 STATUSES = (100, 999)
@@ -150,6 +153,9 @@ STATUSES = (100, 999)
 
 FORBIDDEN = frozenset({401, 403})
 """The statuses that ``REP_FORBIDDEN`` is about."""
+
+# Of a 206: the first byte, the last one, and how many there are.
+_RANGE = re.compile(r"\s*bytes\s+([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})\s*", re.IGNORECASE)
 
 # How many bytes of a page are searched.
 _SEARCHED = 65536
@@ -184,17 +190,23 @@ class Outcome(Enum):
     """No valid answer: everything is disallowed for now."""
 
 
+def is_whole(content_range: str | None) -> bool:
+    """Return whether a 206 with this ``Content-Range`` has all of the file."""
+    sent = _RANGE.fullmatch(content_range or "")
+    return sent is not None and int(sent[1]) == 0 and int(sent[2]) + 1 == int(sent[3])
+
+
 def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outcome:
     """Return what an answer with HTTP *status* means. A 3xx is a redirect that can't be followed.
 
-    A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer.
+    A 304 says nothing to somebody who has no copy. A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer.
 
     :param soft_404: whether a 5xx whose *body* says "not found" is a 404. Not if the answer has a
         ``Retry-After``: then the origin itself says that the trouble is temporary
     """
     if 200 <= status < 300:
         return Outcome.RULES
-    if 300 <= status < 500 and status != 429:
+    if 300 <= status < 500 and status not in (UNCHANGED, 429):
         return Outcome.MISSING
     if soft_404 and 500 <= status < 600 and is_soft_404(body):
         return Outcome.MISSING

@@ -14,6 +14,7 @@ import re
 from enum import Enum
 from itertools import islice
 from typing import Any
+from urllib.parse import urljoin
 
 SitemapEntry = dict[str, Any]
 """What a sitemap says about one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
@@ -36,19 +37,23 @@ class Kind(str, Enum):
 MAX_TEXT = 65536
 """Characters of a text, and of a tag. No URL is as long."""
 
+# Characters of a processing instruction without a proper end.
+_MAX_INSTRUCTION = 1_000
 # Of one entry: characters; tags; different names, and characters of one.
 _MAX_ENTRY, _MAX_TAGS = 4 * MAX_TEXT, 5_000
 _MAX_NAMES, _MAX_NAME = 1_000, 100
 
 # To be linear, no pattern looks beyond the next "<", and none divides attributes in two ways.
 _ATTRIBUTES = r"""(?=(?P<all>(?:[\s/](?:[^<>"']+|"[^"<]*"|'[^'<]*'|["'])*)?))(?P=all)>"""
-_SECTION = r"(!--|!\[CDATA\[)"
-_ENDS = {"!--": "-->", "![CDATA[": "]]>"}
+_SECTION = r"(!--|!\[CDATA\[|\?)"
+_ENDS = {"!--": "-->", "![CDATA[": "]]>", "?": "?>"}
+_XML_DECLARATION = re.compile(r"xml\s", re.IGNORECASE)
 _PROLOG = re.compile(rf"<(?:{_SECTION}|(!ENTITY\b)|([^\s<>/!?]+){_ATTRIBUTES})", re.IGNORECASE)
 _TAG = re.compile(rf"<(?:{_SECTION}|(/?)([^\s<>/!?]+){_ATTRIBUTES})")
 # An end tag; or a start tag, with what follows if that is only text and the element's end.
 _PART = re.compile(rf"<(?:/([^\s<>/]+)\s*>|([^\s<>/!?]+){_ATTRIBUTES}(?:([^<]*)</\2\s*>)?)")
 _ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
+_SCHEME = re.compile("[a-z][a-z0-9+.-]{0,30}:", re.IGNORECASE)
 _FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
 
 _REFERENCE = re.compile(
@@ -96,15 +101,20 @@ class XmlFeed:
     over = False
     """Whether there is no point in reading on."""
 
-    def __init__(self, start: bytes, *, media: bool = False) -> None:
-        """*start* of the file tells its encoding. *media*: read the URLs of images and videos."""
+    def __init__(self, start: bytes, *, media: bool = False, url: str | None = None) -> None:
+        """*start* of the file tells its encoding. *media*: read the URLs of images and videos. *url*:
+        where the file is from, to resolve relative links in feeds."""
         self._media = media
+        self._base = url
+        self._entry_base = url
         encoding, unknown = _encoding_of(start)
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         self._text, self._at = "", 0  # what is being read, and how far it is searched
         self._lines = 1  # the number of its first
         self._marks = _PROLOG  # finds what matters outside of entries
         self._closed = False  # whether the root element was
+        self._is_last = False  # whether nothing comes after what is being read
+        self._instructions_end = True  # whether all processing instructions so far had an end
         self._entries: list[SitemapEntry] = []
         self._items = ""  # see _ROOTS
         self._other = ""  # the first element in place of an entry
@@ -117,6 +127,7 @@ class XmlFeed:
 
     def feed(self, data: bytes, *, last: bool = False) -> list[SitemapEntry]:
         """Return the entries that *data* completes. One cut off by the end of the file is lost."""
+        self._is_last = last
         self._text += self._decoder.decode(data, last)
         waiting = False  # for the end of a section
         while not (self.over or waiting):
@@ -142,8 +153,10 @@ class XmlFeed:
         return entries
 
     def _section(self, mark: re.Match[str]) -> bool:
-        """Read a comment or a CDATA section; return whether its end is there."""
+        """Read a comment, a CDATA section or a processing instruction; return whether its end is there."""
         text, start, kind = self._text, mark.end(), mark[1].upper()
+        if kind == "?":
+            return self._instruction(mark)
         end = text.find(_ENDS[kind], start)
         if end < 0:
             self._at = mark.start()
@@ -157,6 +170,25 @@ class XmlFeed:
             self._parts.append(text[self._from : mark.start()])
             if kind != "!--":
                 self._parts.append(text[start:end].replace("&", "&amp;").replace("<", "&lt;"))
+            self._from = self._at
+        return True
+
+    def _instruction(self, mark: re.Match[str]) -> bool:
+        """Pass over a processing instruction; return whether its end is there. One without an end ends
+        as a tag does, so that no entry after it is lost; as does the declaration, which people write so."""
+        text, start = self._text, mark.end()
+        end = -1
+        if self._instructions_end and not _XML_DECLARATION.match(text, start):
+            end = text.find("?>", start, start + MAX_TEXT)
+            if end < 0 and not self._is_last and len(text) - start < MAX_TEXT:
+                self._at = mark.start()  # wait for more
+                return False
+            # Searching for each of a million would take long.
+            self._instructions_end = end >= 0
+        at = end + 2 if end >= 0 else text.find(">", start, start + _MAX_INSTRUCTION) + 1
+        self._at = at or start
+        if self._item:
+            self._parts.append(text[self._from : mark.start()])
             self._from = self._at
         return True
 
@@ -187,6 +219,7 @@ class XmlFeed:
             self.over, self._closed = False, attributes.endswith("/")
             self.kind, self._items, self._renamed = _ROOTS[self.root]
             self._marks = self._marks_of_entries() if self._renamed else _TAG
+            self._base = self._entry_base = self._based(self._base, attributes)
 
     def _marks_of_entries(self, bare: str = "") -> re.Pattern[str]:
         """Return what finds tags of entries and of the root element."""
@@ -204,6 +237,8 @@ class XmlFeed:
             self._closed = self._closed or local == self.root
         elif not self._item and self._is_entry(name, local) and not attributes.endswith("/"):
             self._item, self._from = name, mark.end()
+            if self._renamed:
+                self._entry_base = self._based(self._base, attributes)
 
     def _is_entry(self, name: str, local: str) -> bool:
         """Whether an element is an entry."""
@@ -275,6 +310,8 @@ class XmlFeed:
         if not new or name in _RESERVED or len(name) > _MAX_NAME:
             return
         if (value := self._resolved(content, told=name == "loc")) is not None:
+            if name == "loc" and self._renamed:
+                value = self._absolute(value, self._based(self._entry_base, attributes))
             entry[name] = value
         elif name == "loc":
             entry["broken"] = True
@@ -302,14 +339,34 @@ class XmlFeed:
         if values.get("rel", "alternate") != "alternate" or (atom and within):
             return True
         href = self._resolved(values["href"], told=True)
-        if atom:
-            entry.setdefault(*(("broken", True) if href is None else ("loc", href)))
+        if atom and href is None:
+            entry.setdefault("broken", True)
+        elif atom:
+            base = self._based(self._entry_base, attributes)
+            entry.setdefault("loc", self._absolute(href or "", base))
         elif href is not None:
             entry.setdefault("alternate", []).append(href)
             language = self._resolved(values.get("hreflang", "")[:_MAX_NAME])
             if language:
                 entry.setdefault("hreflang", {}).setdefault(language, href)
         return True
+
+    def _based(self, base: str | None, attributes: str) -> str | None:
+        """Return the base of an element's links; *base* is that of the one around it."""
+        if "xml:base" not in attributes:
+            return base
+        values = {name: one or other for name, one, other in _ATTRIBUTE.findall(attributes)}
+        own = self._resolved(values.get("xml:base", ""))
+        return base if own is None or len(own) > MAX_TEXT // 8 else self._absolute(own, base)
+
+    def _absolute(self, link: str, base: str | None) -> str:
+        """Return a feed's *link*, which may be relative, as an absolute URL; as it is if it can't be."""
+        if base is None or not link or _SCHEME.match(link):
+            return link
+        try:
+            return urljoin(base, link)
+        except ValueError:
+            return link
 
     def _resolved(self, text: str, *, told: bool = False) -> str | None:
         """Return *text* stripped, with its references resolved; None if it isn't XML. An "&" that

@@ -7,7 +7,6 @@ import re
 from calendar import monthrange
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
-from enum import Enum
 
 # Characters: longer text is not a date.
 _MAX_LENGTH = 100
@@ -92,7 +91,9 @@ def _read(text: str) -> tuple[datetime | None, bool]:
                 return None, True
             hour = hour % 12 + (12 if clock[7] == "p" else 0)
         second = 59 if second == 60 else second  # a leap second
-        when = datetime(*day, hour, minute, second, tzinfo=timezone.utc)
+        midnight = (hour, minute, second) == (24, 0, 0)  # the day's end, by ISO 8601
+        when = datetime(*day, 0 if midnight else hour, minute, second, tzinfo=timezone.utc)
+        when += timedelta(days=midnight)
         zone = after[1].strip()
         east = _ZONES.get(zone)  # in minutes
         if east is None:
@@ -162,6 +163,12 @@ def fresh_seconds(
     return default
 
 
+# As people write it: 5, 5.0, +5, 5s, "5".
+_WAIT = re.compile(
+    r'["\s]*\+?([0-9]+)(\.[0-9]*)?(?:\s*(?:s|secs?|seconds?))?["\s;]*', re.ASCII | re.IGNORECASE
+)
+
+
 def _digits(value: str | None) -> float | None:
     value = (value or "").strip()
     return _seconds(value) if value.isascii() and value.isdigit() else None
@@ -172,10 +179,13 @@ def _seconds(number: str) -> float:
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Return the seconds to wait by a ``Retry-After`` header, None if it is invalid."""
-    if (seconds := _digits(value)) is not None:
-        return seconds
-    date = read_date(value or "")
+    """Return the seconds to wait by a ``Retry-After`` header, None if it is invalid. Of several headers,
+    which are joined by commas, the longest counts."""
+    waits = [_WAIT.fullmatch(part) for part in (value or "").split(",")]
+    numbers = [_seconds(wait[1] + (wait[2] or "")) for wait in waits if wait]
+    if len(numbers) == len(waits):
+        return max(numbers)
+    date = read_date((value or "").strip('" '))
     return None if date is None else max(0.0, date.timestamp() - now)
 
 
@@ -202,18 +212,3 @@ def unreachable_seconds(before: float, attempts: int, elapsed: float, limit: flo
         return 0.0
     share = limit / SHARES
     return min(before, (attempts - 1) * share) + min(max(elapsed, 0.0), share)
-
-
-class Standing(Enum):
-    """How an origin's entry can be used."""
-
-    FRESH = "fresh"
-    """Apply it."""
-    ASK = "ask"
-    """Fetch robots.txt before the next decision."""
-    STALE = "stale"
-    """Unreachable, with a copy: apply that."""
-    UNREACHABLE = "unreachable"
-    """Unreachable, without a copy: everything is disallowed for now."""
-    UNRESTRICTED = "unrestricted"
-    """Unreachable for more than 30 days, without a copy: no restrictions."""

@@ -38,6 +38,11 @@ _RAW = {
     name: re.compile(rb"</%s(?=[ \t\n\f\r/>])" % name, re.IGNORECASE)
     for name in b"iframe noembed noframes noscript plaintext script style textarea title xmp".split()
 }
+# What changes within a script: "<!--" and then "<script" hide the next "</script" from the parser (the
+# HTML standard calls that double escaped), and "-->" ends both.
+_SCRIPT_ENDS = re.compile(rb"<!--|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
+_ESCAPED_ENDS = re.compile(rb"-->|</?script(?=[ \t\n\f\r/>])", re.IGNORECASE)
+_HIDDEN_ENDS = re.compile(rb"-->|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 _FOREIGN = frozenset({b"svg", b"math"})
 # Elements that end foreign content, or contain HTML; a font element does with one of these attributes.
 _BREAKOUT = frozenset(
@@ -59,7 +64,7 @@ _MAX_METAS = 5_000
 # Bytes that are read of a page in broken UTF-16: each error takes a call.
 _MAX_BROKEN = 250_000
 
-_META = re.compile(rb"<meta[ \t\n\f\r/][^<]*", re.IGNORECASE)
+_META = re.compile(rb"<meta(?=[ \t\n\f\r/])(" + PLAIN + rb")?[^<]*", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s,]+")
 
 # Values of `rel` for links that should not be followed.
@@ -138,8 +143,9 @@ def _end_of_metas(body: bytes, names: list[bytes]) -> int:
     for count, match in enumerate(_META.finditer(body)):
         if count == _MAX_METAS:
             return len(body)
-        tag = match[0].lower()
-        if b">" not in tag or any(name in tag for name in names):  # the former: "<" in an attribute
+        tag, is_plain = match[0].lower(), match[1] is not None
+        # Another tag may have "<" or ">" in an attribute, and a name of references any letters.
+        if not is_plain or has_references(tag) or any(name in tag for name in names):
             end = match.start()
     return end
 
@@ -188,6 +194,32 @@ _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 _NOT_PLAIN_NOR_LINK = _but_plain(rb"a[ \t\n\f\r/>]|area|bas|if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 
 
+class _Foreign:
+    """The elements of foreign content that are open. True if there is one."""
+
+    def __init__(self) -> None:
+        self._names: list[bytes] = []
+        self._counts = dict.fromkeys(_FOREIGN, 0)  # of each name: searching thousands takes long
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def open(self, name: bytes) -> None:
+        self._names.append(name)
+        self._counts[name] += 1
+
+    def close(self, name: bytes) -> None:
+        """Close the last element of that *name*, and what is open in it. An end tag of none means nothing."""
+        closed = None
+        while self._counts[name] and closed != name:
+            closed = self._names.pop()
+            self._counts[closed] -= 1
+
+    def clear(self) -> None:
+        self._names.clear()
+        self._counts = dict.fromkeys(_FOREIGN, 0)
+
+
 def start_tags(
     body: bytes, wanted: frozenset[bytes], end: int, *, unscripted: bool = False
 ) -> Iterator[tuple[bytes, int, dict[bytes, bytes]]]:
@@ -197,7 +229,8 @@ def start_tags(
     matters = _MATTERS | wanted
     not_plain = _NOT_PLAIN_NOR_LINK if wanted - {b"meta"} else _NOT_PLAIN
     skipped = min(_SKIPPED, end)
-    at = steps = templates = foreign = 0  # the latter two: those that are open
+    at = steps = templates = 0  # templates: those that are open
+    foreign = _Foreign()
     while steps < MAX_STEPS:
         steps += 1
         if at < skipped and not (templates or foreign):
@@ -225,9 +258,12 @@ def start_tags(
         # In HTML, "/>" doesn't make an element empty. But if it may contain only text, that was meant.
         empty = rest is not None and rest.endswith(b"/>")
         if name in _FOREIGN:
-            foreign = max(foreign + (-1 if closing else not empty), 0)
+            if closing:
+                foreign.close(name)
+            elif not empty:
+                foreign.open(name)
         elif foreign and _breaks_out(name, closing, attributes):
-            foreign = 0
+            foreign.clear()
         if name in wanted and not closing:
             if unscripted or not templates:
                 yield name, token.start(), attributes
@@ -236,12 +272,40 @@ def start_tags(
         elif name in _RAW and not (
             closing or empty or foreign or (unscripted and name == b"noscript")
         ):
-            if (raw := _RAW[name].search(body, at)) is None:
+            if name == b"script":
+                at, took = _end_of_script(body, at, MAX_STEPS - steps)
+                steps += took
+            else:
+                raw = _RAW[name].search(body, at)
+                at = raw.start() if raw else 0
+            if not at:
                 return
-            at = raw.start()
 
 
-def _end_of_comment(body: bytes, at: int, comment: bytes | None, foreign: int) -> int:
+def _end_of_script(body: bytes, at: int, limit: int) -> tuple[int, int]:
+    """Return where the end tag of a script begins, and the steps taken; 0 for the former if it has
+    none, or beyond *limit* steps."""
+    ends = _SCRIPT_ENDS
+    for steps in range(1, limit + 1):
+        mark = ends.search(body, at)
+        if mark is None:
+            break
+        at, text = mark.end(), mark[0]
+        if text == b"<!--":
+            ends = _ESCAPED_ENDS
+            at -= len(b"--")  # "<!-->" ends at once
+        elif text == b"-->":
+            ends = _SCRIPT_ENDS
+        elif not text.startswith(b"</"):
+            ends = _HIDDEN_ENDS
+        elif ends is _HIDDEN_ENDS:
+            ends = _ESCAPED_ENDS
+        else:
+            return mark.start(), steps
+    return 0, limit
+
+
+def _end_of_comment(body: bytes, at: int, comment: bytes | None, foreign: _Foreign) -> int:
     """Return where a comment, or what counts as one, ends; 0 if it doesn't."""
     ends = _END
     if comment and not body.startswith((b">", b"->"), at):

@@ -19,8 +19,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import moment, read_date
-from scrapy_rep.protocol.html import MAX_TEXT, metas_of, with_blanks
-from scrapy_rep.protocol.syntax import GLOBAL, leading_token, obeyed
+from scrapy_rep.protocol.html import MAX_BYTES, MAX_TEXT, metas_of, with_blanks
+from scrapy_rep.protocol.syntax import GLOBAL, as_bytes, leading_token, obeyed
 
 Value: TypeAlias = "int | str | datetime | None"
 
@@ -46,13 +46,16 @@ _NAMES = FLAGS | {*_NUMBERS, _PREVIEW, _DATE}
 _DATE_PARTS, _DATE_LENGTH = 4, 300
 
 _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
+# A known name, and nothing that makes it a longer one.
+_KNOWN = rf"(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])"
 # Blanks or semicolons instead of commas are wrong, but clear.
-_WORD = re.compile(r"[\s;:]*(?:(,)|([^\s,;:]+))", re.ASCII)
-# In a date no word is followed by a colon. Neither a URL nor "key=value:" is an agent.
-_AGENT = re.compile(r"[\s;]*([a-z*_-][^\s,;:=]*)\s*:(?!//)", re.ASCII)
+_WORD = re.compile(r"[\s;:,]*([^\s,;:]+)", re.ASCII)
+# An agent is followed by a rule that is known: anything else with a colon is a rule of somebody else's
+# ("revisit-after: 7 days"). "max-..." is a rule, whatever follows.
+_AGENT = re.compile(rf"((?!max-)[a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN})", re.ASCII)
 _VALUE = re.compile(r"\s*(:?)\s*([^\s,;]*)", re.ASCII)
 # Where a date ends at the latest.
-_NEXT = re.compile(rf";|(?<=[\s,])(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])", re.ASCII)
+_NEXT = re.compile(rf";|(?<=[\s,]){_KNOWN}", re.ASCII)
 
 # Bytes that a meta counts beside its content: even an empty one takes time.
 _META_TEXT = 32
@@ -101,8 +104,10 @@ class PageRules:
     """Headers first. Includes ``all``, ``index`` and ``follow``, which mean nothing."""
 
     @classmethod
-    def from_headers(cls, values: Iterable[bytes], agents: str | Sequence[str] = ()) -> PageRules:
-        """Read the values of ``X-Robots-Tag`` header lines, any bytes.
+    def from_headers(
+        cls, values: Iterable[bytes | str], agents: str | Sequence[str] = ()
+    ) -> PageRules:
+        """Read the values of ``X-Robots-Tag`` header lines, any bytes or texts.
 
         :param agents: the crawler's product tokens; all of them count
         :raises ValueError: if one is not a product token
@@ -112,7 +117,8 @@ class PageRules:
         for number, line in enumerate(values, start=1):
             if left <= 0:
                 break
-            text = line[:left].decode("latin-1")
+            start = line[:left]
+            text = start if isinstance(start, str) else start.decode("latin-1")
             left -= len(line) + 1
             found += [
                 PageRule(name, value, f"X-Robots-Tag {number}")
@@ -123,9 +129,12 @@ class PageRules:
 
     @classmethod
     def from_html(
-        cls, body: bytes, encoding: str = "utf-8", agents: str | Sequence[str] = ()
+        cls, body: bytes | str, encoding: str = "utf-8", agents: str | Sequence[str] = ()
     ) -> PageRules:
-        """Read the metas of a page, any bytes. *agents* are those of :meth:`from_headers`."""
+        """Read the metas of a page, any bytes. A text has no *encoding*. *agents* are those of
+        :meth:`from_headers`."""
+        if isinstance(body, str):
+            body, encoding = as_bytes(body[:MAX_BYTES]), "utf-8"
         left, found = MAX_TEXT, []
         for name, content, line in metas_of(body, encoding, {"robots", *_tokens(agents)}):
             rules = _read(content[:left], header=False)
@@ -217,25 +226,31 @@ def _read(text: str, *, header: bool) -> Iterator[tuple[str, str, Value]]:
     """Yield agent (in lower case, or ``*``), name and value of each rule in a header line, or in a
     meta's content, which names no agents."""
     text = with_blanks(text).lower()
-    agent, at, begins = GLOBAL, 0, True  # whether an agent may stand here
+    agent, at = GLOBAL, 0
     while word := _WORD.match(text, at):
-        begins = begins or ";" in word[0]
-        if header and begins and (named := _AGENT.match(text, at)) and named[1] not in _NAMES:
+        named = _AGENT.match(text, word.start(1)) if header else None
+        if named is not None and named[1] not in _NAMES:
             # In a meta, "robots" means all agents.
             agent = GLOBAL if named[1] in (GLOBAL, "robots") else leading_token(named[1])
             at = named.end()
             continue
-        comma, name = word.groups()
-        at, begins = word.end(), bool(comma)
+        name, at = word[1], word.end()
         value: Value = None
         if name == _DATE:
             value, at = _date(text, at)
         elif name in _NUMBERS or name == _PREVIEW:
             value, at = _limit(text, at, is_number=name != _PREVIEW)
-        elif name not in FLAGS and not comma:  # the rest is ignored
-            at = end if (end := text.find(",", at)) >= 0 else len(text)
+        elif name not in FLAGS:
+            at = _after_unknown(text, at)
         if value is not None or name in FLAGS:
             yield agent, name, value
+
+
+def _after_unknown(text: str, at: int) -> int:
+    """Return where what an unknown rule says ends: after its value, if it has one."""
+    given = _VALUE.match(text, at)
+    assert given is not None  # it matches anything
+    return given.end() if given[1] else at
 
 
 def _limit(text: str, at: int, *, is_number: bool) -> tuple[Value, int]:

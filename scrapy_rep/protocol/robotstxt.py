@@ -25,6 +25,7 @@ from scrapy_rep.protocol.syntax import (
     RULES,
     SPACE,
     agent_token,
+    as_bytes,
     field_of,
     normalise,
     obeyed,
@@ -87,12 +88,16 @@ class RobotsTxt:
         """Approximate bytes of memory, without the source."""
 
     @classmethod
-    def parse(cls, body: bytes | bytearray | memoryview) -> RobotsTxt:
+    def parse(cls, body: bytes | bytearray | memoryview | str) -> RobotsTxt:
         """Keep up to 512,000 bytes of any *body*, and the one that tells whether the last line is whole.
+        A text is read as UTF-8. The bytes as received are better: nothing has been lost of these.
 
-        :raises TypeError: if *body* is not bytes-like
+        :raises TypeError: if *body* is neither bytes-like nor a text
         """
-        return cls(bytes(body[: MAX_BYTES + 1]))
+        start = body[: MAX_BYTES + 1]
+        if isinstance(start, str):
+            start = as_bytes(start)[: MAX_BYTES + 1]
+        return cls(bytes(start))
 
     def preload(
         self,

@@ -90,10 +90,17 @@ class SitemapReader:
     """Reads one sitemap: any bytes at all. Never raises."""
 
     def __init__(
-        self, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES, media: bool = False
+        self,
+        *,
+        max_bytes: int = MAX_BYTES,
+        max_entries: int = MAX_ENTRIES,
+        media: bool = False,
+        url: str | None = None,
     ) -> None:
-        """*max_bytes*: after unpacking. *media*: read the URLs of images and videos."""
+        """*max_bytes*: after unpacking. *media*: read the URLs of images and videos. *url*: where the
+        file is from; without it, relative links in feeds stay as they are."""
         self._media = media
+        self._url = url
         self._max_bytes = max_bytes
         self._max_entries = max_entries
         self.kind: Kind | None = None  # None: not a sitemap, or not known yet
@@ -157,7 +164,7 @@ class SitemapReader:
         elif _HTML.match(_without_comments(text[:_ENOUGH])):
             problem = "it is an HTML page, not a sitemap"
         elif visible.startswith(b"<") or text[:4] in (b"\0<\0?", b"<\0?\0"):
-            return XmlFeed(start, media=self._media)
+            return XmlFeed(start, media=self._media, url=self._url)
         elif b"\0" in text[:_ENOUGH] and not utf16:
             problem = "it is neither XML nor text"
         else:

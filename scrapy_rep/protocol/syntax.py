@@ -48,6 +48,15 @@ _LOWER_CASE_ESCAPE = re.compile(r"%(?:[0-9A-F][a-f]|[a-f][0-9a-fA-F])")
 _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
 
 
+def as_bytes(text: str) -> bytes:
+    """Return *text* in UTF-8. Surrogates that stand for bytes (``surrogateescape``) become these, all
+    others question marks."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
 def cut(body: bytes) -> bytes:
     """Return up to 512,000 bytes of *body*, without a line cut in two (REP.md section 2)."""
     if len(body) <= MAX_BYTES:

@@ -16,11 +16,11 @@ from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.status import Fresh, Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.base import Entry, UnreadableEntry
@@ -40,9 +40,9 @@ _FIELDS = (
     *("time", "url", "agent", "origin", "verdict", "rule", "line", "group", "sha256", "fetched"),
     *("status", "reason", "dry_run"),
 )
-_REASONS = {
-    Standing.STALE: "an older copy is applied",
-    Standing.UNRESTRICTED: "unreachable for longer than REP_UNREACHABLE_LIMIT",
+_REASONS: dict[type[Status], str] = {
+    Stale: "an older copy is applied",
+    Unrestricted: "unreachable for longer than REP_UNREACHABLE_LIMIT",
 }
 
 
@@ -60,10 +60,11 @@ def fields_of(
             fetched = iso(entry.fetched_at, _MS)
             fields |= {"sha256": entry.sha256, "fetched": fetched, "status": entry.status}
         # Why something other than a current robots.txt decides.
-        why = _REASONS.get(state.standing)
-        if state.by and state.standing is Standing.UNRESTRICTED:
+        status = state.status.counts_as
+        why = _REASONS.get(type(status))
+        if status.setting and isinstance(status, Unrestricted):
             why = "unreachable"
-        parts = state.by, why, entry.error if why else ""
+        parts = status.setting, why, entry.error if why else ""
         fields["reason"] = "; ".join(filter(None, parts)) or None
     return {**fields, **more, "reason": more.get("reason") or fields["reason"]}
 
@@ -90,6 +91,12 @@ calls "denied" and "closed" missing, too: see :func:`detailed`."""
 
 # Statuses that say that there is no file. A 5xx page that says so counts as 404.
 _GONE = frozenset({404, 410})
+
+
+def forbids_all(state: OriginState) -> bool:
+    """Whether ``REP_FORBIDDEN`` makes an answer without rules forbid everything."""
+    status = state.status.counts_as
+    return isinstance(status, Fresh) and status.forbids_all
 
 
 def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
@@ -147,14 +154,14 @@ def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) 
         "fresh_until": None if failed else iso(entry.fresh_until, _MS),
         "crawl_delay": delay or None,
         "sitemaps": len(robots.sitemaps) if robots is not None else 0,
-        "forbids": state.forbids,
+        "forbids": forbids_all(state),
     }
     note = answer.note if answer is not None else ""
     return {
         "status": answer.status if answer is not None else entry.status,
         "sha256": entry.sha256 if body is not None else None,
         "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
-        "reason": entry.error if failed else note or state.by or None,
+        "reason": entry.error if failed else note or state.status.setting or None,
         "answer": about,
     }
 
@@ -211,7 +218,7 @@ class ChangeWatch:
         state: OriginState,
         before: Entry,
         request: Request,
-        waiting: Callable[[str], Iterable[str]],
+        waiting: Callable[[Origin], Iterable[str]],
     ) -> dict[str, Any] | None:
         """Return what has changed since *before*, and log it; None if nothing has. *request* was
         the first to ask. *waiting* returns URLs that wait for an origin's answer, some from disk."""
@@ -225,7 +232,7 @@ class ChangeWatch:
         except UnreadableEntry:  # a damaged file of another process
             return None
         refused = [url for origin, url in self._refused if origin == state.origin]
-        urls = list(dict.fromkeys([*refused[-_URLS:], *waiting(state.name)]))
+        urls = list(dict.fromkeys([*refused[-_URLS:], *waiting(state.origin)]))
         chain = self._agents.chain_of(request)
         obey_global = self._context.settings.obey_global_group
         change = await run_in_thread(compare, *bodies, urls, chain, obey_global)

@@ -16,7 +16,6 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.asyncio import run_in_thread
-from twisted.internet.defer import CancelledError
 
 import scrapy_rep
 from scrapy_rep.engine.access import Listener, is_interactive
@@ -27,17 +26,20 @@ from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS, Ans
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight, ResolutionListener
-from scrapy_rep.origins.origins import Drop, Origins
+from scrapy_rep.origins.flight import FetchAbandoned, Flight
+from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.policy import Drop
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.status import Stale
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.reporting.record import (
     ChangeWatch,
     answer_fields,
     detailed,
     fields_of,
+    forbids_all,
     outcome_of_answer,
 )
 from scrapy_rep.reporting.record_file import RecordFile
@@ -68,8 +70,16 @@ class Recorder(ResolutionListener):
 
     part = "record of decisions"
 
-    def __init__(self, context: CrawlContext, origins: Origins) -> None:
-        """Raises ``SettingsError`` if ``REP_DECISIONS`` or ``REP_REPORT`` can't be written."""
+    def __init__(
+        self,
+        context: CrawlContext,
+        origins: Origins,
+        waiting_urls: Callable[[Origin], Iterable[str]],
+    ) -> None:
+        """*waiting_urls* returns some URLs that wait for an answer of an origin.
+
+        :raises SettingsError: if ``REP_DECISIONS`` or ``REP_REPORT`` can't be written
+        """
         self._context = context
         self._stats = context.stats
         self._origins = origins
@@ -97,12 +107,11 @@ class Recorder(ResolutionListener):
         through = scrapy_signals.request_reached_downloader, scrapy_signals.response_received
         self._passing = Listener(context.crawler, dict.fromkeys(through, self._passes))
         self._passing.listen(not self.dry_run)
-        self.waiting: Callable[[str], Iterable[str]] = lambda _: ()
-        """Returns some URLs that wait for an answer of an origin."""
+        self._waiting_urls = waiting_urls
         self._connect(context.crawler.signals.connect)
 
     def _connect(self, connect: Callable[..., None]) -> None:
-        self._origins.table.on_leave = self._leaves
+        self._origins.table.notify(self._leaves)
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
         if self._listeners:
@@ -140,7 +149,7 @@ class Recorder(ResolutionListener):
             self._count(answer, flight.fetches)
             outcome, _ = outcome_of_answer(state.entry, answer)
             status = state.entry.status if answer is None else answer.status
-            outcome = detailed(outcome, status, forbids=state.forbids)
+            outcome = detailed(outcome, status, forbids=forbids_all(state))
             self._counts.answers(state.origin, outcome)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
@@ -153,7 +162,9 @@ class Recorder(ResolutionListener):
                 url = answer.url if answer is not None else state.robots_url
                 self.tell("answer", url, state.origin, agent=_names(chain), **fields)
         if flight.before is not None:
-            change = await self._changes.look(state, flight.before, flight.request, self.waiting)
+            change = await self._changes.look(
+                state, flight.before, flight.request, self._waiting_urls
+            )
             if change is not None:
                 self.tell("changed", state.robots_url, state.origin, state, change=change)
 
@@ -174,7 +185,7 @@ class Recorder(ResolutionListener):
             inc_value(f"robotstxt/exception_count/{type(answer.error)}")
 
     def _log_failure(self, state: OriginState, answer: Answer) -> None:
-        copy = ", so an older copy applies" if state.standing is Standing.STALE else ""
+        copy = ", so an older copy applies" if isinstance(state.status, Stale) else ""
         message = f"robots.txt of %(origin)s is unreachable (%(reason)s){copy}"
         if not self._interactive:  # there, it is the only attempt
             # Whether there is one then depends on whether requests wait for it.
@@ -186,7 +197,7 @@ class Recorder(ResolutionListener):
     def failed(self, origin: Origin, error: Exception) -> None:
         """Record that there is no answer. A fetch that was cancelled counts as one. Log a
         misconfiguration once for each kind."""
-        cut = isinstance(error, CancelledError)
+        cut = isinstance(error, FetchAbandoned)
         self._counts.fetches += cut
         self._counts.no_answer(origin)
         kind = None if cut else "configuration"
@@ -459,7 +470,7 @@ class ChoiceListener(ResolutionListener):
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Count and log an origin about which a setting decides."""
-        by = (flight.answer.by if flight.answer is not None else "") or state.by
+        by = (flight.answer.by if flight.answer is not None else "") or state.status.setting
         if by and self._counted.add((state.name, by)):
             for name in _SETTING.findall(by):
                 self._context.stats.inc_value(f"rep/beyond/{name.lower()}")

@@ -14,6 +14,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 
 from scrapy_rep.engine.access import is_interactive
+from scrapy_rep.engine.crawl_rules import CrawlRules
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import in_slices
 from scrapy_rep.exceptions import SettingsError
@@ -171,10 +172,12 @@ def with_seeding(kind: type) -> Any:
 class Entries(Iterator[SitemapEntry]):
     """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's ``Sitemap``."""
 
-    def __init__(self, entries: list[SitemapEntry], kind: str) -> None:
+    def __init__(self, entries: list[SitemapEntry], kind: str, url: str) -> None:
         self.left = iter(entries)
         self.type = kind
         """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
+        self.url = url
+        """The URL of the sitemap."""
 
     def __next__(self) -> SitemapEntry:
         return next(self.left)
@@ -191,6 +194,7 @@ class SpiderOptions:
         self._rules = self._checked("sitemap_rules", self._rule, pairs)
         self._follow = self._checked("sitemap_follow", re.compile, "regular expressions")
         self._filter, self._request = map(self._method, ("sitemap_filter", "sitemap_request"))
+        self._crawl_rules = CrawlRules(spider if self._rules is None else None)
         self._told: set[str] = set()
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
         """Whether alternate URLs of a page are requested too."""
@@ -244,6 +248,36 @@ class SpiderOptions:
             message = f"{method}() raised an exception: {what}. Further ones are not logged."
             logger.exception(message, extra={"spider": self._spider})
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether the spider has ``sitemap_rules``."""
+        return self._rules is not None
+
+    def page_request(self, url: str, about: dict[str, Any], priority: int) -> Request | None:
+        """Return the request for a page of a sitemap, with what that says *about* it; None if the spider
+        doesn't want it. Raises what Scrapy's constructor does."""
+        index = self._crawl_rules.index_for(url) if self._crawl_rules else None
+        if index is not None:
+            return self._rule_request(index, url, about, priority)
+        is_wanted, callback = self.callback_for(url)
+        if not is_wanted:
+            return None
+        return Request(url, callback, priority=priority, meta={PAGE_KEY: about})
+
+    def _rule_request(
+        self, index: int, url: str, about: dict[str, Any], priority: int
+    ) -> Request | None:
+        """Return what the rule of a CrawlSpider with this *index* makes of a page."""
+        try:
+            request = self._crawl_rules.request(index, url, about["sitemap"])
+        except Exception:  # noqa: BLE001 (it is the spider's)
+            self._tell("process_request", "its page is skipped")
+            return None
+        if request is not None:
+            request.meta[PAGE_KEY] = about
+            request.priority += priority
+        return request
+
     def callback_for(self, url: str) -> tuple[bool, Any]:
         """Return whether a page is wanted, and its callback (None: the spider's default)."""
         if self._rules is None:
@@ -256,13 +290,15 @@ class SpiderOptions:
     def follows(self, url: str) -> bool:
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
-    def filtered(self, entries: list[SitemapEntry], kind: str) -> tuple[list[SitemapEntry], int]:
-        """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that *kind*, and
-        how many entries made it raise."""
+    def filtered(
+        self, entries: list[SitemapEntry], kind: str, url: str
+    ) -> tuple[list[SitemapEntry], int]:
+        """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that *kind* and *url*,
+        and how many entries made it raise."""
         if self._filter is None:
             return entries, 0
         kept: list[SitemapEntry] = []
-        failed, rest = 0, Entries(entries, kind)
+        failed, rest = 0, Entries(entries, kind, url)
         while left := length_hint(rest.left):
             try:
                 for entry in self._filter(rest) or ():

@@ -8,10 +8,9 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from functools import partial
+from contextlib import suppress
 from operator import length_hint
 from typing import Any
-from weakref import ref
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -20,13 +19,14 @@ from scrapy.utils.asyncio import call_later, run_in_thread
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.job import job_dir
 
-from scrapy_rep.engine.access import Stage
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.access import Following, Stage
+from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import Flight, ResolutionListener
+from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
@@ -45,9 +45,16 @@ from scrapy_rep.seeding.discovery import (
 )
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier, registrable_domain
-from scrapy_rep.seeding.spool import RETRY_SECONDS, Page, SeedingContext, Site, Spool, next_of
+from scrapy_rep.seeding.spool import (
+    RETRY_SECONDS,
+    Page,
+    SeedingContext,
+    Site,
+    Spool,
+    count_down,
+)
 from scrapy_rep.signals import request_deferred, request_given_up
-from scrapy_rep.text import counted, text_of
+from scrapy_rep.text import counted, text_of, without_user
 
 logger = get_logger(__name__)
 
@@ -57,84 +64,160 @@ _PREFIXES = 20_000
 _ROWS = 20
 # Pages taken from the spool at a time.
 _BATCH = 50
-# Pages in the scheduler: at most of a single origin, at least of each of many, at most of all.
-_ALONE, _EACH, _ALL = 1000, 16, 4000
+# Pages in the scheduler: the most of a single origin, while no others wait.
+_ALONE = 1000
+# Of each origin, and of all that one origin's sitemaps name, however many others wait.
+_EACH = 16
+# Of all.
+_ALL = 4000
+# Hosts that one origin's sitemaps name and that have pages in the scheduler: Scrapy lets hosts take turns.
+_HOSTS = 32
+# Hosts that one origin's sitemaps name, of which one step looks for room.
+_LOOKS = 16
+# URLs of pages from sitemaps that are remembered for a warning.
+_TWINS = 10_000
 # Seconds until the next look for room in the scheduler.
 _LOOK = 0.05
 
 
 class Outstanding:
-    """The pages in the scheduler, and the rows of pages with which the crawl isn't done yet. A page
-    is done when its request is freed, after its callback; the hold, and the scheduler's queue on
-    disk, free it once they have it. :data:`ROW_KEY` is in a request's meta from :meth:`add` to
-    :meth:`arrive`."""
+    """The pages in the scheduler, and the rows of pages with which the crawl isn't done yet, see
+    :class:`~scrapy_rep.engine.access.Trail`."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: Spool, following: Following) -> None:
         self._spool = spool
-        self.by_site: Counter[int] = Counter()  # pages in the scheduler, for each site
+        self._trail = following.trail(ROW_KEY, self._done, is_kept=spool.is_kept)
+        # Of pages in the scheduler: for each site, for all that one origin names, and how many sites these are.
+        self.by_site: Counter[int] = Counter()
+        self.by_source: Counter[str] = Counter()
+        self.sites_of: Counter[str] = Counter()
         self.finished: list[int] = []  # rows of finished pages, to be deleted
-        self._requests: dict[int, ref[Request]] = {}  # by row
-        self._sites: dict[int, int] = {}  # of the pages in the scheduler, by row
+        self._sites: dict[int, tuple[int, str]] = {}  # by row: site and source
+        self._arrived: set[int] = set()  # rows of pages that have left the gate
 
     @property
     def total(self) -> int:
         return len(self._sites)
 
-    def add(self, request: Request, row: int, site: int) -> None:
-        """Note that *request*, for the page of *row*, goes to the scheduler."""
-        request.meta[ROW_KEY] = row
-        self._requests[row] = ref(request, partial(self._freed, row))
-        self._sites[row] = site
-        self.by_site[site] += 1
+    def add(self, request: Request, row: int, site: Site) -> None:
+        """Note that *request*, for the page of *row*, is about to go to the scheduler."""
+        self._trail.begin(request, row)
+        self._sites[row] = site.id, site.named_by
+        self.by_source[site.named_by] += 1
+        self.by_site[site.id] += 1
+        if self.by_site[site.id] == 1:
+            self.sites_of[site.named_by] += 1
+
+    def sent(self, row: int) -> None:
+        """Note that the page of *row* went to the scheduler, unless that didn't take it: a filter
+        dropped it, or a handler of ``request_scheduled`` refused it."""
+        self._trail.let_go(row)
 
     def take_back(self, row: int) -> None:
         """Undo :meth:`add`: the scheduler raised an exception."""
-        self._requests.pop(row, None)
+        self._trail.forget(row)
         self._leave(row)
+        self._arrived.discard(row)
 
     def left(self, request: Request, **_: object) -> None:
-        """Note that a page is no longer in the scheduler, or no longer ends with the process."""
-        self._leave(self._row_of(request))
+        """Note that a page is no longer in the scheduler."""
+        row = self._trail.number_of(request)
+        if row is not None:
+            self._leave(row)
+
+    def arrive(self, request: Request) -> None:
+        """Note that a page has left the gate."""
+        row = self._trail.number_of(request)
+        if row is not None:
+            self._leave(row)
+            self._arrived.add(row)
 
     def keep(self, request: Request, **_: object) -> None:
         """Keep the row of a page for the next run: its request fails for want of a robots.txt."""
-        self.take_back(self._row_of(request))
-
-    def _row_of(self, request: Request) -> int:
-        """Return a page's row; -1 if *request* is from another run, or a copy."""
-        known = self._requests.get(row := request.meta.get(ROW_KEY, -1))
-        return row if known is not None and known() is request else -1
-
-    def arrive(self, request: Request) -> None:
-        """Note that a page has left the gate. From here on its request is like any other."""
-        self.left(request)
-        del request.meta[ROW_KEY]
-        request.dont_filter = False
+        row = self._trail.number_of(request)
+        if row is not None:
+            self.take_back(row)
 
     def close(self) -> None:
-        """End a run that was not killed: pages that left are finished, others are for the next run."""
-        self.finished += [row for row in self._requests if row not in self._sites]
+        """End a run that was not killed: pages that left the gate are finished (Scrapy's queue has those
+        that are to be retried), others are for the next run."""
+        self.finished += self._arrived
 
-    def _freed(self, row: int, request: ref[Request]) -> None:
-        # If the crawl is closing, what has not left is for the next run.
-        if self._requests.get(row) is request and not (self._spool.over and row in self._sites):
-            del self._requests[row]
-            self.finished.append(row)
-            self._leave(row)  # a filter may have dropped it
+    def _done(self, row: int) -> None:
+        self.finished.append(row)
+        self._leave(row)
+        self._arrived.discard(row)
+        if len(self.finished) >= _ROWS:
+            self._spool.wake()
 
     def _leave(self, row: int) -> None:
-        site = self._sites.pop(row, None)
-        if site is not None:
-            self.by_site[site] -= 1
-            if self.by_site[site] <= 0:
-                del self.by_site[site]
-            if len(self.finished) >= _ROWS:
-                self._spool.wake()
+        if row not in self._sites:
+            return
+        site, source = self._sites.pop(row)
+        count_down(self.by_source, source)
+        count_down(self.by_site, site)
+        if site not in self.by_site:
+            count_down(self.sites_of, source)
 
 
 def _let_pass(request: Request) -> None:
     """Make a page skip the dupe filter, which has seen it before."""
     request.dont_filter = True
+
+
+class Twins:
+    """Requests of the spider's for pages that a sitemap lists, too."""
+
+    def __init__(self, context: SeedingContext) -> None:
+        crawl = context.crawl
+        self._spider = crawl.spider
+        self._extra = crawl.extra
+        self._signals = crawl.crawler.signals
+        self._fingerprint: Callable[[Request], bytes] | None = None
+        self._crawler: Any = crawl.crawler
+        self._starts = BoundedSet()
+        self._has_starts = False
+        self._seeded: set[int] = set()  # hashes of URLs whose pages go to the default callback
+        crawl.engine.following.watch(self._scheduled)
+        if not context.options.has_rules:
+            self._signals.connect(self._dropped, scrapy_signals.request_dropped)
+
+    def is_start(self, request: Request) -> bool:
+        """Whether the spider has requested this page itself to begin with. Scrapy doesn't filter these,
+        nor remember them, so the page would come twice."""
+        return self._has_starts and self._of(request) in self._starts
+
+    def seeded(self, request: Request) -> None:
+        """Note that a page from a sitemap went to the scheduler."""
+        if request.callback is None and len(self._seeded) < _TWINS:
+            self._seeded.add(hash(request.url))
+
+    def _of(self, request: Request) -> bytes:
+        fingerprint: bytes = self._crawler.request_fingerprinter.fingerprint(request)
+        return fingerprint
+
+    def _scheduled(self, request: Request) -> None:
+        if request.dont_filter and request.meta.get("is_start_request"):
+            with suppress(Exception):  # from a project's fingerprinter
+                self._starts.add(self._of(request))
+                self._has_starts = True
+
+    def _dropped(self, request: Request) -> None:
+        """Warn once that a page was lost for a callback: the dupe filter drops the spider's own request."""
+        callback = request.callback
+        default = getattr(self._spider, "parse", None)
+        if callback is None or callback == default or PAGE_KEY in request.meta:
+            return
+        if hash(request.url) in self._seeded:
+            self._seeded.clear()
+            self._signals.disconnect(self._dropped, scrapy_signals.request_dropped)
+            logger.warning(
+                "%(url)s, which a sitemap lists, was requested for the default callback; so the spider's own "
+                "request for it, with the callback %(callback)s, was dropped as a duplicate. There may be "
+                "more. Say in sitemap_rules which callback pages from sitemaps get.",
+                {"url": request.url, "callback": getattr(callback, "__name__", "?")},
+                extra=self._extra,
+            )
 
 
 class Feeder:
@@ -151,15 +234,16 @@ class Feeder:
         self._deferral = deferral
         self._loader = loader
         self._verifier = verifier
-        self.outstanding = Outstanding(context.spool)
+        self.outstanding = Outstanding(context.spool, context.crawl.engine.following)
+        self._twins = Twins(context)
         concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
         self._failing_since: float | None = None
 
     def __bool__(self) -> bool:
-        busy = self._running or self._spool.waiting or self._spool.asked
-        return not self._spool.over and bool(busy)
+        is_busy = self._running or self._spool.waiting or len(self._loader.places)
+        return not self._spool.over and bool(is_busy)
 
     @property
     def left(self) -> int:
@@ -169,12 +253,16 @@ class Feeder:
     def wake(self) -> None:
         """Look soon: there may be something new in the spool, or room in the scheduler."""
         self._woken = True
-        if not self._running and not self._spool.over:
+        if not self._running and not self._is_over:
             self._running = True
             call_later(0, self._run)
 
+    @property
+    def _is_over(self) -> bool:
+        return self._spool.over or (self._spool.ending and self._spool.durable)
+
     def _run(self) -> None:
-        if self._spool.over:
+        if self._is_over:
             return
         self._woken = False
         pause: float | None = RETRY_SECONDS
@@ -211,34 +299,59 @@ class Feeder:
         outlives the process."""
         if self._engine.paused and not everything:
             return _LOOK
-        slices, blocked = Slices(), 0
+        slices = Slices()
+        fruitless = 0  # sources without room for a page, in a row
         self._verifier.begin()
         more = self._loader.request_some()
-        while (site := next_of(self._spool.sites)) is not None:
-            full = self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
-            if not everything and (full or blocked > len(self._spool.sites)):
+        sources = self._spool.proven
+        while len(sources):
+            if not everything and (self._is_full or fruitless > len(sources)):
                 return _LOOK
-            room = _BATCH if everything else self._room(site)
-            blocked += 1
-            if room:
-                blocked = 0
-                self._send_some(site, room)
+            if self._send_of(sources.next_source(), everything=everything):
+                fruitless = 0
+            else:
+                fruitless += 1
             if slices.over:
                 return 0
         return 0 if more else None
 
+    @property
+    def _is_full(self) -> bool:
+        return self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
+
+    def _send_of(self, source: str, *, everything: bool) -> bool:
+        """Schedule pages of a site that *source* names. Return whether there was room for some."""
+        sites = self._spool.proven.sites_of(source)
+        for _ in range(min(len(sites), _LOOKS)):
+            number, site = next(iter(sites.items()))
+            sites.move_to_end(number)
+            room = _BATCH if everything else self._room(site)
+            if room:
+                self._send_some(site, room)
+                return True
+        return False
+
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         held = self._deferral.held
-        if self._deferral.holding and not held.room_for(held.origins.get(site.origin)):
+        if self._deferral.holding and not held.room_for(
+            held.queues.get(Origin.from_url(site.origin))
+        ):
             return 0
         if self._engine.scheduler_is_foreign:
             # 0 if it can't tell.
             others = length_hint(self._engine.scheduler) - self._deferral.handing_back.waiting
-            room = _ALONE - max(0, others)
-        else:
-            share = max(self._each, _ALONE // len(self._spool.sites))
-            room = min(share - self.outstanding.by_site[site.id], _ALL - self.outstanding.total)
+            return max(0, min(_ALONE - max(0, others), _BATCH))
+        outstanding = self.outstanding
+        of_site = outstanding.by_site[site.id]
+        if not of_site and outstanding.sites_of[site.named_by] >= _HOSTS:
+            return 0
+        sources = self._spool.proven
+        room = min(
+            max(self._each, _ALONE // sources.sites) - of_site,
+            max(self._each, _ALL // len(sources)) - outstanding.by_source[site.named_by],
+            _ALL - outstanding.total,
+        )
         return max(0, min(room, _BATCH))
 
     def _send_some(self, site: Site, room: int) -> None:
@@ -254,12 +367,16 @@ class Feeder:
 
     def _send(self, page: Page, site: Site, *, shared: bool) -> bool:
         """Schedule a page. Return whether it still is one."""
-        if (request := self._request_for(page)) is None:
-            self._crawl.stats.inc_value(Reason.NO_RULE.stat)
+        request = self._request_for(page)
+        reason = Reason.NO_RULE
+        if request is not None and self._twins.is_start(request):
+            request, reason = None, Reason.START
+        if request is None:
+            self._crawl.stats.inc_value(reason.stat)
             self.outstanding.finished.append(page.id)
             return False
         if not shared:
-            self.outstanding.add(request, page.id, site.id)
+            self.outstanding.add(request, page.id, site)
         if again := page.id <= site.sent:
             # After the handler of OffsiteMiddleware, which must see the page unchanged.
             self._signals.connect(_let_pass, scrapy_signals.request_scheduled)
@@ -273,18 +390,20 @@ class Feeder:
         finally:
             if again:
                 self._signals.disconnect(_let_pass, scrapy_signals.request_scheduled)
+                request.dont_filter = False  # from here on, it is like any other
+        self._twins.seeded(request)
         if shared:
             self.outstanding.finished.append(page.id)
+        else:
+            self.outstanding.sent(page.id)
         return True
 
     def _request_for(self, page: Page) -> Request | None:
         """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed
         since the last run."""
-        wanted, callback = self._options.callback_for(page.url)
         priority = self._crawl.settings.sitemap_page_priority
         try:
-            meta = {PAGE_KEY: page.about}
-            return Request(page.url, callback, priority=priority, meta=meta) if wanted else None
+            return self._options.page_request(page.url, page.about, priority)
         except (TypeError, ValueError, RecursionError):
             return None
 
@@ -327,7 +446,6 @@ class SitemapSeeding(ResolutionListener):
         log = SitemapLog(context, recorder.tell)
         self.loader = Loader(parts, log)
         self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, log))
-        self._idle_with: list[str] = []
         self._spool.wake = self._feeder.wake
         self._connect(crawler.signals.connect)
 
@@ -335,10 +453,8 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
-        connect(self._feeder.outstanding.left, scrapy_signals.request_dropped)
         connect(self._feeder.outstanding.left, request_deferred)
         connect(self._feeder.outstanding.keep, request_given_up)
-        self._deferral.handing_back.on_handed_back = self._feeder.outstanding.left
 
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return a check to await before anything is fetched for *request*: whether its sitemap may
@@ -401,13 +517,22 @@ class SitemapSeeding(ResolutionListener):
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
         await self._upkeep.begin()
         async for url in in_slices(own_sitemaps(self._context.crawler)):
-            self._discovery.count(url)
+            if url != without_user(url):
+                logger.warning(
+                    "User name and password of %(url)s, in rep_sitemaps, are not sent: Scrapy takes none from "
+                    "URLs. Set the spider's http_user, http_pass and http_auth_domain, or add a header in "
+                    "sitemap_request().",
+                    {"url": url},
+                    extra=self._context.extra,
+                )
+            self._discovery.count(without_user(url))
             origin = Origin.from_url(url)
             # As if its robots.txt listed it.
             self._seed(origin, resolve_all(origin.robots_url, [url]))
 
     async def _look(self) -> None:
-        """Open the spool, or write what couldn't be written."""
+        """Open the spool, or write what couldn't be written; every second."""
+        self._feeder.forget()
         if await self._spool.look():
             self._feeder.wake()
             if self._spool.waiting:
@@ -418,10 +543,6 @@ class SitemapSeeding(ResolutionListener):
     def _spider_idle(self) -> None:
         if self._spool.over:
             return
-        asked = list(self._spool.asked)
-        if asked == self._idle_with and not self._deferral.holding:
-            self.loader.lost(asked)
-        self._idle_with = asked
         self._feeder.forget()
         if self._feeder or self._adding or not self._spool.opened:
             raise DontCloseSpider
@@ -438,21 +559,42 @@ class SitemapSeeding(ResolutionListener):
             except Exception:
                 message = "Can't hand pages from sitemaps to the scheduler"
                 logger.exception(message, extra=self._context.extra)
-        if spool.durable and not (spool.over or self._context.engine.scheduler_is_foreign):
-            # The next run asks for them itself: in Scrapy's queue they would be doubled.
-            checked = self._deferral.releases.checked
-            checked -= {request for request in checked if SITEMAP in request.meta}
-        spool.over = True
-        if self._feeder.left and not spool.durable:
-            logger.info(
-                "%(pages)s from sitemaps not requested: the crawl is closing. Set JOBDIR to keep them for "
-                "the next run",
-                {"pages": counted(self._feeder.left, "page")},
-                extra=self._context.extra,
-            )
+        if not spool.durable:
+            self._tell_what_is_left()
+            spool.over = True
 
-    async def _spider_closed(self) -> None:
+    def _tell_what_is_left(self) -> None:
+        """Count the sitemaps that were not read, and log what ends with the crawl."""
+        spool = self._spool
+        unread = spool.unread()
+        self._context.stats.set_value("rep/sitemaps/unread", unread)
+        left = []
+        if self._feeder.left:
+            left.append(f"{counted(self._feeder.left, 'page')} from sitemaps not requested")
+        if unread:
+            left.append(f"{counted(unread, 'sitemap')} not read")
+        if left and not spool.durable:
+            message = "%(left)s: the crawl is closing. Set JOBDIR to keep them for the next run"
+            logger.info(message, {"left": ", ".join(left)}, extra=self._context.extra)
+
+    def _warn_of_no_seeds(self) -> None:
+        """Warn that sitemaps should seed the crawl, and none could: it would end without a word."""
+        stats = self._context.stats
+        if self.visited_prefixes or stats.get_value("rep/sitemaps/found"):
+            return
+        logger.warning(
+            "REP_SITEMAPS is on, but the crawl requested no page of any site, so no robots.txt could list "
+            "sitemaps. Yield a request to each site from start(), or name sitemaps in the spider's "
+            "rep_sitemaps.",
+            extra=self._context.extra,
+        )
+
+    async def _spider_closed(self, reason: str) -> None:
+        if self._spool.durable:  # sitemaps on their way have been read since
+            self._tell_what_is_left()
         self._spool.over = True
+        if reason == "finished":
+            self._warn_of_no_seeds()
         self._feeder.outstanding.close()
         self._feeder.forget()
         self._feeder.gauge()

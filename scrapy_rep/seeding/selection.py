@@ -22,13 +22,13 @@ from tldextract import TLDExtract
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import in_slices, pause
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flights import StillWaiting
+from scrapy_rep.origins.flight import StillWaiting
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow, next_of
+from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -41,8 +41,17 @@ _encode = json.JSONEncoder(default=str, skipkeys=True).encode
 _PREFIXES = 10_000
 # Entries that are accepted or rejected after a wait before the event loop has its turn.
 _AT_A_TIME = 200
-# How many origins are asked for proof at a time; seconds until the next look at an unreachable one.
-_ORIGINS, _LOOK = 16, 0.25
+# Origins that are asked for proof at a time. Of those, and of the silent ones, that one origin names there
+# are no more than the places that are left, so that there is always one for those that another names.
+_ORIGINS = 16
+# Seconds after which an origin counts as silent, and no longer takes the place of others.
+_SILENT_SECONDS = 2.0
+# Silent origins whose answer is awaited.
+_SILENT = 128
+# Sites of one source that a step looks at.
+_LOOKS = 128
+# Seconds until the next look at an unreachable origin.
+_LOOK = 0.25
 # Warnings per origin: an index may list 50,000 missing sitemaps. Others share one limit.
 _WARNINGS, _MOST = 5, 10_000
 
@@ -62,6 +71,7 @@ class Reason(Enum):
     PRIVATE = "on a host with a private address"
     UNPROVEN = "on a host whose robots.txt can't be fetched"
     KNOWN = "already known"
+    START = "a start request"
     DEPTH = "nested deeper than REP_SITEMAP_MAX_DEPTH"
     LIMIT = "beyond a limit for this origin"
 
@@ -70,7 +80,14 @@ class Reason(Enum):
         return f"rep/sitemaps/rejected/{self.name.lower()}"
 
 
-CHOSEN = {Reason.FILTERED, Reason.OLD, Reason.NO_RULE, Reason.NOT_FOLLOWED, Reason.KNOWN}
+CHOSEN = {
+    Reason.FILTERED,
+    Reason.OLD,
+    Reason.NO_RULE,
+    Reason.NOT_FOLLOWED,
+    Reason.KNOWN,
+    Reason.START,
+}
 """Reasons that the project has chosen, or by which nothing is lost."""
 
 
@@ -135,7 +152,7 @@ class Selection:
         kind = self.reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
-        kept, failed = self._options.filtered(sound, kind.value if kind else "")
+        kept, failed = self._options.filtered(sound, kind.value if kind else "", self.sitemap.url)
         self.rejected[Reason.FILTER_ERROR] += failed
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
         recent = [entry for entry in kept if not self._is_old(entry)]
@@ -216,8 +233,7 @@ class Selection:
             near = True
         state = None if near else self._cache.get(origin)
         known = state is not None and not state.unreachable
-        by = "" if near else self.sitemap.origin
-        site = self._spool.site(str(origin), by, known=known)
+        site = self._spool.site(str(origin), self.sitemap.origin, proven=near, known=known)
         found = Reason.HOSTS if site is None else (site, not near)
         if len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = found
@@ -327,30 +343,58 @@ class Verifier:
         self._spool = context.spool
         self._origins = context.origins
         self._log = log
-        self._looking: set[int] = set()
-        """Sites that are being looked at, or were a moment ago."""
+        self._asked: dict[int, Site] = {}  # those that are being looked at, or were a moment ago
+        self._silent: dict[int, Site] = {}  # those of them that don't answer soon
 
     def begin(self) -> None:
         """Look at some of the sites whose pages wait, in turn."""
-        spool = self._spool
-        for _ in range(_ORIGINS - len(self._looking)):
-            site = next_of(spool.unproven, self._looking)
-            if site is None or spool.over or spool.ending:
+        sources = self._spool.unproven
+        fruitless = 0  # sources without a site to look at, in a row
+        while fruitless < len(sources) and not (self._spool.over or self._spool.ending):
+            if len(self._asked) >= _ORIGINS:
                 return
-            self._looking.add(site.id)
+            site = self._next_of(sources.next_source())
+            if site is None:
+                fruitless += 1
+                continue
+            fruitless = 0
+            self._asked[site.id] = site
             deferred_from_coro(self._look_at(site))
+
+    def _next_of(self, source: str) -> Site | None:
+        """Return a site to look at that *source* names."""
+        for sites, most in ((self._asked, _ORIGINS), (self._silent, _SILENT)):
+            named = sum(site.named_by == source for site in sites.values())
+            if named and named >= most - len(sites):
+                return None
+        waiting = self._spool.unproven.sites_of(source)
+        for _ in range(min(len(waiting), _LOOKS)):
+            number, site = next(iter(waiting.items()))
+            waiting.move_to_end(number)
+            if number not in self._asked and number not in self._silent:
+                return site
+        return None
+
+    def _is_silent(self, site: Site) -> None:
+        """Give the place of *site*, whose origin doesn't answer, to another one."""
+        if len(self._silent) < _SILENT:
+            self._silent[site.id] = self._asked.pop(site.id)
+            self._spool.wake()
 
     async def _look_at(self, site: Site) -> None:
         settled = False
+        silent = call_later(_SILENT_SECONDS, self._is_silent, site)
         try:
             settled = await self._try(site)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
+            silent.cancel()
             call_later(0 if settled or self._spool.ending else _LOOK, self._looked_at, site)
 
     def _looked_at(self, site: Site) -> None:
-        self._looking.discard(site.id)
+        self._asked.pop(site.id, None)
+        self._silent.pop(site.id, None)
         self._spool.wake()  # for the next one
         self._crawl.engine.wake()  # the crawl may be over
 
@@ -358,16 +402,22 @@ class Verifier:
         """Accept or reject the pages of *site* if it is known what its origin lists, or it is too
         late. Return whether that was so."""
         origin, reason = Origin.from_url(site.origin), Reason.UNPROVEN
-        left = site.since + self._crawl.settings.defer_max_wait - time.monotonic()
+        now = time.monotonic()
+        # Time that passes before anybody asks is not the origin's.
+        site.asked_at = site.asked_at or now
+        left = site.asked_at + self._crawl.settings.defer_max_wait - now
         state = self._origins.cache.get(origin)
         if state is None and left > 0:
             if await self._origins.targets.refuses(origin, Origin.from_url(site.named_by)):
                 reason = Reason.PRIVATE
             else:
+                flight = self._origins.flights.to(origin)
                 try:
-                    state = await self._origins.flights.to(origin).wait(left)
+                    state = await flight.wait(left)
                 except StillWaiting:
-                    pass
+                    if flight.running is None:  # it is queued behind others
+                        site.asked_at = None
+                        return False
                 except Exception:  # noqa: BLE001 (the crawl ends; or a misconfiguration, logged elsewhere)
                     return False
         listed: Collection[str] = ()

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -34,21 +35,24 @@ FILE_NAME = "rep-sitemaps.sqlite"  # under JOBDIR
 RETRY_SECONDS = 1.0
 """Until the next attempt where the file, or the scheduler, has failed."""
 
-# States of a sitemap: WAITING to be requested; ASKED for; DONE, read or failed.
-WAITING, ASKED, DONE = range(3)
+# States of a sitemap.
+WAITING = 0  # to be requested
+ASKED = 1  # it was requested
+DONE = 2  # it was read, or will never be
+FAILED = 3  # it may be read by the next run: its host was down, say
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sitemaps (
     id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, host TEXT NOT NULL, origin TEXT NOT NULL,
     chain TEXT NOT NULL, guessed INTEGER NOT NULL, state INTEGER NOT NULL
 );
-CREATE INDEX IF NOT EXISTS sitemaps_waiting ON sitemaps (host, id) WHERE state = 0;
+CREATE INDEX IF NOT EXISTS sitemaps_waiting ON sitemaps (origin, host, id) WHERE state = 0;
 CREATE TABLE IF NOT EXISTS origins (
     origin TEXT PRIMARY KEY, files INTEGER NOT NULL, urls INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS sites (
-    id INTEGER PRIMARY KEY, origin TEXT NOT NULL, named_by TEXT NOT NULL, cursor INTEGER NOT NULL,
-    UNIQUE (named_by, origin)
+    id INTEGER PRIMARY KEY, origin TEXT NOT NULL, named_by TEXT NOT NULL, proven INTEGER NOT NULL,
+    cursor INTEGER NOT NULL, UNIQUE (named_by, origin, proven)
 );
 CREATE TABLE IF NOT EXISTS pages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, site INTEGER NOT NULL, sitemap INTEGER NOT NULL,
@@ -100,36 +104,84 @@ class SitemapRow(NamedTuple):
 
 @dataclass(slots=True)
 class Site:
-    """The pages of one origin that wait."""
+    """The pages of one origin, named by the sitemaps of one origin, that wait."""
 
     id: int
     origin: str
     named_by: str
-    """The origin whose sitemaps they are from; empty if they need no proof that *origin* lists these."""
+    """The origin whose sitemaps they are from: the same, or another one."""
+    proven: bool
+    """Whether they may be requested. Otherwise *origin* has yet to prove that it lists the sitemaps."""
     position: int  # the last row taken in this run
     sent: int  # the last row that went to the scheduler before, and may do so again
     waiting: int = 0
-    since: float = field(default_factory=time.monotonic)
-    """Since when they wait, in seconds of the monotonic clock."""
+    asked_at: float | None = None
+    """When *origin* was first asked for its proof, in seconds of the monotonic clock."""
+
+
+def count_down(counts: Counter[T], key: T) -> None:
+    """Count one less of *key*, which goes with the last one."""
+    counts[key] -= 1
+    if counts[key] <= 0:
+        del counts[key]
+
+
+class Sources:
+    """Sites with pages that wait, by the origins that name them. These take turns, so that one that
+    names 50,000 others has one turn of them all."""
+
+    def __init__(self) -> None:
+        self._sites: OrderedDict[str, OrderedDict[int, Site]] = OrderedDict()
+        self.sites = 0
+        """How many sites there are."""
+        self.waiting: Counter[str] = Counter()
+        """How many pages wait, by the origin that names them."""
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    def add(self, site: Site) -> None:
+        sites = self._sites.setdefault(site.named_by, OrderedDict())
+        self.sites += site.id not in sites
+        sites[site.id] = site
+
+    def remove(self, site: Site) -> None:
+        sites = self._sites.get(site.named_by, OrderedDict())
+        if site.id in sites:
+            del sites[site.id]
+            self.sites -= 1
+        if not sites:
+            self._sites.pop(site.named_by, None)
+
+    def next_source(self) -> str:
+        """Return the origin whose turn it is."""
+        source = next(iter(self._sites))
+        self._sites.move_to_end(source)
+        return source
+
+    def sites_of(self, source: str) -> OrderedDict[int, Site]:
+        """Return the sites that *source* names, the one whose turn it is first."""
+        return self._sites[source]
+
+    def count(self, site: Site, pages: int) -> None:
+        """Note that more *pages* of *site* wait, or fewer."""
+        site.waiting += pages
+        self.waiting[site.named_by] += pages
+        if self.waiting[site.named_by] <= 0:
+            del self.waiting[site.named_by]
 
 
 def _recover(db: sqlite3.Connection) -> list[Site]:
-    # Ask again for what an earlier run has asked for and not read.
-    db.execute("UPDATE sitemaps SET state = ? WHERE state = ?", (WAITING, ASKED))
+    # Ask again for what an earlier run has asked for and not read, or in vain.
+    db.execute("UPDATE sitemaps SET state = ? WHERE state IN (?, ?)", (WAITING, ASKED, FAILED))
     sites = db.execute(
-        "SELECT site, origin, named_by, 0, cursor, count(*) "
+        "SELECT site, origin, named_by, proven, 0, cursor, count(*) "
         "FROM pages JOIN sites ON sites.id = site GROUP BY site"
     )
-    return [Site(*row) for row in sites]
-
-
-def next_of(sites: dict[int, Site], but: Collection[int] = ()) -> Site | None:
-    """Return one of *sites*, which take turns, *but* none with these numbers."""
-    for number, site in sites.items():
-        if number not in but:
-            sites[number] = sites.pop(number)  # to the end
-            return site
-    return None
+    return [
+        Site(number, origin, named_by, bool(proven), position, sent, waiting)
+        for number, origin, named_by, proven, position, sent, waiting in sites
+    ]
 
 
 class Spool:
@@ -153,18 +205,18 @@ class Spool:
         self.durable = directory is not None
         self.opened = False
         self.over = False
-        """Whether seeding has ended for this run: the crawl is closing, or the file is damaged or
-        has failed for too long."""
+        """Whether seeding has ended for this run: the crawl has, or the file is damaged or has failed for
+        too long."""
         self.ending = False
-        """Whether the crawl is closing: nobody waits for the file any more."""
+        """Whether the crawl is closing: nothing more is requested, and nobody waits for the file. Under a
+        JOBDIR, sitemaps that are on their way are still read."""
         self.wake: Callable[[], None] = lambda: None
         """Called when there may be something new to schedule."""
-        self.asked: dict[str, str] = {}
-        """URLs of sitemaps that this process has requested and not read yet, with their hosts."""
-        self.sites: dict[int, Site] = {}
+        self.proven = Sources()
         """Those whose pages wait for room in the scheduler."""
-        self.unproven: dict[int, Site] = {}
+        self.unproven = Sources()
         """Those whose pages wait for their origin's robots.txt."""
+        self._sites: dict[int, Site] = {}  # all of these, by number
         self.waiting = 0  # how many pages wait
 
     async def look(self) -> bool:
@@ -180,8 +232,8 @@ class Spool:
             return False
         self.opened = True
         for site in found:
-            self._of(site)[site.id] = site
-            self.waiting += site.waiting
+            pages, site.waiting = site.waiting, 0
+            self._wait(site, pages)
         return True
 
     def _end_if_hopeless(self) -> None:
@@ -199,6 +251,14 @@ class Spool:
                 if self.over or self.ending:
                     raise
             await pause(RETRY_SECONDS)
+
+    def is_kept(self) -> bool:
+        """Whether the next run gets what waits, and what was requested and isn't done."""
+        return self.durable and not self.over
+
+    def waiting_of(self, origin: str) -> int:
+        """Return how many pages wait that sitemaps of *origin* name."""
+        return self.proven.waiting[origin] + self.unproven.waiting[origin]
 
     def close(self) -> None:
         """Close the file. With a JOBDIR its contents are for the next run."""
@@ -229,46 +289,55 @@ class Spool:
                 self.mark(SitemapRow(number, url, found[url], origin, chain, guessed), WAITING)
             if new:
                 self._journal.put("origins", (origin, files + len(new), urls))
+        self.wake()
         return new, unknown[len(new) :]
 
-    def next_sitemap(self, host: str) -> SitemapRow | None:
-        """Return the next sitemap to fetch from *host*, and mark it as asked for."""
-        sitemap = self._first("host = ? AND state = 0 ORDER BY id", host)
+    def next_sitemap(self, origin: str, host: str) -> SitemapRow | None:
+        """Return the next sitemap to fetch from *host* of those to which *origin* has led, and mark it
+        as asked for."""
+        sitemap = self._first("origin = ? AND host = ? AND state = 0 ORDER BY id", origin, host)
         if sitemap is not None:
             self.mark(sitemap, ASKED)
         return sitemap
 
     def sitemap(self, url: str) -> SitemapRow | None:
-        """Return a sitemap; None if it is unknown or done."""
-        return self._first(f"url = ? AND state != {DONE}", url)
+        """Return a sitemap; None if it is unknown, or over for this run."""
+        return self._first(f"url = ? AND state < {DONE}", url)
 
     def mark(self, sitemap: SitemapRow, state: int) -> None:
-        """Note that *sitemap* waits, was asked for, or is done, whatever came of it."""
         number, url, host, origin, chain, guessed = sitemap
-        if state != ASKED:
-            self.finished(url)
         row = number, url, host, origin, " ".join(chain), int(guessed), state
         self._journal.put("sitemaps", row)
 
-    def finished(self, url: str) -> None:
-        """Note that the request for a sitemap came to its end, whatever came of it."""
-        self.asked.pop(url, None)
-        self.wake()
-
-    def _first(self, condition: str, value: str) -> SitemapRow | None:
+    def _first(self, condition: str, *values: object) -> SitemapRow | None:
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
-        for number, url, host, origin, chain, guessed in self._read(query, value):
+        for number, url, host, origin, chain, guessed in self._read(query, *values):
             return SitemapRow(number, url, host, origin, tuple(chain.split()), bool(guessed))
         return None
 
-    def hosts(self, after: str) -> Iterator[str]:
-        """Yield hosts with waiting sitemaps after *after*, one by one: there may be a million."""
-        query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND host > ? AND host <= ?"
-        for low, high in ((after, "~"), ("", after)):
-            while (host := self._read(query, low, high)[0][0]) is not None:
-                low = host
-                yield host
+    def is_waiting(self, url: str) -> bool:
+        """Whether a sitemap waits to be requested."""
+        return bool(self._read("SELECT 1 FROM sitemaps WHERE url = ? AND state = ?", url, WAITING))
+
+    def unread(self) -> int:
+        """Return how many sitemaps wait to be requested, or are on their way; 0 if that can't be read."""
+        with suppress(sqlite3.Error):
+            query = "SELECT count(*) FROM sitemaps WHERE state IN (?, ?)"
+            return int(self._read(query, WAITING, ASKED)[0][0])
+        return 0
+
+    def next_origin(self, after: str) -> str | None:
+        """Return the first origin after *after* that has led to sitemaps that wait."""
+        query = "SELECT min(origin) FROM sitemaps WHERE state = 0 AND origin > ?"
+        origin: str | None = self._read(query, after)[0][0]
+        return origin
+
+    def next_host(self, origin: str, after: str) -> str | None:
+        """Return the first host after *after* with sitemaps that wait to which *origin* has led."""
+        query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND origin = ? AND host > ?"
+        host: str | None = self._read(query, origin, after)[0][0]
+        return host
 
     def counts(self, origin: str) -> tuple[int, int]:
         found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
@@ -276,28 +345,29 @@ class Spool:
 
     # Pages
 
-    def _of(self, site: Site) -> dict[int, Site]:
-        return self.unproven if site.named_by else self.sites
-
-    def site(self, origin: str, named_by: str = "", *, known: bool = False) -> int | None:
-        """Return the number of a site; None if *named_by* has named too many others already, unless
-        its robots.txt is *known*."""
-        query = "SELECT id FROM sites WHERE named_by = ? AND origin = ?"
-        if found := self._read(query, named_by, origin):
+    def site(
+        self, origin: str, named_by: str, *, proven: bool = False, known: bool = False
+    ) -> int | None:
+        """Return the number of a site; None if *named_by* has named too many others already that need
+        a proof, unless its robots.txt is *known*."""
+        query = "SELECT id FROM sites WHERE named_by = ? AND origin = ? AND proven = ?"
+        if found := self._read(query, named_by, origin, proven):
             return int(found[0][0])
-        if named_by and not known:
-            [[named]] = self._read("SELECT count(*) FROM sites WHERE named_by = ?", named_by)
+        if not proven and not known:
+            query = "SELECT count(*) FROM sites WHERE named_by = ? AND NOT proven"
+            [[named]] = self._read(query, named_by)
             if named >= MAX_HOSTS:
                 return None
         number = self._journal.new_id("sites")
-        self._journal.put("sites", (number, origin, named_by, 0))
+        self._journal.put("sites", (number, origin, named_by, int(proven), 0))
         return number
 
     def _with_pages(self, number: int) -> Site:
-        if site := self.sites.get(number) or self.unproven.get(number):
+        if site := self._sites.get(number):
             return site
-        query = "SELECT id, origin, named_by, cursor, cursor FROM sites WHERE id = ?"
-        return Site(*self._read(query, number)[0])
+        query = "SELECT id, origin, named_by, proven, cursor, cursor FROM sites WHERE id = ?"
+        [[number, origin, named_by, proven, position, sent]] = self._read(query, number)
+        return Site(number, origin, named_by, bool(proven), position, sent)
 
     def add_pages(self, origin: str, rows: list[Row]) -> None:
         """Add pages from sitemaps of *origin*."""
@@ -312,16 +382,25 @@ class Spool:
         self._journal.put("pages", *((self._journal.new_id("pages"), *row) for row in rows))
         counts = Counter(row[0] for row in rows)
         for site in sites:
-            self._of(site)[site.id] = site
-            self._count(site, counts[site.id])
+            self._wait(site, counts[site.id])
         self.wake()
+
+    def _wait(self, site: Site, pages: int) -> None:
+        """Note that more *pages* of *site* wait."""
+        self._sites[site.id] = site
+        self._of(site).add(site)
+        self._count(site, pages)
 
     def _count(self, site: Site, pages: int) -> None:
         """Note that more *pages* of *site* wait, or fewer."""
         self.waiting += pages
-        site.waiting += pages
+        self._of(site).count(site, pages)
         if site.waiting <= 0:
-            self._of(site).pop(site.id, None)
+            self._of(site).remove(site)
+            self._sites.pop(site.id, None)
+
+    def _of(self, site: Site) -> Sources:
+        return self.proven if site.proven else self.unproven
 
     def first_of(self, site: Site, limit: int) -> list[Page]:
         """Return the next pages of a site."""
@@ -342,7 +421,8 @@ class Spool:
         for; before that, it comes again."""
         pages = self.first_of(site, limit)
         if pages and pages[-1].id > site.sent:
-            self._journal.put("sites", (site.id, site.origin, site.named_by, pages[-1].id))
+            row = site.id, site.origin, site.named_by, int(site.proven), pages[-1].id
+            self._journal.put("sites", row)
         for page in pages:
             yield page
             site.position = page.id
@@ -353,7 +433,7 @@ class Spool:
 
     def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
         """Let *accepted* go to the scheduler, of these *pages* of *site*; the others are rejected."""
-        near = self.site(site.origin) or 0
+        near = self.site(site.origin, site.named_by, proven=True) or 0
         with self._journal.together():
             self._add([(near, page.sitemap, page.url, page.entry) for page in accepted])
             self._journal.delete("pages", *(page.id for page in pages))

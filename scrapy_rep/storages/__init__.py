@@ -1,6 +1,6 @@
 """Storages: where what is known of each robots.txt is kept (REP.md section 5)."""
 
-from scrapy_rep.storages.base import Entry, MemoryStorage, Storage, UnreadableEntry
+from scrapy_rep.storages.base import Entry, MemoryStorage, Storage, Turn, UnreadableEntry
 from scrapy_rep.storages.redis import RedisStorage
 from scrapy_rep.storages.sqlite import SqliteStorage
 
@@ -10,5 +10,6 @@ __all__ = [
     "RedisStorage",
     "SqliteStorage",
     "Storage",
+    "Turn",
     "UnreadableEntry",
 ]

@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrapy.crawler import Crawler
 
@@ -45,6 +45,9 @@ BATCH = 500
 """Origins in one call of a ``…_many`` method."""
 MAX_BATCH = 32 * 1024 * 1024
 """Bytes of the bodies of one batch. Those beyond count as missing, and are fetched again."""
+
+MAX_TURNS = 1000
+"""Turns of an origin that may be reserved before another: more than a fleet has processes."""
 
 MAX_TIME = 253_402_300_799.0
 """The last second of the year 9999, the last that ``datetime`` knows."""
@@ -256,6 +259,27 @@ _KINDS = {
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
+class Turn(NamedTuple):
+    """A request that may only be sent when its origin's crawl delay is over."""
+
+    origin: str
+    seconds: float
+    """The delay: seconds between two requests, more than 0."""
+    wait: float
+    """Seconds from now for which the process would wait by itself."""
+
+    def moment(self, now: float, next_moment: object) -> float:
+        """Return when to send it, given when the origin's next request may be sent, as it was stored.
+        A time that is too far away, or isn't a number, doesn't count: others may have written it, or a
+        clock was set back."""
+        earliest = now + self.wait
+        if isinstance(next_moment, int | float):
+            latest = earliest + MAX_TURNS * self.seconds
+            if earliest < next_moment <= latest:
+                return next_moment
+        return earliest
+
+
 class Storage:
     """Keeps entries after the process ends, and shares them with other processes.
 
@@ -328,6 +352,15 @@ class Storage:
         """End the leases of *origins*, see :meth:`release`."""
         for origin in origins:
             self.release(origin, owner)
+
+    def turn_many(self, turns: Sequence[Turn]) -> list[float]:
+        """Reserve a moment for each of *turns*: not before its ``wait`` is over, and at least its
+        ``seconds`` after the last moment that any process reserved for its origin. Return the seconds
+        from now until each. Time is the storage's: processes' clocks may differ.
+
+        Without this method, each process keeps crawl delays by itself.
+        """
+        return [turn.wait for turn in turns]
 
     def close(self) -> None:
         """The crawl has ended."""

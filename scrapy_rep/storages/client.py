@@ -22,7 +22,15 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.engine.log import Gauge, get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages.base import BATCH, Entry, MemoryStorage, Storage, UnreadableEntry
+from scrapy_rep.storages.base import (
+    BATCH,
+    MAX_TURNS,
+    Entry,
+    MemoryStorage,
+    Storage,
+    Turn,
+    UnreadableEntry,
+)
 from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
@@ -35,6 +43,7 @@ _RENEWALS = 3
 _RETRY_SECONDS = 10.0
 # Kinds of calls. Each may fail alone: a full disk may have room for a lease.
 _LOAD, _LEASE, _RELEASE, _SAVE, _CLOSE = "load", "lease", "release", "save", "close"
+_TURN = "turn"
 # Answers, and bytes of their bodies, kept while the storage fails. The oldest are dropped.
 _MAX_ENTRIES, _MAX_BYTES = 10_000, 16_000_000
 # Where ours are, for who misspells one; how similar a name must be; 1: identical.
@@ -59,6 +68,14 @@ class _PendingClaim(NamedTuple):
     def settled_by(self, found: dict[str, Entry]) -> bool:
         entry = found.get(self.origin)
         return entry is not None and self.is_enough(entry)
+
+
+class _PendingTurn(NamedTuple):
+    origin: str
+    seconds: float
+    earliest: float
+    """By the monotonic clock."""
+    answer: Deferred[float | None]
 
 
 class _Calls:
@@ -152,6 +169,22 @@ class _Calls:
                     )
         return found
 
+    def take_turns(self, asked: list[_PendingTurn]) -> list[float | None]:
+        """Return the moment of each, by the monotonic clock; None if the storage fails."""
+        waits = self.attempt(_TURN, None, lambda: self._take_turns(asked))
+        # From when the answer is here: no moment may come too early.
+        now = time.monotonic()
+        return [None] * len(asked) if waits is None else [now + wait for wait in waits]
+
+    def _take_turns(self, asked: list[_PendingTurn]) -> list[float]:
+        now = time.monotonic()
+        turns = [Turn(one.origin, one.seconds, max(0.0, one.earliest - now)) for one in asked]
+        waits = self.storage.turn_many(turns)
+        for turn, wait in zip(turns, waits, strict=True):
+            if not turn.wait - 0.001 <= wait <= turn.wait + (MAX_TURNS + 1) * turn.seconds:
+                raise ValueError(f"turn_many() returned {wait!r:.20} for {turn}")
+        return waits
+
     def write(self, entries: list[Entry], released: list[str]) -> bool:
         """Save *entries*, then end the leases of *released*. Return whether *entries* are saved."""
         if entries:
@@ -172,6 +205,9 @@ class StorageClient:
         self._calls = _Calls(crawler, storage, lease_seconds)
         self._asked: dict[_PendingClaim, None] = {}
         """Those whose answers somebody waits for."""
+        self._turns: list[_PendingTurn] = []
+        self.shares_turns = type(storage).turn_many is not Storage.turn_many
+        """Whether processes that share the storage can take turns by :meth:`turn`."""
         self._unsaved: dict[str, Entry] = {}
         """The latest answer of each origin that isn't saved yet, oldest first."""
         self._unsaved_bytes = 0
@@ -203,6 +239,18 @@ class StorageClient:
             self._asked.pop(asked, None)
             self.give_back(origin)
             raise
+
+    async def turn(self, origin: str, seconds: float, wait: float) -> float | None:
+        """Return the moment of the monotonic clock at which this process may send the next request to
+        *origin*, *wait* seconds from now at the earliest: at least *seconds* after those of all
+        processes that share the storage. None if the storage fails."""
+        if self._ended or not self._calls.works(_TURN):
+            return None
+        earliest = time.monotonic() + wait
+        asked = _PendingTurn(origin, seconds, earliest, Deferred())
+        self._turns.append(asked)
+        self._go()
+        return await maybe_deferred_to_future(asked.answer)
 
     def publish(self, entry: Entry) -> None:
         """Save *entry*, then end its origin's lease: even if nothing can be saved now, so that
@@ -254,7 +302,8 @@ class StorageClient:
         return bool(self._unsaved) and self._calls.works(_SAVE)
 
     async def _work(self) -> None:
-        while self._asked or self._renewed or self._released or self._saves:
+        while self._turns or self._asked or self._renewed or self._released or self._saves:
+            await self._take_turns()
             await self._answer()  # between any two writes: a claim doesn't wait for all of them
             await self._write()
         self._running = False
@@ -262,6 +311,15 @@ class StorageClient:
             self._ended = True
             await run_in_thread(self._calls.attempt, _CLOSE, None, self._calls.storage.close)
             self._closed.callback(None)
+
+    async def _take_turns(self) -> None:
+        asked = self._turns[:BATCH]
+        del self._turns[:BATCH]
+        if not asked:
+            return
+        moments = await run_in_thread(self._calls.take_turns, asked)
+        for one, moment in zip(asked, moments, strict=True):
+            one.answer.callback(moment)
 
     async def _answer(self) -> None:
         renewed = [one for one in self._renewed[:BATCH] if one in self._leased]

@@ -21,6 +21,9 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
+# Characters of the name of a table or index that are shown.
+_SHOWN = 80
+
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     """Open *path* (None: a temporary file) for any thread. Waits *seconds* for a lock."""
@@ -30,28 +33,29 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     return db
 
 
-def tables_of(db: sqlite3.Connection) -> dict[str, list[Any]]:
-    """Return the columns of each table in a file; also of views and triggers: we have none."""
-    named = db.execute(
-        "SELECT name FROM sqlite_master WHERE type != 'index' AND name NOT GLOB 'sqlite_*'"
-    ).fetchall()
-    columns = "SELECT * FROM pragma_table_info(?)"
-    return {name: db.execute(columns, (name,)).fetchall() for (name,) in named}
+def _schema_of(db: sqlite3.Connection) -> dict[str, str]:
+    """Return the statement that made each table, index, view and trigger, by name."""
+    statements = db.execute("SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'")
+    return {name: " ".join(str(sql).split()) for name, sql in statements}
 
 
 def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
-    """Create the tables of *schema* in a new file. A file with others counts as damaged. Return the
-    columns of each."""
+    """Create the tables of *schema* in a new file. A file with others counts as damaged, and so does one
+    with another index or constraint: each could make saving slow, or refuse it. Return the columns of
+    each table."""
     with closing(sqlite3.connect(":memory:")) as example:
         example.executescript(schema)
-        ours = tables_of(example)
-    theirs = tables_of(db)
+        ours = _schema_of(example)
+    theirs = _schema_of(db)
     if not theirs:
         db.execute("PRAGMA journal_mode = WAL")  # as long as the file exists
         db.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
     elif theirs != ours:
-        raise sqlite3.DatabaseError("its tables are not those of scrapy-rep")
-    return ours
+        names = sorted(name for name in ours.keys() | theirs if ours.get(name) != theirs.get(name))
+        raise sqlite3.DatabaseError(f"its tables are not those of scrapy-rep: {names[0]:.{_SHOWN}}")
+    tables = [name for name, statement in ours.items() if statement.startswith("CREATE TABLE")]
+    columns = "SELECT * FROM pragma_table_info(?)"
+    return {name: db.execute(columns, (name,)).fetchall() for name in tables}
 
 
 def is_damaged(error: Exception) -> bool:

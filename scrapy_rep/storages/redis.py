@@ -3,6 +3,7 @@ imported only where it is used."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,8 +19,10 @@ from scrapy_rep.storages.base import (
     MAX_BATCH,
     MAX_ENTRY_HEADER,
     MAX_PACKED,
+    MAX_TURNS,
     BatchStorage,
     Entry,
+    Turn,
     UnreadableEntry,
     entry_or_error,
     unsqueeze,
@@ -72,6 +75,24 @@ _RELEASE = """
 for _, key in ipairs(KEYS) do
     if redis.pcall('GET', key) == ARGV[1] then redis.call('DEL', key) end
 end
+"""
+
+# Milliseconds of the server's clock. ARGV: the most turns that may come before, then delay and own wait
+# of each. Returns how long each has to wait; see Turn.moment(). A key is gone once it has no effect.
+_TURN = """
+local time = redis.call('TIME')
+local now, waits = time[1] * 1000 + math.floor(time[2] / 1000), {}
+for at, key in ipairs(KEYS) do
+    local delay, wait = tonumber(ARGV[2 * at]), tonumber(ARGV[2 * at + 1])
+    local value = redis.pcall('GET', key)
+    local earlier = type(value) == 'string' and tonumber(value) or 0
+    local moment = now + wait
+    if earlier > moment and earlier <= moment + ARGV[1] * delay then moment = earlier end
+    local following = moment + delay
+    redis.call('SET', key, string.format('%.0f', following), 'PX', string.format('%.0f', following - now))
+    waits[at] = moment - now
+end
+return waits
 """
 
 
@@ -198,6 +219,15 @@ class RedisStorage(BatchStorage):
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         release = self._client.register_script(_RELEASE)
         release([self._key("lease", origin) for origin in origins], [owner])
+
+    def turn_many(self, turns: Sequence[Turn]) -> list[float]:
+        keys = [self._key("turn", turn.origin) for turn in turns]
+        values: list[int] = [MAX_TURNS]
+        for turn in turns:
+            # No moment may come too early.
+            values += [max(1, math.ceil(turn.seconds * 1000)), math.ceil(turn.wait * 1000)]
+        waits = self._client.register_script(_TURN)(keys, values)
+        return [int(wait) / 1000 for wait in waits]
 
     def close(self) -> None:
         if (client := vars(self).pop("_client", None)) is not None:

@@ -22,6 +22,7 @@ from scrapy_rep.storages.base import (
     MAX_PACKED,
     BatchStorage,
     Entry,
+    Turn,
     UnreadableEntry,
     entry_or_error,
     unsqueeze,
@@ -39,6 +40,9 @@ T = TypeVar("T")
 _APPLICATION = 0x52455063
 # Of the tables. Raise it with any change: older versions of this package leave the file alone then.
 _VERSION = 1
+
+# Before the origin of a row in the table of leases: until then, no request of the origin may be sent.
+_TURN = "turn "
 
 # Other processes hold the lock for milliseconds.
 _LOCK_SECONDS = 5.0
@@ -166,6 +170,25 @@ class SqliteStorage(BatchStorage):
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
         self._write(*((delete, (origin, owner)) for origin in origins))
+
+    def turn_many(self, turns: Sequence[Turn]) -> list[float]:
+        def reserve(db: sqlite3.Connection) -> list[float]:
+            waits = []
+            with db:
+                db.execute("BEGIN IMMEDIATE")
+                now = time.time()  # after the wait for the lock
+                for turn in turns:
+                    key = f"{_TURN}{turn.origin}"
+                    row = db.execute("SELECT until FROM leases WHERE origin = ?", (key,)).fetchone()
+                    moment = turn.moment(now, row and row[0])
+                    next_moment = moment + turn.seconds
+                    db.execute(
+                        "INSERT OR REPLACE INTO leases VALUES (?, '', ?)", (key, next_moment)
+                    )
+                    waits.append(moment - now)
+            return waits
+
+        return self._do(reserve)
 
     def close(self) -> None:
         if self._db is not None:

@@ -79,7 +79,7 @@ async def test_for_the_projects_agent(site: Site, tmp_path: Path) -> None:
     assert (done.status, done.err) == (1, "")
     assert list(done.json[0]) == [
         *["sitemap", "listed_in", "depth", "kind", "status", "final_url", "sitemaps", "urls"],
-        *["forbidden", "unjudged", "invalid", "broken", "rules", "fetched", "problem"],
+        *["forbidden", "foreign", "unjudged", "invalid", "broken", "rules", "fetched", "problem"],
     ]
     assert [one["depth"] for one in done.json] == [1, 2, 2, 3, 2, 1, 1]
     numbers = [(one["urls"], one["forbidden"]) for one in done.json]
@@ -107,6 +107,7 @@ async def test_urls_of_other_hosts_are_under_their_own_rules(
         assert done.status == 3
         first, second = done.json
         assert [first[key] for key in ("urls", "forbidden", "unjudged", "invalid")] == [4, 1, 1, 1]
+        assert first["foreign"] == 2  # www lists no sitemap
         problem = "forbidden by line 2: Disallow: /x"
         assert (second["fetched"], second["problem"]) == (False, problem)
         assert (www.count("/robots.txt"), down.count("/robots.txt")) == (1, asked)
@@ -142,7 +143,7 @@ async def test_redirects_to_where_it_is_forbidden(sites: Sites, tmp_path: Path) 
     done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
     assert [line["problem"] for line in done.json] == [
         f"redirects to {there.url('/s.xml')}: forbidden by line 2: Disallow: /",
-        "redirects in a loop, or more than 5 times",
+        "redirects in a loop, or more than 20 times",
         "HTTP 301 without a usable target",
     ]
     assert there.count("/s.xml") == 0
@@ -199,3 +200,19 @@ async def test_no_sitemaps_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     assert done.errors == [f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"]
     wrong = sites.add(robots="Sitemap: /robots.txt\n")
     assert (await robots_crawls(tmp_path, "--sitemaps", wrong.url("/"))).status == 3
+
+
+async def test_as_a_crawl_takes_them(sites: Sites, tmp_path: Path) -> None:
+    """Up to 20 redirects are followed, and URLs count whose host lists the sitemap, or an index."""
+    here, lists_index, other = sites.add(), sites.add(), sites.add()
+    here.set("/robots.txt", f"Sitemap: {here.url('/index.xml')}\n")
+    lists_index.set("/robots.txt", f"Sitemap: {here.url('/index.xml')}\n")
+    here.set("/index.xml", index([here.url("/0")]))
+    for number in range(7):
+        here.set(f"/{number}", redirect(f"/{number + 1}"))
+    listed = [one.url("/page") for one in (here, lists_index, other)]
+    here.set("/7", urlset([*listed, f"http://me:secret@{here.host}:1/"]))
+    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"))
+    assert "1 on hosts that do not list it, which a crawl leaves out" in done.out
+    assert f"redirects to {here.url('/7')}" in done.out
+    assert "secret" not in done.out

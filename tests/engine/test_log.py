@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.holding import deferral
-from scrapy_rep.holding.hold import HeldOrigins
+from scrapy_rep.holding.hold import HeldRequests
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
 from scrapy_rep.storages import Entry
@@ -93,7 +93,7 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     assert "12 given up" in summary(result)[1]
 
 
-def hold_some(table: HeldOrigins, origin: Origin, count: int) -> None:
+def hold_some(table: HeldRequests, origin: Origin, count: int) -> None:
     for number in range(count):
         table.hold_waiting(table.add_waiting(origin, held(number).request, None))
 
@@ -102,7 +102,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
     caplog.set_level("INFO")
     context = context_of()
     origins = Origins(context)
-    table = HeldOrigins(context, origins)
+    table = HeldRequests(context, origins)
     errors = {"d": "HTTP 503", "c": "CannotResolveHostError: no DNS", "b": "Odd: " + "x" * 99}
     for count, name in enumerate("abcd", 1):
         origin = Origin.from_url(f"http://{name}.test/")
@@ -111,7 +111,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    deferral.HoldLog(context, origins.table).state(table.origins.values(), 1, 2, idle=False)
+    deferral.HoldLog(context, origins.table).state(list(table.queues.values()), 1, 2, idle=False)
     assert caplog.messages[0].startswith(
         "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "
         "2 to http://b.test: Odd; 1 to 1 other origin); next robots.txt attempt in 1 s"

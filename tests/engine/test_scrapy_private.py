@@ -4,6 +4,7 @@ new Scrapy, `scrapy_rep/engine/access.py` is the place to mend; its docstrings s
 from __future__ import annotations
 
 import ast
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,16 @@ from scrapy.utils.httpobj import _urlparse_cache, urlparse_cached
 from scrapy.utils.request import _fingerprint_cache, fingerprint
 
 import scrapy_rep
-from scrapy_rep.engine.access import _JITTER, EngineAccess, Listener, Stage, _clock
+from scrapy_rep.engine.access import (
+    _JITTER,
+    HOP_KEY,
+    EngineAccess,
+    Listener,
+    PacedSlot,
+    Stage,
+    _clock,
+    _InProgress,
+)
 from tests.helpers.behaviours import after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
@@ -33,7 +43,15 @@ from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 
 pytestmark = pytest.mark.scrapy_api
-PRIVATE = {"_slot", "total_concurrency", "enqueue_scrape", "scraper", "downloader"}
+PRIVATE = {
+    "_slot",
+    "inprogress",
+    "_process_queue",
+    "total_concurrency",
+    "enqueue_scrape",
+    "scraper",
+    "downloader",
+}
 
 
 async def in_a_crawl(
@@ -68,6 +86,29 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
     assert seen == [5, 6, 5, Scheduler, False, True]
 
 
+async def test_the_engine_knows_what_is_in_progress(sites: Sites) -> None:
+    """By a set, from which it removes a request once its callback's output was handled; see also
+    test_following.py."""
+    sets: list[Any] = []
+    requests: list[Request] = []
+
+    def look(engine: EngineAccess) -> None:
+        slot = engine._crawler.engine._slot
+        sets.append(slot.inprogress)
+        requests.extend(slot.inprogress)
+
+    def opened(spider: Spider) -> None:
+        following = EngineAccess(spider.crawler).following
+        following.trail("_rep_test", id)
+        assert type(spider.crawler.engine._slot.inprogress) is set  # type: ignore[union-attr]
+        following.begin()
+
+    await in_a_crawl(sites, look, signal_handlers={scrapy_signals.spider_opened: opened})
+    assert len(requests) == 1
+    assert type(sets[0]) is _InProgress
+    assert not sets[0]
+
+
 async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> None:
     """By `Scheduler.dqs`, which is set aside for a moment."""
     url = sites.add().url("/from-disk")
@@ -85,8 +126,43 @@ async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> 
     assert_no_errors(result)
 
 
+@pytest.mark.loop
+async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(sites: Sites) -> None:
+    """By `Downloader.handlers.download_request_async`. `request_reached_downloader` comes before the
+    queue: if that changes, it can take the place of this."""
+    site, delay = sites.add(), 0.3
+    events: list[tuple[str, float]] = []
+
+    class Ours:
+        async def download(self, request: Request, handler: Any) -> Response:
+            events.append(("sent", time.monotonic()))
+            response: Response = await handler(request)
+            return response
+
+    def reached(request: Request) -> None:
+        if isinstance(request.meta.get(HOP_KEY), Ours):
+            events.append(("reached", time.monotonic()))
+
+    def look(engine: EngineAccess) -> None:
+        assert engine.hand_over()
+        assert engine.hand_over()  # once is enough
+        engine._crawler.signals.connect(
+            reached, scrapy_signals.request_reached_downloader, weak=False
+        )
+        for name in ("first", "second"):
+            url = site.url(f"/{name}")
+            deferred_from_coro(
+                engine._crawler.engine.download_async(Request(url, meta={HOP_KEY: Ours()}))
+            )
+
+    assert_no_errors(await in_a_crawl(sites, look, {"DOWNLOAD_DELAY": delay}))
+    assert [name for name, _ in events] == ["reached", "reached", "sent", "sent"]
+    assert events[-1][1] - events[0][1] > delay / 2
+    assert [site.count(path) for path in ("/first", "/second")] == [1, 1]
+
+
 def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
-    """It may have neither a total concurrency nor slots."""
+    """It may have neither a total concurrency nor slots nor handlers."""
 
     class Crawler:
         settings = Settings()
@@ -97,6 +173,7 @@ def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     access = EngineAccess(Crawler())  # type: ignore[arg-type]
     with access.extra_slot():
         assert not access.slots.is_full(Request("http://a.example/"), [])
+    assert not access.hand_over()
 
 
 def _callback(engine: Any) -> None:
@@ -321,21 +398,71 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         assert 0 <= _clock() - slot.lastseen < 60
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
         assert slots.key_of(f"http://{key}/other") == key
-        assert not slots.slow(key, "b", 0.0)
-        assert slots.slow(key, "a", 0.01)
-        assert not slots.slow("no such slot", "a", 5.0)
-        slots.slow(key, "b", 0.005)
+        assert not slots.slow(key, "b", (), 0.0)
+        assert slots.slow(key, "a", ("foo",), 0.01)
+        assert not slots.slow("no such slot", "a", (), 5.0)
+        slots.slow(key, "b", (), 0.005)
+        assert (slots.agents_of(key, "a"), slots.agents_of("no such slot", "a")) == ([("foo",)], [])
         seen.extend([slot.concurrency, slot.download_delay()])
         [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
         new = engine._crawler.engine.downloader.slots[beside]
         assert (new.concurrency, new.delay, getattr(new, _JITTER)) == own
-        slots.slow(key, "a", 0.0)
+        slots.slow(key, "a", ("foo",), 0.0)
         seen.append(slot.download_delay())  # what others want counts on
-        slots.slow(key, "b", 0.0)
+        slots.slow(key, "b", (), 0.0)
         assert (slot.concurrency, slot.delay, getattr(slot, _JITTER)) == own
 
     assert_no_errors(await in_a_crawl(sites, look))
     assert seen == [1, 0.01, 0.005]
+
+
+async def test_a_paced_slot_sends_only_what_it_is_told_to(sites: Sites) -> None:
+    """While ``Slot.latercall`` is set, ``Downloader._process_queue`` sends nothing."""
+    seen: list[Any] = []
+
+    class Downloader:
+        """As much of Scrapy's as this needs, and its own way to send."""
+
+        def __init__(self, slot: Any) -> None:
+            self.slot = slot
+
+        _process_queue = scrapys.Downloader._process_queue
+
+        async def _wait_for_download(self, slot: Any, request: Any, _: Any) -> None:
+            slot.transferring.add(request)
+            seen.append(request)
+
+        def _latercall(self, slot: Any) -> None:
+            seen.append("by itself")
+
+    slot = scrapys.Slot(1, 0.01, 0)
+    downloader = Downloader(slot)
+    paced = PacedSlot(downloader, slot)
+    assert paced.is_of(slot)
+    assert paced.take_next() is None
+    requests = [Request("http://a.test/1"), Request("http://a.test/2")]
+    slot.queue.extend((request, None) for request in requests)
+    downloader._process_queue(slot)
+    await a_while(0.03)
+    assert seen == []
+    assert paced.take_next() is requests[0]
+    assert paced.take_next() is None  # somebody has it
+    paced.send_in(0.01)
+    await a_while(0.05)
+    assert (seen, len(slot.queue)) == (requests[:1], 1)
+    assert 0 <= _clock() - slot.lastseen < 60
+    assert paced.take_next() is None  # it isn't back
+    slot.transferring.clear()
+    downloader._process_queue(slot)
+    await a_while(0.03)
+    assert paced.take_next() is None
+    paced.came_back(requests[0])
+    assert paced.take_next() is requests[1]
+    assert paced.own_seconds == 0.0
+    paced.release()
+    await a_while(0.03)
+    assert seen[:2] == requests
+    slot.close()
 
 
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
@@ -345,13 +472,13 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
         slots, scrapys_own = engine.slots, engine._crawler.engine.downloader.slots
         for number in range(300):
             scrapys_own[f"host{number}"] = scrapys.Slot(8, 0.0, 0)
-            slots.slow(f"host{number}", "origin", 5.0)
+            slots.slow(f"host{number}", "origin", (), 5.0)
             if number % 10:
                 del scrapys_own[f"host{number}"]
         assert len(slots.slowed) < 150
         shared = scrapys_own["shared"] = scrapys.Slot(8, 0.0, 0)
         for number in range(5000):
-            slots.slow("shared", f"origin{number}", 1000.0 - number % 1000)
+            slots.slow("shared", f"origin{number}", (), 1000.0 - number % 1000)
         assert shared.delay == 1000.0
         assert len(slots.slowed["shared"].wanted) == 100
 

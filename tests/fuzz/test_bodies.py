@@ -17,7 +17,7 @@ from scrapy.http import Response
 
 from scrapy_rep.origins.answer import READ_BYTES, Transfer, answer_of
 from scrapy_rep.origins.cache import LARGE
-from scrapy_rep.origins.fetcher import META_KEY, Fetcher
+from scrapy_rep.origins.fetcher import received
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE, cut, normalise
@@ -55,20 +55,16 @@ NAMES = ["gzip", "x-gzip", "deflate", "GZIP", "identity", "br", "zstd", "compres
 
 
 @functools.cache
-def downloader() -> tuple[Fetcher, HttpCompressionMiddleware]:
-    context = context_of()
-    return Fetcher(context), HttpCompressionMiddleware.from_crawler(context.crawler)
+def compression() -> HttpCompressionMiddleware:
+    return HttpCompressionMiddleware.from_crawler(context_of().crawler)
 
 
 def fetched(data: bytes, encodings: list[str], cut_off: bool = False) -> bytes:
-    fetcher, compression = downloader()
-    transfer = Transfer(cut=cut_off)
-    url = "http://a.example/robots.txt"
-    request = Request(url, meta={META_KEY: transfer})
+    url, transfer = "http://a.example/robots.txt", Transfer(cut=cut_off)
     response = Response(url, headers={"Content-Encoding": encodings}, body=data)
-    fetcher._response_downloaded(request, response)
+    response = received(response, transfer)
     try:
-        response = compression.process_response(request, response)  # type: ignore[assignment]
+        response = compression().process_response(Request(url), response)  # type: ignore[assignment]
     except Exception as error:
         # Whatever libraries raise: the fetcher expects anything of other components.
         raise IgnoreRequest from error

@@ -16,7 +16,7 @@ from scrapy.http import Headers
 from scrapy.settings import Settings
 
 from scrapy_rep.origins.answer import Answer
-from scrapy_rep.origins.cache import RobotsCache, standing_of
+from scrapy_rep.origins.cache import RobotsCache, usable_until
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.settings import RepSettings
@@ -48,7 +48,7 @@ def assert_usable(entry: Entry) -> None:
     for one in (entry.updated_at, entry.fetched_at, entry.fresh_until, entry.next_attempt_at):
         assert one is None or 0 <= one <= MAX_TIME
         assert one is None or iso(one)
-    until = standing_of(entry, NOW, RepSettings())[1]
+    until = usable_until(entry, NOW, RepSettings())
     assert 0 <= until <= MAX_TIME
     assert len(entry.body) < 2_000_000
     assert Entry.unpack(entry.pack()) == entry

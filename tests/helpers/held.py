@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from scrapy import Request, Spider
@@ -169,3 +169,41 @@ class InlineSpider(ListSpider):
                 self.outcomes.append(error)
             else:
                 self.outcomes.append(answered.status)
+
+
+class Bounded(Record):
+    """Closes a crawl that would hang after some *seconds*: its reason is `TOO_LONG` then."""
+
+    def __init__(self, seconds: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._seconds = seconds
+
+    def _opened(self, spider: Spider) -> None:
+        super()._opened(spider)
+        later(self._seconds, self._end)
+
+    def _end(self) -> None:
+        if self.engine.spider is not None:
+            self.close(TOO_LONG)
+
+
+TOO_LONG = "took too long"
+
+
+class InParts(ListSpider):
+    """*parts* are requests, numbers of seconds to wait, and functions that return what is true once it may
+    go on."""
+
+    def __init__(self, parts: list[Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.parts = parts
+
+    async def start(self) -> AsyncIterator[Any]:
+        for part in self.parts:
+            if isinstance(part, str | Request):
+                yield self.recorded(part)
+            elif isinstance(part, int | float):
+                await a_while(part)
+            else:
+                while not part():
+                    await a_while(0.01)

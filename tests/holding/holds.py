@@ -9,6 +9,7 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
+from scrapy_rep.engine.access import Following
 from scrapy_rep.holding.disk import DiskHold, Held
 
 INF = float("inf")
@@ -54,7 +55,7 @@ def read_all(hold: DiskHold, heap: list[Held]) -> list[Held]:
 
 
 def opened(path: Path, spider: Spider = SPIDER) -> DiskHold:
-    hold = DiskHold(str(path.parent), spider)
+    hold = DiskHold(str(path.parent), spider, Following(spider.crawler))
     assert hold.open()
     return hold
 

@@ -20,7 +20,8 @@ from scrapy.utils.reactor import is_reactor_installed
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import FILE_NAME
-from scrapy_rep.holding.hold import Held, HeldOrigins
+from scrapy_rep.holding.hold import HeldRequests
+from scrapy_rep.origins.queue import Held
 from tests.helpers.behaviours import RULES, after, in_turn, silence
 from tests.helpers.crawling import crawl
 from tests.helpers.files import ask, change
@@ -84,7 +85,7 @@ async def test_waiting_goes_on_in_the_next_run(
     """It counts the seconds of all runs, not what lies between them."""
     passed = 0.0
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
-    monkeypatch.setattr("scrapy_rep.holding.hold.time", clock)
+    monkeypatch.setattr("scrapy_rep.engine.access.time", clock)
     site = sites.add(robots=503)
     settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}
     record = Record()
@@ -115,7 +116,9 @@ async def test_very_many_that_can_not_be_read_stop_nobody(sites: Sites, tmp_path
     hold.hold(origin_of(site), Held(0, 120, 0.0, Request(site.url("/x"))))
     hold.close()
     change(tmp_path / FILE_NAME, "UPDATE held SET request = 5 WHERE id <= 120")
-    first = patch.object(HeldOrigins, "first", autospec=True, side_effect=HeldOrigins.first)
+    first = patch.object(
+        HeldRequests, "first_leaving", autospec=True, side_effect=HeldRequests.first_leaving
+    )
     with first as looks:
         result = await crawl([], {"JOBDIR": str(tmp_path), "REP_DRY_RUN": True})
     assert site.pages_asked == ["/x"]
@@ -346,7 +349,7 @@ async def test_no_more_pages_at_a_time_than_slots(sites: Sites) -> None:
 @pytest.mark.loop
 async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """A multiple of CONCURRENT_REQUESTS; without a reactor, half of it."""
-    monkeypatch.setattr("scrapy_rep.origins.flights._AT_A_TIME", 4)
+    monkeypatch.setattr("scrapy_rep.origins.flights._FETCHES_PER_SLOT", 4)
     cap = 8 if is_reactor_installed() else 1
     running, most = 0, 0
     robots = silent_until_open()

@@ -22,10 +22,10 @@ from scrapy.utils.request import request_from_dict
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import RepMiddleware
+from scrapy_rep.engine.access import RunningClock
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.handing_back import HandingBack
-from scrapy_rep.holding.hold import HeldOrigins
 from tests.helpers.behaviours import RULES, after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import (
@@ -115,7 +115,7 @@ async def test_a_stop_during_a_check_loses_no_request(sites: Sites, shared: Any)
 
     def started() -> None:
         middleware = record.engine.crawler.get_downloader_middleware(RepMiddleware)
-        middleware._gate.look = lambda request: check()
+        middleware._gate._check = lambda request: check()
 
     record.handlers[signals.engine_started] = started
     record.handlers[signals.spider_closed] = lambda: over.callback(None)
@@ -346,11 +346,11 @@ async def test_those_handed_back_wait_on(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, shared: Any, answers: bool
 ) -> None:
     """REP_DEFER_MAX_WAIT counts from when they were first held, while a crawl runs."""
-    passed = {HeldOrigins: 0.0, HandingBack: 0.0}
+    passed = {RunningClock: 0.0, HandingBack: 0.0}
     clock = SimpleNamespace(time=lambda: time.time() + passed[HandingBack])
     monkeypatch.setattr("scrapy_rep.holding.handing_back.time", clock)
-    now = HeldOrigins.now
-    monkeypatch.setattr(HeldOrigins, "now", lambda self: now(self) + passed[HeldOrigins])
+    now = RunningClock.__call__
+    monkeypatch.setattr(RunningClock, "__call__", lambda self: now(self) + passed[RunningClock])
     site = sites.add(robots=503 if answers else silence())
     wanted = urls(site, 5)
     settings = {
@@ -378,7 +378,7 @@ async def test_those_handed_back_wait_on(
         assert result.stat("rep/deferred") == 5
         assert set(result.failures) == (set() if reason == "enough" else set(wanted))
         assert_no_errors(result)
-        passed[HeldOrigins] = 0.0
+        passed[RunningClock] = 0.0
         passed[HandingBack] += 86400  # until the next run
 
 

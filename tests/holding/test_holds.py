@@ -13,15 +13,17 @@ import pytest
 from scrapy import FormRequest, Request
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.holding.disk import FILE_NAME, Held, dumps, loads
-from scrapy_rep.holding.hold import HeldOrigin, HeldOrigins, Releases
+from scrapy_rep.holding.disk import FILE_NAME, dumps, loads
+from scrapy_rep.holding.hold import HeldRequests, Releases
+from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.policy import Drop
+from scrapy_rep.origins.queue import Held, Queue, Tally
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import ask, change
 from tests.helpers.recorded import context_of
 from tests.holding.holds import (
-    INF,
     SPIDER,
     A,
     B,
@@ -42,36 +44,77 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / FILE_NAME
 
 
-def origin_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> HeldOrigin:
-    one = HeldOrigin(Origin.from_url(A), A)
-    one.waiting += waiting
-    one.heap = sorted(request._replace(counts=True) for request in holding)
-    return one
+def queue_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> Queue:
+    queue = Queue(Origin.from_url(A), Tally())
+    for request in waiting:
+        queue.arrive(request)
+    queue.recover([request._replace(counts=True) for request in holding])
+    return queue
 
 
-def staying(one: HeldOrigin) -> list[int]:
-    return [held.number for held in (*one.waiting, *sorted(one.heap))]
+def leaving(queue: Queue) -> list[int]:
+    return [held.number for held in sorted(queue.leaving_held + queue.leaving_others)]
+
+
+def staying(queue: Queue) -> list[int]:
+    return [held.number for held in (*queue.waiting, *sorted(queue.held))]
 
 
 def test_those_that_came_before_a_moment_leave() -> None:
     """One that was handed back has waited longer than those in front of it."""
-    some = held(1, 50.0), held(2, 10.0), held(3, 60.0), held(4, 20.0, priority=1)
-    one = origin_with(held(5, 30.0), holding=some)
-    assert one.oldest() == 10.0
-    one.let_leave(("too late", 1), 30.0)
-    assert one.oldest() == 50.0
-    assert [held.number for held in sorted(one.ready)] == [4, 2, 5]
-    assert staying(one) == [1, 3]
+    requests = held(1, 50.0), held(2, 10.0), held(3, 60.0), held(4, 20.0, priority=1)
+    queue = queue_with(held(5, 30.0), holding=requests)
+    assert queue.find_oldest() == 10.0
+    queue.let_leave(Drop("too late"), 100.0, 30.0)
+    assert queue.find_oldest() == 50.0
+    assert leaving(queue) == [4, 2, 5]
+    assert staying(queue) == [1, 3]
 
 
 def test_an_answer_releases_those_about_to_fail() -> None:
-    one = origin_with(held(2, 1.0), held(3, 2.0), holding=(held(4, 1.0),))
-    one.let_leave(("too late", 1), 1.0)
-    assert (one.fails, staying(one), len(one.ready)) == (True, [3], 2)
-    one.let_leave(None, INF)
-    assert (one.fails, staying(one), len(one.ready)) == (False, [], 3)
-    one.recall()
-    assert (one.ready, staying(one)) == ([], [2, 3, 4])
+    queue = queue_with(held(2, 1.0), held(3, 2.0), holding=(held(4, 1.0),))
+    queue.let_leave(Drop("too late"), 3.0, 1.0)
+    assert (queue.fails, staying(queue), len(leaving(queue))) == (True, [3], 2)
+    queue.let_leave(None, 4.0)
+    assert (queue.fails, staying(queue), len(leaving(queue))) == (False, [], 3)
+    queue.recall(5.0)
+    assert (leaving(queue), staying(queue)) == ([], [2, 3, 4])
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_time_begins_anew_only_for_those_that_had_been_released(fails: bool) -> None:
+    queue = queue_with(held(1, 1.0), holding=(held(2, 2.0),))
+    queue.let_leave(Drop("too late") if fails else None, 50.0)
+    queue.recall(60.0)
+    assert queue.find_oldest() == (1.0 if fails else 60.0)
+
+
+def test_time_stands_still_while_robots_txt_is_in_a_queue() -> None:
+    queue = queue_with(held(1, 0.0))
+    queue.begin(Flight(queue.origin, Request(A)), 10.0)
+    assert queue.clock(500.0) == 10.0
+    queue.start_clock(500.0)
+    assert (queue.clock(510.0), queue.when(30.0, 510.0)) == (20.0, 520.0)
+
+
+def test_the_tally_is_the_sum_of_all_queues() -> None:
+    tally, queues = Tally(), []
+    for name in "ab":
+        queue = Queue(Origin.from_url(f"http://{name}.example"), tally)
+        for number in range(4):
+            queue.arrive(held(number))
+        queue.hold(3, lambda request: request._replace(counts=True))
+        queues.append(queue)
+    assert (tally.waiting, tally.held, tally.counted) == (2, 6, 2)
+    queues[0].let_leave(None, 1.0)
+    assert (tally.waiting, tally.held) == (2, 6)
+    for _ in range(4):
+        queues[0].pop_first()
+    assert queues[0].is_empty
+    assert (tally.waiting, tally.held, tally.counted) == (1, 3, 1)
+    assert queues[1].dismiss_waiting()
+    queues[1].take(lambda _: True)
+    assert (tally.waiting, tally.held, tally.counted) == (0, 0, 0)
 
 
 class Unordered(int):
@@ -84,13 +127,13 @@ class Unordered(int):
 def test_what_is_held_is_not_put_in_order_again(path: Path) -> None:
     """When all of an origin's requests leave, and when the crawl ends and they are on disk."""
     context = context_of()
-    table = HeldOrigins(context, Origins(context))
+    table = HeldRequests(context, Origins(context))
     table.disk = hold = opened(path)
-    one = origin_with()
-    one.heap = [hold.hold(A, held(n))._replace(number=Unordered(n)) for n in range(3)]
-    assert list(table.take_mortal(one)) == []
-    one.let_leave(None, INF)
-    assert (len(one.ready), one.heap) == (3, [])
+    queue = queue_with()
+    queue.held = [hold.hold(A, held(n))._replace(number=Unordered(n)) for n in range(3)]
+    assert list(table.take_mortal(queue)) == []
+    queue.let_leave(None, 1.0)
+    assert (len(queue.leaving_held), queue.held) == (3, [])
     hold.close()
 
 
@@ -163,13 +206,13 @@ async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(path: Pat
     ran(earlier, 50.0)
     earlier.close()
     context, origin = context_of(), Origin.from_url(A)
-    table = HeldOrigins(context, Origins(context))
+    table = HeldRequests(context, Origins(context))
     for number in (3, 4):
         table.hold_waiting(table.add_waiting(origin, held(number).request, None))
     one = table.add_waiting(origin, held(5).request, None)
     async for _ in table.recover(hold := opened(path)):
         pass
-    found = read_all(hold, one.heap)
+    found = read_all(hold, one.held)
     assert numbers([*found, *one.waiting]) == [1, 2, 3, 4, 5]
     assert [one.since >= 0 for one in found] == [False, False, True, True]
     hold.close()
@@ -181,7 +224,7 @@ def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
     """It has looked at 50 origins, and may get no other event for a while."""
     context, wakes = context_of(), []
     monkeypatch.setattr(EngineAccess, "wake", lambda _: wakes.append(1))
-    table = HeldOrigins(context, Origins(context))
+    table = HeldRequests(context, Origins(context))
     table.disk = hold = opened(path)
     releases = Releases(context, table, Mock(), Mock())
     for number in range(60):

@@ -247,7 +247,7 @@ async def test_damaged_in_mid_crawl(
 
 
 async def test_a_hold_that_can_not_be_opened(sites: Sites, tmp_path: Path) -> None:
-    """Scrapy's own queue has its pages at the end: the spool doesn't list them any more."""
+    """The spool has its pages at the end; Scrapy's own queue doesn't."""
     gate = Gate(503, RULES)
     silent, site = sites.add(robots=gate), sites.add()
     wanted = urls(silent, 10)
@@ -260,7 +260,8 @@ async def test_a_hold_that_can_not_be_opened(sites: Sites, tmp_path: Path) -> No
     first = await run([site.url("/start")], tmp_path, record, **more)
     fault.end()
     assert first.reason == "enough"
-    assert ask(tmp_path / LISTED, "SELECT count(*) FROM pages") == 0
+    assert ask(tmp_path / LISTED, "SELECT count(*) FROM pages") == 10
     gate.open()
     await run([], tmp_path, **more)
+    assert ask(tmp_path / LISTED, "SELECT count(*) FROM pages") == 0
     assert [silent.count(f"/page{number}") for number in range(10)] == [1] * 10

@@ -159,6 +159,29 @@ def test_warning_after_very_many_headers() -> None:
     assert [one.levelname for one in records] == ["WARNING"]
 
 
+HEADER_NAMES = ("User-Agent: ", "user-agent:", "UserAgent: ", "User Agent = ", '"User-Agent": "')
+
+
+def test_the_name_of_the_header_is_no_token() -> None:
+    """Google's matcher would take it for one. The crawler's own name is told, and a warning says why."""
+    with every_row() as row:
+        for prefix in HEADER_NAMES:
+            for setting in ("USER_AGENT", "ROBOTSTXT_USER_AGENT"):
+                with row((prefix, setting)), captured_log() as records:
+                    agents = agents_of({setting: prefix + FULL.format("ProjectBot")})
+                    for _ in range(3):
+                        assert agents.chain_of(Request("http://a.example/")) == ("ProjectBot",)
+                    [message] = [one.getMessage() for one in records if one.levelname == "WARNING"]
+                    assert "begins with the name of its header" in message
+                    assert message.endswith("out. Rules for ProjectBot apply.")
+    with captured_log() as records:
+        assert (
+            agents_of({"USER_AGENT": "User-Agent: " * 2}).chain_of(Request("http://a.example/"))
+            == ()
+        )
+    assert len([one for one in records if one.levelname == "WARNING"]) == 1
+
+
 async def test_crawler_that_ignores_the_global_group(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     requests = [

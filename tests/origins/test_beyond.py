@@ -9,9 +9,9 @@ import pytest
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.choices import Choices, in_outage
+from scrapy_rep.origins.status import Stale, Unreachable, Unrestricted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import is_challenge
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry
 from tests.helpers.behaviours import RULES, RULES_BYTES, answer, in_turn
@@ -180,20 +180,20 @@ async def test_a_wrong_override_ends_the_crawl_at_its_start(sites: Sites) -> Non
 FAR = 40 * DAY
 LADDER = [
     # Unreachable for, with a copy?, seconds since a page answered, what it is good for.
-    (0.0, True, None, Standing.UNREACHABLE),
-    (0.0, False, None, Standing.UNREACHABLE),
-    (12 * HOUR - 1, True, HOUR, Standing.UNREACHABLE),
-    (12 * HOUR - 1, False, HOUR, Standing.UNREACHABLE),
-    (12 * HOUR, True, None, Standing.STALE),
-    (12 * HOUR, False, None, Standing.UNRESTRICTED),
-    (30 * DAY - 1, True, None, Standing.STALE),
-    (30 * DAY - 1, False, None, Standing.UNRESTRICTED),
-    (30 * DAY, True, HOUR, Standing.UNRESTRICTED),
-    (30 * DAY, False, HOUR, Standing.UNRESTRICTED),
-    (30 * DAY, True, 7 * DAY, Standing.UNRESTRICTED),
-    (30 * DAY, True, 8 * DAY, Standing.UNREACHABLE),
-    (30 * DAY, False, None, Standing.UNREACHABLE),
-    (30 * DAY, False, -HOUR, Standing.UNREACHABLE),  # a clock that was set
+    (0.0, True, None, Unreachable),
+    (0.0, False, None, Unreachable),
+    (12 * HOUR - 1, True, HOUR, Unreachable),
+    (12 * HOUR - 1, False, HOUR, Unreachable),
+    (12 * HOUR, True, None, Stale),
+    (12 * HOUR, False, None, Unrestricted),
+    (30 * DAY - 1, True, None, Stale),
+    (30 * DAY - 1, False, None, Unrestricted),
+    (30 * DAY, True, HOUR, Unrestricted),
+    (30 * DAY, False, HOUR, Unrestricted),
+    (30 * DAY, True, 7 * DAY, Unrestricted),
+    (30 * DAY, True, 8 * DAY, Unreachable),
+    (30 * DAY, False, None, Unreachable),
+    (30 * DAY, False, -HOUR, Unreachable),  # a clock that was set
 ]
 
 

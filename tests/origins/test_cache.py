@@ -19,7 +19,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import NotSupported
 
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.flights import Flight
+from scrapy_rep.origins.flight import Flight
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
@@ -331,6 +331,8 @@ async def test_a_fetch_without_an_answer_gives_its_lease_back(error: BaseExcepti
 
     some: Any = SimpleNamespace(claim=claim, fetch=fetch, give_back=given_back.append)
     cache = RobotsCache(RepSettings(), some, time.time, some)
+    flight = Flight(Origin("http", "a.example", 80), Request("http://a.example"))
+    flight.is_abandoned = isinstance(error, asyncio.CancelledError)
     with pytest.raises(type(error)):
-        await cache.ask(Flight(Origin("http", "a.example", 80), Request("http://a.example")))
+        await cache.ask(flight)
     assert given_back == ["http://a.example"]

@@ -18,7 +18,7 @@ from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.robotstxt import Groups
 from tests.helpers.behaviours import after, answer, in_turn, redirect, reset
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import NEVER, origin_of, urls
+from tests.helpers.held import DEFER, NEVER, origin_of, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import in_a_file
@@ -157,20 +157,22 @@ def a_site_that_changes_its_mind_is_followed(sites: Sites) -> Case:
     assert min(gaps(faster)[1:]) < LONG
 
 
-def another_agent_is_not_slowed(sites: Sites) -> Case:
+def the_slowest_of_the_agents_in_use_counts(sites: Sites) -> Case:
     """Whoever comes first, and whichever of the two is the project's own."""
-    some, requests = [], []
+    some, chains = [], []
     for slow, quick in (("testbot", "quickbot"), ("slowbot", "testbot")):
         site = sites.add(robots=asking(DELAY, slow) + asking(0, quick))
         some.append(site)
-        names = [("/slow", slow)] * 3 + [("/quick", quick)] * 6
-        for path, name in names if slow == "testbot" else names[::-1]:
+        requests = []
+        for path, name in [("/slow", slow)] + [("/quick", quick)] * 2 + [("/slow", slow)]:
             meta = {} if name == "testbot" else {"rep_user_agent": name}
             requests.append(Request(site.url(path), meta=meta))
-    yield requests
+        chains.append(following(None, *requests))
+    unused = sites.add(robots=asking(LONG, "slowbot") + asking(0, "testbot"))
+    yield [*chains, *urls(unused, 4)]
     for site in some:
-        assert min(gaps(site, path="/slow")) >= DELAY
-        assert min(gaps(site, path="/quick")) < DELAY
+        assert_paced(site, DELAY, 4)
+    assert min(gaps(unused)) < DELAY
 
 
 def the_slowest_counts_where_origins_share_a_slot(sites: Sites) -> Case:
@@ -202,7 +204,7 @@ CASES = [
     failed_requests_count_too,
     robots_txt_does_not_wait_for_pages,
     a_site_that_changes_its_mind_is_followed,
-    another_agent_is_not_slowed,
+    the_slowest_of_the_agents_in_use_counts,
     the_slowest_counts_where_origins_share_a_slot,
     links_that_inherit_meta_leave_the_others_slot,
 ]
@@ -210,11 +212,15 @@ CASES = [
 
 @pytest.mark.loop
 @pytest.mark.scrapy_api
-async def test_one_request_at_a_time_with_the_sites_delay(sites: Sites) -> None:
-    """All cases in one crawl: their pauses are at the same time."""
+@pytest.mark.parametrize("takes_turns", [False, True])
+async def test_one_request_at_a_time_with_the_sites_delay(
+    sites: Sites, tmp_path: Path, takes_turns: bool
+) -> None:
+    """All cases in one crawl: their pauses are at the same time. Also by turns, of one process."""
     table = [(case.__name__, case(sites)) for case in CASES]
     settings = {
         **ON,
+        **(in_a_file(tmp_path) if takes_turns else {}),
         "REP_CACHE_MIN_TTL": 0.0,
         "REP_UNREACHABLE": "defer",
         "REP_RETRY_DELAY": 0.1,
@@ -228,6 +234,47 @@ async def test_one_request_at_a_time_with_the_sites_delay(sites: Sites) -> None:
         for name, case in table:
             with row(name), suppress(StopIteration):
                 case.send(result)
+
+
+SKIP = {"REP_CRAWL_DELAY": {"most": DELAY, "beyond": "skip"}}
+
+
+async def test_sites_that_ask_for_more_are_not_crawled(sites: Sites, tmp_path: Path) -> None:
+    """Neither pages, nor direct downloads, nor what is held, nor sitemaps; by name in log and report."""
+    paced, slow = sites.add(robots=asking(DELAY)), sites.add(robots=in_turn(503, asking(100)))
+    rated = sites.add(robots="User-agent: *\nRequest-rate: 1/2m")
+    others = sites.add(robots=asking(100, "otherbot") + asking(0))
+    listing = sites.add()
+    listing.set("/robots.txt", f"{asking(100)}Sitemap: {listing.url('/map.xml')}\n")
+    refused, report = [slow, rated, listing], tmp_path / "report.html"
+    requests = [url for site in (paced, *refused, others) for url in urls(site, 2)]
+    settings = {**ON, **SKIP, **DEFER, "REP_SITEMAPS": True, "REP_REPORT": str(report)}
+    result = await crawl(requests, settings)
+    result.assert_clean()
+    assert set(result.responses) == {*urls(paced, 2), *urls(others, 2)}
+    assert all(result.disallowed(url) for site in refused for url in urls(site, 2))
+    assert [site.pages_asked for site in refused] == [[]] * 3
+    why = "line 2: request-rate: 1/2m, more than REP_CRAWL_DELAY allows, group *"
+    assert str(result.failure(rated.url("/page0"))) == f"Forbidden by robots.txt ({why})"
+    for site, line in ((slow, "crawl-delay in line 3"), (rated, "request-rate in line 2")):
+        assert (
+            f"INFO Not crawling {origin_of(site)}: {line} of its robots.txt asks for " in result.log
+        )
+    assert result.stat("rep/crawl_delay/skipped") == 3
+    assert "Crawl delays: 1 obeyed, 3 not crawled, at most 0.3 s" in result.log
+    page = report.read_text()
+    assert "crawl-delay: 100, more than REP_CRAWL_DELAY allows" in page
+    assert [page.count(f"<td>{seconds}<td class=t>") for seconds in (0.3, 100, 120)] == [1, 2, 1]
+
+
+async def test_another_agent_and_a_dry_run_are_not_refused(sites: Sites) -> None:
+    site = sites.add(robots=asking(100, "slowbot") + asking(0))
+    slow = Request(site.url("/slow"), meta={"rep_user_agent": "slowbot"})
+    free = Request(site.url("/free"), meta={"rep_user_agent": "slowbot", **FREE})
+    for settings in ({}, {"REP_DRY_RUN": True}):
+        result = await crawl([site.url("/a"), slow, free], {**ON, **SKIP, **settings})
+        assert result.disallowed(slow.url) is not bool(settings)
+        assert {site.url("/a"), free.url} <= {*result.responses}
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

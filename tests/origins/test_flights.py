@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy import signals as scrapy_signals
 from scrapy.http import Response
 from scrapy.settings import Settings
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -16,14 +16,9 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.origins.fetcher import Fetcher
-from scrapy_rep.origins.flights import (
-    CrawlEnding,
-    Flight,
-    Flights,
-    ResolutionListener,
-    StillWaiting,
-)
-from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.flight import CrawlEnding, FetchAbandoned, Flight, Limits, StillWaiting
+from scrapy_rep.origins.flights import Flights
+from scrapy_rep.origins.status import UNKNOWN
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import NEVER, a_while
@@ -32,7 +27,7 @@ from tests.helpers.recorded import context_of
 
 @pytest.fixture(autouse=True)
 def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", NEVER)
+    monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", NEVER)
 
 
 class World:
@@ -45,7 +40,10 @@ class World:
             settings=Settings({"CONCURRENT_REQUESTS": concurrency}),
             spider=None,
         )
-        self.flights = Flights(crawler, self.ask)
+        self.told: list[object] = []
+        limits = Limits(grace=NEVER, max_wait=NEVER, fetch=NEVER)
+        known = lambda origin: (UNKNOWN, None)
+        self.flights = Flights(crawler, self.ask, self.tell, known, time.monotonic, limits)
 
     async def ask(self, flight: Flight) -> Any:
         self.asked.append(flight.origin.host)
@@ -56,6 +54,9 @@ class World:
             return await maybe_deferred_to_future(answer)
         finally:
             self.in_the_air -= 1
+
+    async def tell(self, flight: Flight, result: object) -> None:
+        self.told.append(result)
 
     def begin(self, *hosts: str, again: bool = False) -> list[Flight]:
         return [self.flights.to(origin(host), again=again) for host in hosts]
@@ -99,7 +100,7 @@ async def test_time_counts_from_the_beginning_of_the_flight() -> None:
     assert flight.left_of(0.05) <= 0
     for seconds in (flight.left_of(0.05), 0, -1, 0.05):
         assert isinstance(await outcome(flight.wait(seconds)), StillWaiting)
-    assert len(flight.waiters) == 1
+    assert len(world.flights.queues[origin("a")].callers) == 1
     assert world.flights.to(origin("a")) is flight
     await world.answer("a")
     assert await maybe_deferred_to_future(patient) == "known"
@@ -119,20 +120,21 @@ async def test_new_origins_fly_before_those_asked_again() -> None:
     assert len(world.asked) == 64
     world = World(concurrency=1)
     world.begin("a0", "a1", "a2", again=True)
+    await a_while(0.01)
     for number in range(3):
         world.begin(f"b{number}", again=True)
         world.begin(f"c{number}")
     await a_while(0.01)
-    assert world.asked == ["a0", "a1", "a2", "b0"]
-    for host in ("a1", "a0", "b0", "a2", "c0", "c1", "c2", "b1", "b2"):
+    assert world.asked == ["a0", "a1", "a2", "c0"]
+    for host in ("a1", "a0", "c0", "a2", "c1", "c2", "b0", "b1", "b2"):
         await world.answer(host)
-    assert world.asked == ["a0", "a1", "a2", "b0", "c0", "c1", "c2", "b1", "b2"]
+    assert world.asked == ["a0", "a1", "a2", "c0", "c1", "c2", "b0", "b1", "b2"]
     assert (world.in_the_air, world.most) == (0, 4)
 
 
 async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times as many fly then, and no more: sites may be silent without end."""
-    monkeypatch.setattr("scrapy_rep.origins.flights._SLOW_SECONDS", 0.03)
+    monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", 0.03)
     world = World(concurrency=1)
     world.begin(*hosts(20))
     assert world.in_the_air <= 4
@@ -209,40 +211,37 @@ async def test_nothing_is_kept_of_those_that_left_at_once() -> None:
     assert not world.flights._running
 
 
+@pytest.mark.loop
 @pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
-async def test_a_fetch_that_is_broken_off_is_told(error: BaseException) -> None:
-    """With asyncio it is another error than with Twisted."""
-    told: list[type] = []
+async def test_only_what_we_cancel_ourselves_is_told_as_abandoned(error: BaseException) -> None:
+    """With asyncio, it is another error than with Twisted. Both come out of projects' own code, too."""
+    world = World()
+    _, foreign = world.begin("ours", "foreign")
+    waiting = waits(foreign)
+    await a_while(0.01)
+    world.flights.abandon(origin("ours"))
+    await a_while(0.01)
+    assert [type(result) for result in world.told] == [FetchAbandoned]
+    with captured_log() as records:
+        world.answers["foreign"].errback(error)
+        result = await maybe_deferred_to_future(waiting)
+    assert isinstance(result, Exception) and not isinstance(result, CancelledError)
+    assert [record.levelname for record in records] == ["ERROR"]
+    assert foreign.result is result and not world.flights.queues
+    await world.end()
 
-    class Listener(ResolutionListener):
-        def failed(self, origin: Origin, error: Exception) -> None:
-            told.append(type(error))
 
-    async def ask(flight: Flight) -> None:
-        raise error
-
-    origins = Origins(context_of())
-    origins.cache = SimpleNamespace(ask=ask)  # type: ignore[assignment]
-    origins.listeners.append(Listener())
-    with pytest.raises(type(error)):
-        await origins.ask(Flight(origin("a"), Request("http://a")))
-    assert told == [CancelledError]
-
-
-async def test_an_answer_to_a_cancelled_fetch_frees_its_slot_only_once() -> None:
-    """Scrapy goes on with a download that is no longer awaited."""
+async def test_a_cancelled_fetch_frees_its_slot() -> None:
     crawler: Any = get_crawler()
-    sent: list[Request] = []
 
     async def download(request: Request) -> Response:
-        sent.append(request)
+        assert downloader.total_concurrency == 17
         raise CancelledError
 
     downloader = SimpleNamespace(total_concurrency=16)
-    crawler.engine = SimpleNamespace(downloader=downloader, download_async=download, _slot=None)
+    crawler.engine = SimpleNamespace(
+        downloader=downloader, download_async=download, _slot=None, pause=None, unpause=None
+    )
     with pytest.raises(CancelledError):
         await Fetcher(context_of(crawler)).fetch(origin("a"), Request("http://a"))
-    response = Response(sent[0].url)
-    told = scrapy_signals.response_downloaded
-    crawler.signals.send_catch_log(told, request=sent[0], response=response, spider=None)
     assert downloader.total_concurrency == 16

@@ -12,11 +12,11 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.origins.origins import Advice, Drop, Policy
+from scrapy_rep.origins.policy import ALLOW, DECIDE, LEAVE, STAY, WAIT, Action, Advice, Drop, Policy
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.status import Fresh, Stale, Status, Unreachable, Unrestricted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from tests.helpers.crawling import run_settings
@@ -24,49 +24,48 @@ from tests.helpers.rows import every_row
 from tests.helpers.storing import rules
 
 NOW = 1000.0
-LEAVE, STAY, DECIDE, ALLOW = Advice
 FREE, FULL = ROOMS = (False, True)
 CHOICES = ("defer", "drop", "allow")
-NO_ROOM = Drop("too many of its requests are held", for_room=True)
-FAILED = Drop("HTTP 503", 2)
-NOT_HELD = FAILED._replace(for_room=True)
+NO_ROOM = Advice(Action.FAIL, Drop("too many of its requests are held", for_room=True))
+FAILED = Advice(Action.FAIL, Drop("HTTP 503", 2))
+NOT_HELD = Advice(Action.FAIL, Drop("HTTP 503", 2, for_room=True))
 ORIGIN = Origin("http", "a.example", 80)
 ENTRY = Entry("http://a.example", updated_at=NOW, fetched_at=NOW, outcome=Outcome.MISSING)
 FAILURE = {"unreachable_since": NOW, "attempts": 2, "error": "HTTP 503", "next_attempt_at": NOW + 5}
 UNREACHABLE = Entry("http://a.example", updated_at=NOW, **FAILURE)  # type: ignore[arg-type]
 
 
-def known(entry: Entry, standing: Standing) -> OriginState:
+def known(entry: Entry, status: Status) -> OriginState:
     state = OriginState(entry, ORIGIN)
-    state.standing = standing
+    state.become(status)
     return state
 
 
 def down(seconds: float = 5.0, dead: int = 0) -> OriginState:
     entry = replace(UNREACHABLE, next_attempt_at=NOW + seconds, dead_attempts=dead)
-    return known(entry, Standing.UNREACHABLE)
+    return known(entry, Unreachable())
 
 
 AT_HAND = [
-    known(ENTRY, Standing.FRESH),
-    known(replace(ENTRY, outcome=Outcome.RULES), Standing.FRESH),
-    known(replace(UNREACHABLE, outcome=Outcome.RULES, fetched_at=1.0), Standing.STALE),
-    known(UNREACHABLE, Standing.UNRESTRICTED),
+    known(ENTRY, Fresh()),
+    known(replace(ENTRY, outcome=Outcome.RULES), Fresh()),
+    known(replace(UNREACHABLE, outcome=Outcome.RULES, fetched_at=1.0), Stale()),
+    known(UNREACHABLE, Unrestricted()),
 ]
 # What is known, REP_UNREACHABLE, whether no more may be held, at the gate, in the middleware.
 TABLE: list[tuple[OriginState | None, str, bool, object, object]] = [
     *[(None, choice, FREE, STAY, None) for choice in CHOICES],
     *[(None, choice, FULL, NO_ROOM, None) for choice in CHOICES],
     *[(one, how, room, LEAVE, DECIDE) for one in AT_HAND for how in CHOICES for room in ROOMS],
-    (down(), "defer", FREE, STAY, 5.0),
-    (down(dead=2), "defer", FREE, STAY, 5.0),
-    (down(), "defer", FULL, NOT_HELD, 5.0),
+    (down(), "defer", FREE, STAY, WAIT),
+    (down(dead=2), "defer", FREE, STAY, WAIT),
+    (down(), "defer", FULL, NOT_HELD, WAIT),
     *[(down(dead=3), "defer", room, LEAVE, FAILED) for room in ROOMS],  # the default of tries
     *[(down(), "drop", room, LEAVE, FAILED) for room in ROOMS],
     *[(down(dead=9), "allow", room, LEAVE, ALLOW) for room in ROOMS],
     # Direct downloads wait only for an attempt that is near.
-    (down(-1.0), "defer", FREE, STAY, 0.0),
-    (down(29.5), "defer", FREE, STAY, 29.5),
+    (down(-1.0), "defer", FREE, STAY, WAIT),
+    (down(29.5), "defer", FREE, STAY, WAIT),
     (down(30.0), "defer", FREE, STAY, FAILED),
     (down(600.0), "defer", FREE, STAY, FAILED),
 ]
@@ -75,7 +74,7 @@ TABLE: list[tuple[OriginState | None, str, bool, object, object]] = [
 def test_nothing_known_is_no_permission() -> None:
     """An entry that this project doesn't take for an answer (REP_CHALLENGE, say) leaves nothing."""
     assert OriginState(Entry("http://a.example"), ORIGIN).unreachable
-    assert not OriginState(ENTRY, ORIGIN).unreachable
+    assert not known(ENTRY, Fresh()).unreachable
 
 
 async def test_an_origin_that_fails_while_its_rules_are_read(

@@ -54,18 +54,29 @@ def row(name: str, robots: Behaviour, code: int | None = None) -> Row:
     return name, robots, Outcome.UNREACHABLE, code
 
 
+SIZE = len(RULES_BYTES)
+PARTS = [(0, SIZE - 2, SIZE), (1, SIZE, SIZE + 1), (0, SIZE - 1, "*"), (0, SIZE - 1, 2 * SIZE)]
+
+
+def part(first: int, last: int, size: int | str) -> Behaviour:
+    return status(206, ("Content-Range", f"bytes {first}-{last}/{size}"))
+
+
 def rows(outcome: Outcome, *codes: int, suffix: str = "") -> list[Row]:
     return [(f"{code}{suffix}", status(code), outcome, code) for code in codes]
 
 
 ROWS: list[Row] = [
-    *rows(Outcome.RULES, 200, 201, 202, 203, 206, 226),
+    *rows(Outcome.RULES, 200, 201, 202, 203, 226),
+    ("206 of everything", part(0, SIZE - 1, SIZE), Outcome.RULES, 206),
+    *(row(f"206 of {some}", part(*some)) for some in PARTS),
+    row("206 of something", status(206)),
     ("200 chunked", chunked(RULES_BYTES[:9], RULES_BYTES[9:]), Outcome.RULES, 200),
     ("200 of unknown length", raw(head(200) + RULES_BYTES), Outcome.RULES, 200),
     ("200 in HTTP/1.0", raw(b"HTTP/1.0 200 OK\r\n\r\n" + RULES_BYTES), Outcome.RULES, 200),
     ("200 image/png", answer(RULES_BYTES, type="image/png"), Outcome.RULES, 200),
     *rows(Outcome.MISSING, 300, 301, 308, 399, suffix=" without Location"),
-    ("304", raw(head(304)), Outcome.MISSING, 304),
+    row("304, for which nobody asked", raw(head(304)), 304),
     *rows(Outcome.MISSING, 400, 401, 403, 404, 407, 408, 410, 428, 430, 451, 499),
     ("401 with a challenge", status(401, ("WWW-Authenticate", 'Basic realm="x"')), Outcome.MISSING, 401),
     ("404 with Retry-After", status(404, ("Retry-After", "60")), Outcome.MISSING, 404),

@@ -17,8 +17,8 @@ from scrapy_rep.origins import cache as cache_module
 from scrapy_rep.origins import state as module
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.state import OriginState, OriginTable
+from scrapy_rep.origins.status import Expired, Fresh
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.protocol.freshness import Standing
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, base
 from tests.helpers.held import a_while
@@ -58,7 +58,7 @@ class World:
     def use(self, number: int) -> OriginState | None:
         prefix = f"http://{number}.example/"
         known = self.table.by_prefix.get(prefix)
-        if known is not None and (now := self.clock()) < known.usable_until:
+        if known is not None and (now := self.clock()) < known.status.until:
             known.used_at = now
             return known
         known = self.cache.get(origin(number))
@@ -133,7 +133,7 @@ def test_exactly_the_least_recently_used_leave(
             else:
                 found, expected = world.use(number), model.use(number)
                 assert max_bytes < ENOUGH or (found and found.entry) == expected
-                assert found is None or (found.robots and found.standing is Standing.FRESH)
+                assert found is None or (found.robots and isinstance(found.status, Fresh))
                 if step == "read" and found is not None and found.robots:
                     found.robots.preload(b"Sitemap: /x\n" * (size // 100), "bot")
                     world.table.weigh(found)
@@ -202,7 +202,7 @@ def test_what_leaves_those_in_use_is_freed(monkeypatch: pytest.MonkeyPatch, size
             world.table.unpin(origin(number))
         old = world.use(0) if number == 0 else old
     assert old is not None
-    assert old.usable_until == 0.0, "who still has it has to ask again"
+    assert isinstance(old.status, Expired), "who still has it has to ask again"
     del old
     parsed = len(world.table._parsed)
     assert parsed == (5 if size == 10 else 1)

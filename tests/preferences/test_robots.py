@@ -186,6 +186,12 @@ FOUND = {
     "Content-Signal: train-ai=no": (
         "unknown-use", 'ignored: unknown purpose "train-ai"; did you mean ai-train?',
     ),
+    "Content-Signal: search=yes; ai-train=no": (
+        "bad-signal", "signals are separated by semicolons: other crawlers may read commas only",
+    ),
+    "Content-Signal: use=links": (
+        "bad-signal", '"use" is none of immediate, reference, full, so it says nothing',
+    ),
     "Content-Signal:": ("bad-signal", "no signal is given, so the line says nothing"),
     "License: license.xml": ("bad-license", "a license needs a full URL"),
 }  # fmt: skip

@@ -89,7 +89,13 @@ def test_headers_are_one_dictionary_cut_into_pieces(monkeypatch: pytest.MonkeyPa
 
 LINES = {
     "search=yes, ai-input=no,ai-train=NO": {"search": "y", "ai-input": "n", "train-ai": "n"},
-    "search=yes,use=reference": {"search": "y"},
+    "search=yes,use=reference": {"search": "y", "train-ai": "n"},
+    "ai-train=no; search=yes": {"train-ai": "n", "search": "y"},
+    "ai-train=yes;use=Immediate": {"train-ai": "n", "search": "n"},
+    "use=immediate, search=yes, ai-input=yes": {"train-ai": "n", "search": "n", "ai-input": "y"},
+    "ai-train=yes, use=full": {"train-ai": "y"},
+    "use=full, use=reference": {"train-ai": "n"},
+    "use=no, use=links": {},
     "ai-train = no": {"train-ai": "n"},
     "ai-train=no, ai-train=yes": {"train-ai": "n"},
     "ai-train=yes, ai-train=no": {"train-ai": "n"},
@@ -107,8 +113,9 @@ def test_signals_of_a_line() -> None:
     ]  # fmt: skip
 
 
-def told(found: Reservation | None) -> tuple[dict[str, str], str | None] | None:
-    return None if found is None else (found.statement.says, found.policy)
+def told(reservation: Reservation) -> tuple[dict[str, str] | None, str | None]:
+    statement = reservation.statement
+    return None if statement is None else statement.says, reservation.policy
 
 
 NO = {"tdm": "n"}
@@ -122,12 +129,25 @@ def test_headers_and_metas_that_reserve_mining() -> None:
         told(reservation_in("header", [*((RESERVED, value, None) for value in values), POLICY]))
         for values in ([" 1 "], ["0"], ["0", "1"], ["true"], ["1, 1"], [""], [])
     ]
-    reserved = (NO, "https://a.example/p")
-    assert found == [reserved, ({}, None), reserved, None, None, None, None]
+    policy = "https://a.example/p"
+    reserved, nothing = (NO, policy), (None, policy)
+    assert found == [reserved, ({}, policy), reserved, nothing, nothing, nothing, nothing]
     assert told(reservation_in("header", [(RESERVED, "1", None)])) == (NO, None)
     many = iter([(RESERVED, "0", None)] * 50_000)
     assert told(reservation_in("header", many)) == ({}, None)
     assert len(list(many)) > 49_000, "the rest is not even looked at"
+
+
+def test_what_a_source_leaves_out_resets_nothing() -> None:
+    page = reservation_in("meta", [(RESERVED, "1", 3)])
+    header = reservation_in("header", [(RESERVED, "0", None), POLICY])
+    file = TdmFile(b'[{"location": "/", "tdm-reservation": 1, "tdm-policy": "/other"}]').about("/")
+    policy = POLICY[1]
+    assert told(page | header | file) == (NO, policy)
+    assert told(page | file) == (NO, "/other")
+    assert told(reservation_in("header", [(RESERVED, "yes", None)]) | file) == (NO, "/other")
+    assert told(reservation_in("meta", [("tdm-policy", " ", 1)]) | header) == ({}, policy)
+    assert told(header | file) == ({}, policy)
 
 
 LOCATIONS = [
@@ -148,7 +168,7 @@ FOUND: dict[str, Any] = {
     "/a/free/x": ({}, None),
     "/x.png": (NO, None),
     "/%C3%A4": (NO, None),
-    **dict.fromkeys(["/x.png?y", "/odd", "/"]),
+    **dict.fromkeys(["/x.png?y", "/odd", "/"], (None, None)),
 }
 
 
@@ -157,7 +177,7 @@ def test_the_first_location_of_a_file_counts() -> None:
     for file in (TdmFile(body), TdmFile(b"\xef\xbb\xbf" + body)):
         assert {path: told(file.about(path)) for path in FOUND} == FOUND
     useless = (b"", b"{}", b"1", b"[" * 100_000, b"\xff", b"[1e999999]", b"[%b]" % (b"1" * 10_000))
-    assert [TdmFile(body).about("/") for body in useless] == [None] * len(useless)
+    assert {TdmFile(body).about("/") for body in useless} == {Reservation()}
 
 
 RSL = 'type="application/rsl+xml"'

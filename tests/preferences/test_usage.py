@@ -139,6 +139,16 @@ PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
         {},
         ["meta tdm-reservation, line 1: 0"],
     ),
+    "/policy": (
+        page('<meta name="tdm-reservation" content="1">', ("TDM-Policy", "https://a.example/q")),
+        {"tdm": "n"},
+        ["meta tdm-reservation, line 1: 1"],
+    ),
+    "/signal-meta": (
+        page('<p>\n<meta name="Content-Signal" content="ai-train=no; use=immediate">'),
+        {"train-ai": "n", "search": "n"},
+        ["meta content-signal, line 2: ai-train=no; use=immediate"],
+    ),
     "/link": (page("<p>", ("Link", "<l>;rel=license;type=application/rsl+xml")), {}, []),
 }
 
@@ -149,6 +159,8 @@ async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
     rows = {path: (said(one), [*map(str, one.statements)]) for path, one in found.items()}
     assert rows == {path: row[1:] for path, row in PAGES.items()}
     assert found["/tdm"].tdm_policy == "https://a.example/p"
+    assert found["/policy"].tdm_policy == "https://a.example/q"
+    assert found["/html"].tdm_policy is None
     assert found["/link"].licenses == ("l",)
     assert found["/link"].robots_sha256 is None
 
@@ -213,10 +225,16 @@ FILE = json.dumps(
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_the_file_is_fetched_once_and_only_on_request(sites: Sites, wanted: bool) -> None:
-    reserved = answer("<p>", headers=[("TDM-Reservation", "0")])
-    site = sites.add(pages={PATH: FILE, "/own": reserved})
-    urls = [site.url(path) for path in ("/1", "/2", "/free/1", "/own")]
-    one, two, free, own = await asked({"REP_TDMREP": wanted}, *urls)
+    free_page = answer("<p>", headers=[("TDM-Reservation", "0")])
+    # Without a policy: that of the file applies.
+    reserved = answer("<p>", headers=[("TDM-Reservation", "1")])
+    site = sites.add(pages={PATH: FILE, "/own": free_page, "/reserved": reserved})
+    urls = [site.url(path) for path in ("/1", "/2", "/free/1", "/own", "/reserved")]
+    one, two, free, own, completed = await asked({"REP_TDMREP": wanted}, *urls)
+    assert [str(statement) for statement in completed.statements] == ["header tdm-reservation: 1"]
+    assert (completed.tdm_policy, completed.tdmrep_sha256) == (
+        (one.tdm_policy, one.tdmrep_sha256) if wanted else (None, None)
+    )
     assert site.count(PATH) == wanted
     assert [found["tdm"] for found in (one, two, free, own)] == (
         ["n", "n", None, None] if wanted else [None] * 4

@@ -41,6 +41,16 @@ RETRY_AFTER = [
     ("Wed, 21 Oct 2015 07:30:00 GMT", 120.0, "a date"),
     ("Wed Oct 21 07:30:00 2015", 120.0, "a date as in C"),
     ("Wed, 21 Oct 2015 07:00:00 GMT", 0.0, "a date in the past"),
+    *(
+        (text, 5.0, "as people write it")
+        for text in ("5.0", "5s", "+5", '"5"', "5.", " 5 seconds; ")
+    ),
+    ("5, 120", 120.0, "the longest of two headers"),
+    ('"Wed, 21 Oct 2015 07:30:00 GMT"', 120.0, "a date in quotes"),
+    *(
+        (text, None, "nonsense")
+        for text in ("-5", "5e3", "0x5", "5 apples", "5.5.5", ",", "5,soon")
+    ),
     ("soon", None, "nonsense"),
     ("\u0661\u0662", None, "digits that are not ASCII"),
     ("Wed, 21 Oct 99999 07:30:00 GMT", None, "no such year"),

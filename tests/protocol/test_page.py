@@ -45,6 +45,14 @@ def test_which_dates_are_read(sentence: str) -> None:
         assert (text, told(PageRules.from_html(html))) == (text, expected)
 
 
+def test_texts_are_read_like_bytes() -> None:
+    assert PageRules.from_headers(["foobot:\xa0noindex", "\ufeffnofollow"], "foobot").nofollow
+    page = '<meta name="robots" content="\u3000noindex\ud800">' + META.decode()
+    assert PageRules.from_html(page, "utf-16") == PageRules.from_html(
+        page.encode("utf-8", "replace")
+    )
+
+
 @pytest.mark.parametrize("agent", ["FooBot/1.0", "\N{KELVIN SIGN}bot", "Foo Bot"])
 def test_an_agent_that_is_no_token_is_refused(agent: str) -> None:
     for one in (agent, ["foobot", agent]):
@@ -189,7 +197,12 @@ HOSTILE = {
     "equals signs": filled(b"= ", b"<meta name=robots "),
     "svg in svg": filled(b"<svg>"),
     "svg ends": filled(b"</svg>", b"<svg>" * 100),
+    "svg in svg, math ends": filled(b"</math>", b"<svg>" * 3_000),
+    "svg in math in svg": filled(b"<math><svg></math>"),
     "templates": filled(b"<template>"),
+    "a script of comments": filled(b"<!---->", b"<script>"),
+    "a script of hidden ends": filled(b"<script></script>", b"<script><!--"),
+    "metas that aren't plain": filled(b"<meta a b c d=e f='g>"),
     "scripts": filled(b"<script></script>"),
     "a script of scripts": filled(b"<!--<script>", b"<script>"),
     "a script of ends": filled(b"-->", b"<script>"),
@@ -220,7 +233,8 @@ def test_no_page_holds_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch
 
 LONG = [b"a:" * 8000, b"unavailable_after:," * 1000, b"unavailable_after: 1,2,3," * 700]
 LONG += [b"a," * 8000, b"noindex " * 2000, b" " * 16000, b"noindex" + b" " * 15000 + b"x"]
-LONG += [b"," * 16000, b":unavailable_after," * 860]
+LONG += [b"," * 16000, b":unavailable_after," * 860, b"a :" + b" " * 16000, b"a: noindex" * 1600]
+LONG += [b"a" * 16000, b"a:" + b"b" * 16000, b"a: noindexx " * 1300, b"a" + b" " * 16000 + b"b"]
 
 
 def test_of_headers_16_kilobytes_are_read() -> None:

@@ -42,8 +42,22 @@ def test_of_bytes_of_any_type_what_counts_is_copied(kind: Any) -> None:
     assert robots.allowed("/", "foo")
 
 
-@pytest.mark.parametrize("body", ["User-agent: *", None, 7, ["User-agent: *"]])
-def test_a_body_that_is_no_bytes_is_refused(body: Any) -> None:
+@pytest.mark.parametrize("text", [
+    "User-agent: *\nDisallow: /\xe9",
+    "\ufeffUser-agent: *\nDisallow: /\xe9",
+    "User-agent: *\nDisallow: /\udcc3\udca9",  # as open(..., errors="surrogateescape") reads it
+    "User-agent: *\nDisallow: /\xe9\n# \ud800",
+    "User-agent: *\nDisallow: /\xe9\n" + "#\u3042" * MAX_BYTES,
+])  # fmt: skip
+def test_a_text_is_read_as_utf8(text: str) -> None:
+    robots = RobotsTxt.parse(text)
+    assert not robots.allowed("/%C3%A9", "foo")
+    assert robots.allowed("/x", "foo")
+    assert len(pickle.dumps(robots)) < MAX_BYTES + 1000
+
+
+@pytest.mark.parametrize("body", [None, 7, ["User-agent: *"]])
+def test_a_body_that_is_neither_bytes_nor_text_is_refused(body: Any) -> None:
     with pytest.raises(TypeError):
         RobotsTxt.parse(body)
 

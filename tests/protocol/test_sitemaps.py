@@ -10,10 +10,12 @@ from itertools import product
 import pytest
 
 from scrapy_rep.protocol import sitemaps as unpack
-from scrapy_rep.protocol.sitemaps import Kind
+from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
+from tests.helpers.rows import every_row
 from tests.helpers.sitemaps import NAMESPACE, atom, index, rss, urlset
 from tests.protocol.reading import BEFORE, GOOD, read
 
+FIRST = "http://a.test/1"
 URLS = ["http://a.test/1", "http://a.test/2?x=1&y=2", "http://a.test/käse"]
 
 
@@ -449,3 +451,45 @@ def test_a_text_is_a_sitemap_if_its_first_lines_are_urls() -> None:
         assert reader.kind is (None if problem else Kind.TEXT)
         assert bool(entries) is (problem is None)
         assert (reader.problem or "").startswith(problem or "")
+
+
+INSTRUCTIONS: dict[str, list[str]] = {
+    f"<?xml version='1.0'><urlset><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
+    f"<?xml version='1.0'?><?style x='y'?><urlset><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
+    f"<?php <urlset> ?><urlset><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
+    f"<urlset><? no end ><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
+    f"<urlset><? {'x' * 70_000} ><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
+    f"<urlset><url><?a?><loc><?b?>{FIRST}<?c <loc>?></loc></url></urlset>": [FIRST],
+    f"<urlset><? <url><loc>{FIRST}</loc></url>": [FIRST],
+}
+
+
+def test_processing_instructions_are_no_content() -> None:
+    """Whether they have an end or not, and in whatever pieces they come."""
+    with every_row() as row:
+        for body, urls in INSTRUCTIONS.items():
+            with row(body[:60]):
+                for size in (1, 7, len(body)):
+                    pieces = [body[at : at + size].encode() for at in range(0, len(body), size)]
+                    entries = [one for some in SitemapReader().read(pieces) for one in some]
+                    assert [entry["loc"] for entry in entries] == urls
+
+
+LINKS: list[tuple[str, list[str]]] = [
+    ("<feed xml:base='https://y.test/b/'><entry xml:base='c/'><link href='d'/></entry></feed>", ["https://y.test/b/c/d"]),
+    ("<feed><entry><link xml:base='https://y.test/' href='d'/></entry><entry><link href='e'/></entry></feed>", ["https://y.test/d", "https://x.test/blog/e"]),
+    ("<feed xml:base='&amp;'><entry><link href='d'/></entry></feed>", ["https://x.test/blog/d"]),
+    ("<feed xml:base='http://['><entry><link href='d'/></entry></feed>", ["d"]),
+    ("<rss><channel><item><guid>no-link</guid></item></channel></rss>", ["no-link"]),
+    ("<rss><channel><item xml:base='/y/'><link>d</link></item></channel></rss>", ["https://x.test/y/d"]),
+    ("<urlset xml:base='/y/'><url><loc>d</loc></url></urlset>", ["d"]),
+    ("<feed><entry><link href='mailto:a@x.test'/></entry></feed>", ["mailto:a@x.test"]),
+]  # fmt: skip
+
+
+def test_links_of_feeds_may_be_relative() -> None:
+    """By xml:base, else where the feed is from. Sitemaps' own may not."""
+    for body, urls in LINKS:
+        reader = SitemapReader(url="https://x.test/blog/feed")
+        found = [entry["loc"] for some in reader.read([body.encode()]) for entry in some]
+        assert (body, found) == (body, urls)

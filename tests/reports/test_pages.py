@@ -20,6 +20,15 @@ PAGES: list[tuple[str, list[bytes], bytes, str]] = [
     ("Norconex crawler 60", [], b"<!-- <meta name=robots content=noindex> --><meta name=robots content=all>", ""),
     ("crawler-commons 566", [], b"<meta name='robots'content='noindex,follow'/>", "noindex"),
     ("crawler4j 210", [], b"<meta content=nofollow name=robots>", "nofollow"),
+    # Names with a value that are rules of others, and no agents.
+    ("revisit-after", [b"revisit-after: 7 days, noindex"], b"", "noindex"),
+    ("unknown rule", [b"noarchive, unknown-rule: 7, noindex"], b"", "noindex noarchive"),
+    ("max-foo", [b"noindex, max-foo:large, nofollow"], b"", "noindex nofollow"),
+    ("max-foo, none", [b"max-foo:none, nofollow"], b"", "nofollow"),
+    ("rating", [b"rating: general; noindex"], b"", "noindex"),
+    ("nositelinkssearchbox", [b"nositelinkssearchbox noindex"], b"", "noindex"),
+    ("words", [], b"<meta name=robots content='foo nofollow; noindex'>", "noindex nofollow"),
+    ("max-foo in a meta", [], b"<meta name=robots content='max-foo:none, nofollow'>", "nofollow"),
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import gzip
 from scrapy_rep.protocol.sitemaps import SitemapReader
 
 A, B = "https://x.example/a", "https://x.example/b"
+FEED = "https://x.example/feed.xml"
 URL_A, URL_B = f"<url><loc>{A}</loc></url>", f"<url><loc>{B}</loc></url>"
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 
@@ -44,6 +45,15 @@ SITEMAPS: list[tuple[str, str | bytes, list[str]]] = [
     ("badoo techblog 146", f"<urlset><url><loc>{A}?b&c</loc></url></urlset>", [f"{A}?b&c"]),
     ("k9mail.app 214", f"<feed><entry><link href='{A}&b'/></entry></feed>", [f"{A}&b"]),
     ("wpull 484", gzip.compress(urlset(NAMESPACE).encode()) + b"\n<!-- x -->", [A]),
+    # Relative links of feeds, by xml:base or where the feed is from
+    ("crawler-commons 203", "<feed><entry><link href='a'/></entry></feed>", [A]),
+    ("feedbin 290", "<feed xml:base='https://x.example/b/'><entry><link href='../a'/></entry></feed>", [A]),
+    ("liferea 1472", "<feed><entry xml:base='/x/'><link href='/a'/></entry></feed>", [A]),
+    ("xml-feed 45", "<rss><channel><item><link>/a</link></item></channel></rss>", [A]),
+    ("platform-blog 128", "<feed><entry><link href='//x.example/a'/></entry></feed>", [A]),
+    # Processing instructions are no content
+    ("scrapy 7686", f"<urlset><?old {URL_B}?>{URL_A}</urlset>", [A]),
+    ("scrapy 7700", "<urlset><url><loc>https://x.example/<?x y?>a</loc></url></urlset>", [A]),
     ("milesj utility 25", gzip.compress(urlset(NAMESPACE).encode()), [A]),
 ]  # fmt: skip
 
@@ -51,5 +61,7 @@ SITEMAPS: list[tuple[str, str | bytes, list[str]]] = [
 def test_which_urls_a_sitemap_has() -> None:
     for reported, body, urls in SITEMAPS:
         content = body.encode() if isinstance(body, str) else body
-        found = [entry["loc"] for entries in SitemapReader().read([content]) for entry in entries]
+        found = [
+            entry["loc"] for entries in SitemapReader(url=FEED).read([content]) for entry in entries
+        ]
         assert (reported, found) == (reported, urls)

@@ -7,8 +7,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import scrapy
-
 from tests.helpers.behaviours import after, answer
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
@@ -65,7 +63,5 @@ class Listed:
             assert {event.detail for event in run.of("page")} <= {PAGE_AS_EVER}
 
     def _not_done(self, killed: Crawl) -> int:
-        """On their way, or not deleted yet: twenty at a time (older Scrapy: with the garbage)."""
-        if scrapy.version_info < (2, 18):
-            return len(self.wanted)
+        """On their way, or not deleted yet: twenty at a time."""
         return len(killed.of("reached")) - len(killed.of("page")) + 3 * 20

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder
-from tests.helpers.behaviours import answer, gzip_bomb, redirect, reset
+from tests.helpers.behaviours import RULES, answer, encoded, gzip_bomb, redirect, reset
+from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Hit, Sites
-from tests.helpers.sitemaps import index, lists, pages, seeded, urlset
+from tests.helpers.sitemaps import SeededSpider, index, listing, lists, pages, seeded, urlset
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +29,10 @@ FAILURES: dict[str, tuple[Any, str]] = {
     "503": (503, "HTTP 503"),
     "reset": (reset(), "onnection"),
     "html": (answer("<!doctype html><title>Not found", type="text/html"), "an HTML page"),
-    "redirect-without-end": (redirect("/map.xml"), "another component dropped its request"),
+    "redirect-without-end": (
+        redirect("/map.xml"),
+        "another component dropped its request (IgnoreRequest: max redirections reached)",
+    ),
     "forbidden": (answer("never asked"), "Forbidden by robots.txt (line 3: Disallow: /map"),
 }
 
@@ -185,3 +190,58 @@ async def test_limits_of_urls_and_files(sites: Sites) -> None:
     result = await seeded(site, REP_SITEMAP_MAX_FILES=40)
     assert site.count("/index") + site.count("/map") == 39
     assert result.stat("rep/sitemaps/rejected/limit") >= 2_000 - 39
+
+
+BROKEN: dict[str, Any] = {
+    "/br.xml": encoded(b"<urlset>", "br"),
+    "/deflate.xml": encoded(b"<urlset>" * 9, "deflate"),
+    "/port.xml": redirect("http://127.0.0.1:99999/"),
+    "/loop.xml": redirect("/loop.xml"),
+}
+
+
+async def test_no_site_writes_errors_into_the_log_by_our_requests(sites: Sites) -> None:
+    """Nor a traceback: one line says why each sitemap was not read. What a file names as user and password
+    is sent to nobody."""
+    site = sites.add()
+    named = site.url("/named.xml").replace("http://", "http://me:hunter2@")
+    lists(site, *BROKEN, "/users.xml")
+    site.set("/robots.txt", listing(*map(site.url, BROKEN), site.url("/users.xml"), named))
+    for path, behaviour in BROKEN.items():
+        site.set(path, behaviour)
+    users = [site.url("/a").replace("//", "//u@"), site.url("/b").replace("//", "//u:hunter2@")]
+    site.set("/users.xml", urlset(users))
+    site.set("/named.xml", urlset([site.url("/c")]))
+    result = await seeded(site)
+    assert pages(result) == [site.url("/a"), site.url("/b"), site.url("/c")]
+    for record in result.records:
+        assert record.levelname not in ("ERROR", "CRITICAL"), record.getMessage()
+        assert record.exc_info is None
+        assert "hunter2" not in record.getMessage()
+    for path in BROKEN:
+        assert len(lines(result, "was not read", site.url(path), level="WARNING")) == 1
+    assert all(hit.header("Authorization") is None for hit in site.requests)
+
+
+@pytest.mark.parametrize("where", ["rep_sitemaps", "request"])
+async def test_passwords_stand_nowhere(sites: Sites, tmp_path: Path, where: str) -> None:
+    """Neither in our log lines, nor in the record or the report."""
+    site = sites.add(RULES)
+    secret = "http://me:hunter2@" + site.url("/private").removeprefix("http://")
+
+    class Named(SeededSpider):
+        rep_sitemaps = [secret] if where == "rep_sitemaps" else True
+
+    record, report = tmp_path / "record.jsonl", tmp_path / "report.html"
+    settings = {"REP_DECISIONS": str(record), "REP_REPORT": str(report)}
+    settings |= {"REP_DECISIONS_ALL": True}
+    starts = [] if where == "rep_sitemaps" else [secret, secret.replace("private", "page")]
+    result = await crawl(Named, settings, requests=starts)
+    ours = [one for one in result.records if one.name.startswith("scrapy_rep")]
+    texts = [one.getMessage() + (one.exc_text or "") for one in ours]
+    texts += [record.read_text(), report.read_text()]
+    assert not any("hunter2" in text for text in texts)
+    assert "/private" in record.read_text()
+    if where == "rep_sitemaps":
+        [warning] = lines(result, "are not sent", level="WARNING")
+        assert "http://me:***@" in warning

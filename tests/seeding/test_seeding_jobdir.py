@@ -15,8 +15,8 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.origins.targets import Targets
 from scrapy_rep.seeding.spool import FILE_NAME
-from tests.helpers.behaviours import RULES, silence
-from tests.helpers.crawling import crawl
+from tests.helpers.behaviours import RULES, after, in_turn, redirect, reset, silence
+from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.files import ask
 from tests.helpers.held import DEFER, Record, later
 from tests.helpers.log import lines
@@ -27,7 +27,8 @@ from tests.helpers.redisserver import (
     needs_scrapy_redis,
     needs_server,
 )
-from tests.helpers.servers import Sites
+from tests.helpers.rows import every_row
+from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, lists, urlset
 from tests.holding.schedulers import FourMethods
 from tests.seeding.listed import Listed
@@ -87,11 +88,38 @@ def test_kills_and_stops_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> 
     assert left(tmp_path) == 0
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("how", ["retry", "redirect"])
+def test_a_kill_loses_no_page_on_a_second_way(sites: Sites, tmp_path: Path, how: str) -> None:
+    """One that is to be retried, or redirected, has another request; the first one has ended."""
+    site, count = lists(sites.add(), "/map.xml"), 60
+    wanted = [site.url(f"/{number}") for number in range(10, 10 + count)]
+    site.set("/map.xml", urlset(wanted))
+    for number in range(10, 10 + count):
+        first = redirect(f"/target/{number}") if how == "redirect" else 503
+        site.set(f"/{number}", first)
+        site.set(f"/target/{number}", silence())
+    settings = {"REP_SITEMAPS": True, "JOBDIR": tmp_path / "job"}
+    settings |= {"RETRY_PRIORITY_ADJUST": -5, "REDIRECT_PRIORITY_ADJUST": -5}
+    starts = [site.url("/start")]
+    # The start page, the sitemap, all pages once, and most of them on their second way.
+    ends = f"SIGKILL reached {2 + count + 5}"
+    first_run = Crawl(tmp_path, starts, settings, ends=ends, seeded="yes").join()
+    assert first_run.reason is None
+    assert left(tmp_path) == count
+    for number in range(10, 10 + count):
+        site.set(f"/{number}", "page")
+    assert Crawl(tmp_path, starts, settings, seeded="yes").join().reason == "finished"
+    assert left(tmp_path) == 0
+    assert {*wanted} <= set(map(site.url, site.pages_asked))
+
+
 @pytest.mark.parametrize("where", ["held", "at the gate", "handed back"])
 async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
     sites: Sites, tmp_path: Path, where: str
 ) -> None:
-    """The hold has them, or Scrapy's own queue, so the spool has them no longer: each is requested once."""
+    """The hold has them, or Scrapy's own queue, so the spool has them no longer; or the spool has them
+    alone. Each is requested once."""
     held, obstacle = where == "held", tmp_path / "job" / HELD
     if where == "handed back":
         obstacle.mkdir(parents=True)  # so the hold can't be opened
@@ -108,7 +136,7 @@ async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
     starts = [site.url("/start")]
     first = await crawl(SeededSpider, settings, requests=starts, signal_handlers=record.handlers)
     assert first.stat("rep/sitemaps/emitted") == len(wanted)
-    assert left(tmp_path) == 0
+    assert left(tmp_path) == (len(wanted) if where == "handed back" else 0)
     other.set("/robots.txt", RULES)
     if where == "handed back":
         obstacle.rmdir()
@@ -136,6 +164,111 @@ async def test_a_stop_during_its_check_doubles_no_sitemap(
     assert site.count("/map.xml") == 0
     await crawl(SeededSpider, settings, requests=[])
     assert (site.count("/map.xml"), site.count("/1")) == (1, 1)
+
+
+async def run(site: Site, tmp_path: Path, **settings: Any) -> CrawlResult:
+    starts = [site.url("/start")]
+    settings = {"REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job"), **settings}
+    return await crawl(SeededSpider, settings, requests=starts)
+
+
+async def test_a_sitemap_whose_host_was_down_is_read_by_the_next_run(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """It was given up. Nothing is left of it afterwards."""
+    site, maps = sites.add(), sites.add(robots=503)
+    wanted = [site.url(f"/{number}") for number in range(5)]
+    site.set("/robots.txt", f"Sitemap: {maps.url('/map.xml')}\n")
+    maps.set("/map.xml", urlset(wanted))
+    first = await run(site, tmp_path, **DEFER, REP_DEFER_MAX_WAIT=0.3, REP_DEFER_GRACE=0)
+    assert first.stat("rep/given_up") == 1
+    assert first.stat("rep/sitemaps/failed") == 1
+    maps.set("/robots.txt", RULES)
+    second = await run(site, tmp_path)
+    assert sorted(map(site.url, site.pages_asked)) == sorted([*wanted, site.url("/start")])
+    assert second.stat("rep/sitemaps/fetched") == 1
+    await run(site, tmp_path)
+    assert maps.count("/map.xml") == 1
+
+
+# What a sitemap's host does, and how often it is asked in three runs, until it answers.
+FAILS: dict[str, tuple[Any, int]] = {
+    "503": (503, 2),
+    "429": (429, 2),
+    "reset": (reset(), 2),
+    "a redirect loop": (redirect("/map.xml"), 2),
+    "404": (404, 1),
+    "no sitemap": ("<html>", 1),
+}
+
+
+async def test_what_fails_for_a_while_is_asked_for_by_the_next_run(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """What is missing, or none, is not."""
+    table = {name: lists(sites.add(), "/map.xml") for name in FAILS}
+    for name, site in table.items():
+        site.set("/map.xml", FAILS[name][0])
+    settings = {"REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job"), "RETRY_ENABLED": False}
+    settings["REDIRECT_MAX_TIMES"] = 0
+    starts = [site.url("/start") for site in table.values()]
+    await crawl(SeededSpider, settings, requests=starts)
+    for site in table.values():
+        site.set("/map.xml", urlset([site.url("/page")]))
+    for _ in range(2):
+        await crawl(SeededSpider, settings, requests=[])
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                times = FAILS[name][1]
+                assert site.count("/map.xml") == times
+                assert site.count("/page") == times - 1
+
+
+async def test_a_sitemap_that_is_held_at_a_stop_is_requested_once(
+    sites: Sites, tmp_path: Path
+) -> None:
+    site, maps = sites.add(), sites.add(robots=503)
+    site.set("/robots.txt", f"Sitemap: {maps.url('/map.xml')}\n")
+    maps.set("/map.xml", urlset([site.url("/page")]))
+    held = maps.url("/map.xml")
+    record = Record(on_deferred=lambda *_: record.deferred[-1] == held and later(0.1, record.close))
+    settings = {**DEFER, "REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job")}
+    settings |= {"REP_DEFER_GRACE": 0}
+    starts = [site.url("/start")]
+    first = await crawl(SeededSpider, settings, requests=starts, signal_handlers=record.handlers)
+    assert first.reason == "enough"
+    assert ask(tmp_path / "job" / HELD, "SELECT count(*) FROM held") == 0
+    maps.set("/robots.txt", RULES)
+    await run(site, tmp_path)
+    assert (maps.count("/map.xml"), site.count("/page")) == (1, 1)
+
+
+@pytest.mark.loop
+@pytest.mark.parametrize("answers", ["at once", "at the second time"])
+async def test_a_sitemap_on_its_way_at_a_stop_is_read(
+    sites: Sites, tmp_path: Path, answers: str
+) -> None:
+    """Scrapy waits for it, so the next run need not ask for it again. One that has to be retried, which
+    Scrapy's queue keeps, is requested once by the next run."""
+    site, record = lists(sites.add(), "/map.xml"), Record()
+    wanted = [site.url(f"/{number}") for number in range(5)]
+    good = after(0.3, urlset(wanted))
+    is_late = answers != "at once"
+    site.set("/map.xml", in_turn(after(0.3, 503), good) if is_late else good)
+    record.handlers[signals.request_reached_downloader] = lambda request: (
+        request.url == site.url("/map.xml") and later(0.1, record.close)
+    )
+    settings = {"REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job")}
+    starts = [site.url("/start")]
+    first = await crawl(SeededSpider, settings, requests=starts, signal_handlers=record.handlers)
+    assert first.reason == "enough"
+    assert site.count("/map.xml") == 1
+    assert left(tmp_path) == (0 if is_late else 5)
+    second = await run(site, tmp_path)
+    assert site.count("/map.xml") == 1 + is_late
+    assert [site.count(f"/{number}") for number in range(5)] == [1] * 5
+    assert lines(second, level="WARNING") == []
 
 
 async def test_pages_given_up_in_memory_are_for_the_next_run(sites: Sites, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 
+from scrapy_rep.engine.access import Following
 from scrapy_rep.seeding.seeding import Outstanding, SitemapSeeding
-from scrapy_rep.seeding.spool import Site, Spool, next_of
+from scrapy_rep.seeding.spool import Site, Sources, Spool
 
 A = "http://a.example"
 
@@ -20,11 +22,18 @@ async def opened(folder: Path) -> Spool:
     return spool
 
 
+def next_of(sources: Sources) -> Site | None:
+    if not len(sources):
+        return None
+    return next(iter(sources.sites_of(sources.next_source()).values()))
+
+
 def add(spool: Spool, *names: str) -> Site:
-    number = spool.site(A)
+    number = spool.site(A, A, proven=True)
+    assert number is not None
     spool.add_sitemaps(A, {f"{A}/map.xml": A})
     spool.add_pages(A, [(number, 1, name, "{}") for name in names])
-    return spool.sites[number]
+    return spool._sites[number]
 
 
 @pytest.mark.loop
@@ -39,7 +48,7 @@ async def test_what_was_not_dealt_with_is_taken_by_the_next_run(tmp_path: Path, 
     spool = await opened(tmp_path)
     assert spool.waiting == 4
     found = []
-    while (site := next_of(spool.sites)) is not None:
+    while (site := next_of(spool.proven)) is not None:
         found += [(page.url, page.id <= site.sent) for page in spool.take(site, limit)]
     assert found == [("1", True), ("3", True), ("4", False), ("5", False)]
     assert spool.waiting == 0
@@ -51,16 +60,25 @@ async def test_what_was_not_dealt_with_is_taken_by_the_next_run(tmp_path: Path, 
 
 @pytest.mark.parametrize("held", [True, False])
 def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
-    """The hold frees the request once that is on disk; a kill would empty a hold in memory."""
-    outstanding = Outstanding(Spool(None, 1.0, None))
+    """The hold says once it has it on disk; a kill would empty a hold in memory."""
+    following = Following(Crawler(Spider))
+    outstanding = Outstanding(Spool(None, 1.0, None), following)
     request = Request(f"{A}/1")
-    outstanding.add(request, 7, 1)
-    outstanding.left(request.copy())
+    outstanding.add(request, 7, Site(1, A, A, True, 0, 0))
+    for trail in following._trails:
+        trail.scheduled(request)
+    outstanding.sent(7)
+    outstanding.left(request.replace(meta={}))
     assert outstanding.total == 1
-    (outstanding.left if held else outstanding.arrive)(request)
+    outstanding.left(request)
     assert outstanding.total == 0
     assert outstanding.finished == []
-    del request
+    if held:
+        following.stored(request)
+    else:
+        for trail in following._trails:
+            trail.taken(request)
+            trail.ended(request)
     assert outstanding.finished == [7]
 
 

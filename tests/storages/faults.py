@@ -7,7 +7,7 @@ import random
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -30,6 +30,14 @@ def _other_columns(path: Path) -> None:
     for table in ("held", "pages"):
         columns = "(id INTEGER PRIMARY KEY AUTOINCREMENT, theirs)"
         script(path, f"DROP TABLE IF EXISTS {table}", f"CREATE TABLE {table} {columns}")
+
+
+def _other_index(path: Path) -> None:
+    """Something that nobody but us should change: on whichever table there is."""
+    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'sqlite_*'"
+    with closing(sqlite3.connect(path)) as db:
+        tables = [name for (name,) in db.execute(query)]
+    script(path, *(f"CREATE INDEX theirs_{name} ON {name} (1)" for name in tables))
 
 
 def _beside(path: Path, suffix: str, mode: str) -> None:
@@ -59,6 +67,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "header overwritten": lambda path: path.write_bytes(b"\xaa" * 4096 + path.read_bytes()[4096:]),
     "no database": lambda path: path.write_bytes(b"this is no database" * 100),
     "other columns": _other_columns,
+    "other index": _other_index,
     "another's journal": lambda path: _beside(path, "-journal", "DELETE"),
     "another's WAL": lambda path: _beside(path, "-wal", "WAL"),
 }

@@ -4,7 +4,10 @@ waits; while it fails, the crawl goes on without it."""
 
 from __future__ import annotations
 
+import math
 import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import Entry, MemoryStorage, Storage, UnreadableEntry, client
+from scrapy_rep.storages import Entry, MemoryStorage, Storage, Turn, UnreadableEntry, client
 from scrapy_rep.storages.client import Claim, open_storage
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
@@ -436,3 +439,56 @@ async def test_whatever_is_raised(world: World, error: type[Exception]) -> None:
         await world.client.close()
     [warning] = warnings(records)
     assert error.__name__ in warning
+
+
+class Turning(Storage):
+    """Takes turns as the test says."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[Turn]] = []
+        self.answer: Any = None
+
+    def turn_many(self, turns: Sequence[Turn]) -> list[float]:
+        self.calls.append([*turns])
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        waits: list[float] = [turn.wait + turn.seconds for turn in turns]
+        return waits if self.answer is None else self.answer  # type: ignore[no-any-return]
+
+
+@pytest.mark.loop
+async def test_turns_are_asked_for_in_one_call() -> None:
+    """And come by the monotonic clock: what passes until the call counts."""
+    turning = opened(Turning)
+    assert turning.shares_turns
+    assert not opened(Users).shares_turns
+    before = time.monotonic()
+    asked = [deferred_from_coro(turning.turn(origin, 5.0, 2.0)) for origin in (A, B)]
+    moments = [await maybe_deferred_to_future(one) for one in asked]
+    assert moments == pytest.approx([before + 7.0] * 2, abs=1.0)
+    assert min(moments) >= before + 7.0
+    # The first call begins at once, the other waits for its end.
+    calls = turning._calls.storage.calls
+    assert [[turn.origin for turn in call] for call in calls] in ([[A], [B]], [[A, B]])
+    many = [deferred_from_coro(turning.turn(A, 5.0, 0.0)) for _ in range(900)]
+    for one in many:
+        await maybe_deferred_to_future(one)
+    assert max(map(len, calls)) == 500
+    await turning.close()
+    assert await turning.turn(A, 5.0, 0.0) is None
+
+
+@pytest.mark.parametrize("answer", [FULL, [], [1.0, 1.0], ["1"], [-1.0], [1e9], [math.nan]])
+async def test_without_turns_each_keeps_the_delay_by_itself(answer: Any) -> None:
+    turning = opened(Turning)
+    turning._calls.storage.answer = answer
+    with captured_log() as records:
+        assert await turning.turn(A, 5.0, 0.0) is None
+        turning._calls.storage.answer = None
+        assert await turning.turn(A, 5.0, 0.0) is None  # it isn't asked for a while
+    assert len(turning._calls.storage.calls) == 1
+    [warning] = warnings(records)
+    assert "can't be written" in warning
+    turning._calls.again_at.clear()
+    assert await turning.turn(A, 5.0, 0.0) is not None
+    await turning.close()

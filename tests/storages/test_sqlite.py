@@ -114,6 +114,7 @@ def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage, p
     assert ask(path, "SELECT count(*) FROM bodies") == 1
 
 
+OTHER_LEASES = "DROP TABLE leases; CREATE TABLE leases (origin TEXT PRIMARY KEY"
 BROKEN: dict[str, Callable[[Path], object]] = {
     "text": lambda path: path.write_text("User-agent: *\n" * 100),
     "short": lambda path: path.write_bytes(b"short"),
@@ -133,7 +134,23 @@ BROKEN: dict[str, Callable[[Path], object]] = {
         how: lambda path, how=how: (enlarge(SqliteStorage(path)).close(), DAMAGES[how](path))
         for how in ("all pages overwritten", "header overwritten")
     },
-}
+    # Ours, with what somebody else added.
+    **{
+        statement: lambda path, statement=statement: (
+            enlarge(SqliteStorage(path)).close(), script(path, statement)
+        )
+        for statement in (
+            "CREATE INDEX theirs ON bodies (hex(packed) || hex(packed))",
+            "CREATE UNIQUE INDEX theirs ON entries (sha256)",
+            "CREATE INDEX theirs ON leases (owner)",
+            "CREATE VIEW theirs AS SELECT * FROM entries",
+            "CREATE TRIGGER theirs BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END",
+            "DROP INDEX entries_by_age",
+            f"{OTHER_LEASES} COLLATE NOCASE, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID",
+            f"{OTHER_LEASES}, owner TEXT NOT NULL UNIQUE, until REAL NOT NULL) WITHOUT ROWID",
+        )
+    },
+}  # fmt: skip
 
 
 def test_broken_files_are_set_aside_and_new_ones_begun(path: Path) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import Entry, MemoryStorage, SqliteStorage, Storage, UnreadableEntry
+from scrapy_rep.storages import (
+    Entry,
+    MemoryStorage,
+    SqliteStorage,
+    Storage,
+    Turn,
+    UnreadableEntry,
+)
 from tests.helpers.files import change
 from tests.helpers.redisserver import needs_server
 from tests.helpers.rows import every_row
@@ -248,3 +255,30 @@ def test_memory_forgets_large_ones_first_then_the_least_recently_used() -> None:
     storage.load(A)
     storage.save(large[2])
     assert all_of(storage).keys() == {"http://small:80", A, "http://c:80"}
+
+
+def test_turns_of_an_origin_are_a_delay_apart(kind: Kind) -> None:
+    """Whoever asks: one at once, the next after the delay, and none before its own wait is over."""
+    one, other = kind.new(), kind.new()
+    waits = one.turn_many([Turn(A, 10.0, 0.0), Turn(B, 5.0, 2.0)])
+    waits += other.turn_many([Turn(A, 10.0, 3.0), Turn(A, 10.0, 0.0), Turn(B, 5.0, 20.0)])
+    waits += one.turn_many([Turn(A, 30.0, 0.5), Turn(A, 10.0, 0.0)])
+    expected = [0.0, 2.0, 10.0, 20.0, 20.0, 30.0, 60.0] if kind.shared else [0, 2, 3, 0, 20, 0.5, 0]
+    # What is asked for later has less to wait.
+    assert waits == pytest.approx(expected, abs=1.0)
+    assert one.turn_many([]) == []
+    assert one.load(A) is None
+    assert one.lease(A, "me", 5.0)
+
+
+@if_shared
+@pytest.mark.parametrize("value", ["", "soon", "1e999", "-5", "nan", "99999999999999"])
+def test_what_others_wrote_in_place_of_a_turn_delays_nothing(kind: Kind, value: str) -> None:
+    storage: Any = kind.new()
+    storage.turn_many([Turn(A, 10.0, 0.0)])
+    if kind.name == "redis":
+        storage._client.set(storage._key("turn", A), value)
+    else:
+        change(storage._path, "UPDATE leases SET until = ?", value)
+    assert storage.turn_many([Turn(A, 10.0, 1.0)]) == pytest.approx([1.0], abs=0.5)
+    assert storage.turn_many([Turn(A, 10.0, 1.0)]) == pytest.approx([11.0], abs=1.0)

@@ -3,7 +3,7 @@ it; nothing of it is run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scrapy import Request, Spider
@@ -49,6 +49,7 @@ from scrapy_rep.storages import (
     RedisStorage,
     SqliteStorage,
     Storage,
+    Turn,
     UnreadableEntry,
 )
 
@@ -113,6 +114,9 @@ class DictStorage(Storage):
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         yield from self.known.values()
+
+    def turn_many(self, turns: Sequence[Turn]) -> list[float]:
+        return [turn.wait + turn.seconds for turn in turns if turn.origin]
 
 
 STORAGES: list[type[Storage]] = [MemoryStorage, SqliteStorage, RedisStorage, DictStorage]

@@ -13,7 +13,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import IO, Any, ClassVar
 
-from scrapy_rep.origins.origins import UNKNOWN_YET
+from scrapy_rep.origins.policy import UNKNOWN_YET
 from scrapy_rep.reporting.record import (
     ANSWERS,
     IMPOLITE,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from lxml import etree, html
 
-from scrapy_rep.origins.origins import UNKNOWN_YET
+from scrapy_rep.origins.policy import UNKNOWN_YET
 from scrapy_rep.reporting.record import ANSWERS
 from scrapy_rep.reporting.report import MANUAL, ReportData, reading, render
 from tests.helpers.behaviours import in_turn, redirect

@@ -1,0 +1,266 @@
+"""REP.md section 2: when the time of a robots.txt begins and ends, and which bytes are whose."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from scrapy import Request
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+from scrapy.settings import default_settings
+from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.misc import build_from_crawler, load_object
+from scrapy.utils.test import get_crawler
+from twisted.internet.defer import Deferred, DeferredSemaphore
+
+from scrapy_rep import RepMiddleware
+from scrapy_rep.engine.access import has_pool
+from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.fetcher import Allowance, Fetcher
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
+from tests.helpers.behaviours import RULES, answer, in_turn, redirect, silence
+from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
+from tests.helpers.held import Record, a_while
+from tests.helpers.rows import every_row
+from tests.helpers.servers import Sites
+
+pytestmark = [pytest.mark.loop, pytest.mark.download]
+
+LIMIT = 512_000
+EARLY = b"User-agent: *\nDisallow: /early\n"
+LATE = b"Disallow: /late\n"
+# Between two requests to one host, give or take half of it.
+DELAY = 0.4
+
+
+def comments(length: int) -> bytes:
+    """Exactly so many bytes, a multiple of 100."""
+    assert length % 100 == 0
+    return (b"#" + b"." * 98 + b"\n") * (length // 100)
+
+
+class FetchSpider(ListSpider):
+    """Asks for the robots.txt of `origin` when it has its first page, and requests what `pages` are."""
+
+    def __init__(self, origin: str, pages: list[str], allowance: Allowance, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.origin, self.pages, self.allowance = origin, pages, allowance
+        self.sent: list[float | None] = []
+        self.answer: Answer | None = None
+        self.began = 0.0
+
+    async def parse(self, response: Response, **kwargs: Any) -> Any:
+        super().parse(response)
+        if self.answer is not None or self.began:
+            return
+        self.began = time.monotonic()
+        engine = self.crawler.engine
+        assert engine is not None
+        for url in self.pages:
+            engine.crawl(self.recorded(url))
+        await a_while(0.1)  # they are in the slot's queue
+        middleware = self.crawler.get_downloader_middleware(RepMiddleware)
+        fetcher: Fetcher = middleware.origins.fetcher  # type: ignore[union-attr]
+        self.answer = await fetcher.fetch(
+            Origin.from_url(self.origin), Request(self.origin), self.allowance, self.sent.append
+        )
+
+
+@pytest.mark.scrapy_api
+async def test_time_in_the_queue_of_a_download_slot_costs_nothing(sites: Sites) -> None:
+    """Two origins of one host share a slot. The second one's robots.txt, and where that leads, wait
+    there behind pages of the first."""
+    first = sites.add()
+    second = sites.add(redirect("/rules.txt"), {"/rules.txt": RULES}, host=first.host)
+    pages = [first.url(f"/{number}") for number in range(3)]
+    allowance = Allowance(each=0.3, in_all=0.35)
+    result = await crawl(
+        FetchSpider,
+        {"DOWNLOAD_DELAY": DELAY},
+        requests=[first.url("/")],
+        origin=second.url("/"),
+        pages=pages,
+        allowance=allowance,
+    )
+    spider: Any = result.spider
+    assert spider.answer.error is None
+    assert (spider.answer.outcome, spider.answer.hops) == (Outcome.RULES, 1)
+    sent = [at for at in spider.sent if at is not None]
+    assert len(sent) == 2
+    assert spider.sent == [sent[0], None, sent[1], None]
+    assert sent[0] - spider.began > 2 * DELAY / 2
+    assert 0 < allowance.in_all < 0.35
+    assert [hit.path for hit in second.requests] == ["/robots.txt", "/rules.txt"]
+    result.assert_clean()
+
+
+class Wrapped:
+    """A download handler made of Scrapy's own."""
+
+    lazy = False
+
+    def __init__(self, crawler: Crawler) -> None:
+        default = crawler.settings["DOWNLOAD_HANDLERS_BASE"]["http"]
+        self._inner: Any = build_from_crawler(load_object(default), crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Any:
+        return cls(crawler)
+
+    async def download_request(self, request: Request) -> Response:
+        response: Response = await self._inner.download_request(request)
+        return response
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class Timeless(Wrapped):
+    """Counts its timeout anew with each read, as httpx does: so it never comes."""
+
+    async def download_request(self, request: Request) -> Response:
+        request.meta["download_timeout"] = 3600.0
+        return await super().download_request(request)
+
+
+class Deaf(Wrapped):
+    """Can't be stopped: curl in a thread, say."""
+
+    async def download_request(self, request: Request) -> Response:
+        if request.url.endswith("/robots.txt"):
+            await maybe_deferred_to_future(Deferred(lambda _: None))
+        return await super().download_request(request)
+
+
+@pytest.mark.parametrize("handler", [Timeless, Deaf])
+async def test_the_time_limit_is_ours(sites: Sites, handler: type) -> None:
+    """An attempt is made, and fails; what waits is dropped."""
+    drips = sites.add(silence(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nUser-agent:"))
+    began = time.monotonic()
+    settings = {**ONE_ATTEMPT, "REP_DOWNLOAD_TIMEOUT": 0.3, "DOWNLOAD_HANDLERS": {"http": handler}}
+    record = Record()
+    result = await record.crawl([drips.url("/x")], **settings, REP_UNREACHABLE="drop")
+    error = result.failure(drips.url("/x"))
+    assert isinstance(error, RobotsUnreachable)
+    assert str(error.__cause__) == "took longer than 0.3 seconds"
+    assert error.attempts == 1
+    assert time.monotonic() - began < 10
+    assert await record.concurrency() == [16, 16]
+    result.assert_clean()
+
+
+class AsksAgain:
+    """Ban detection: a page of 403 is asked for again, through another proxy."""
+
+    def process_response(self, request: Request, response: Response) -> Request | Response:
+        return request.copy() if response.status == 403 else response
+
+
+@pytest.mark.scrapy_api
+async def test_each_try_has_its_own_bytes(sites: Sites) -> None:
+    """Three of them are more than a robots.txt may have."""
+    ban = answer(b"<html>" + b"x" * 300_000, 403)
+    rules = EARLY + comments(90_000) + LATE
+    site = sites.add(in_turn(ban, ban, rules))
+    result = await crawl(
+        [site.url("/late"), site.url("/early")], {"DOWNLOADER_MIDDLEWARES": {AsksAgain: 10}}
+    )
+    assert site.count("/robots.txt") == 3
+    assert {type(error) for error in result.failures.values()} == {RobotsDisallowed}
+    assert len(result.failures) == 2
+    result.assert_clean()
+
+
+class Whole(Wrapped):
+    """Sends no `bytes_received`, and reads everything."""
+
+    body = b""
+
+    async def download_request(self, request: Request) -> Response:
+        if request.url.endswith("/robots.txt"):
+            return Response(request.url, body=self.body)
+        return await super().download_request(request)
+
+
+async def test_what_a_handler_reads_beyond_the_limit_is_not_kept(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Whole, "body", EARLY + comments(LIMIT) + LATE + comments(5_000_000))
+    site = sites.add()
+    lengths = []
+
+    class Looks:
+        def process_response(self, request: Request, response: Response) -> Response:
+            lengths.append(len(response.body))
+            return response
+
+    settings = {"DOWNLOAD_HANDLERS": {"http": Whole}, "DOWNLOADER_MIDDLEWARES": {Looks: 999}}
+    result = await crawl([site.url("/late"), site.url("/early")], settings)
+    assert result.disallowed(site.url("/early"))
+    assert result.status(site.url("/late")) == 200
+    assert lengths[0] == LIMIT + 1
+    result.assert_clean()
+
+
+class Pool(Wrapped):
+    """Opens no more than CONCURRENT_REQUESTS connections, as httpx and aiohttp do."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self._free = DeferredSemaphore(crawler.settings.getint("CONCURRENT_REQUESTS"))
+
+    async def download_request(self, request: Request) -> Response:
+        await maybe_deferred_to_future(self._free.acquire())
+        try:
+            return await super().download_request(request)
+        finally:
+            self._free.release()
+
+
+async def test_half_of_a_pool_is_for_pages(sites: Sites) -> None:
+    """Silent sites take no more than the other half of it."""
+    site = sites.add(pages={f"/{number}": "page" for number in range(20)})
+    silent = [sites.add(silence()).url("/x") for _ in range(6)]
+    pages = [site.url(f"/{number}") for number in range(20)]
+    record = Record()
+
+    def on_page(spider: ListSpider) -> None:
+        if len(spider.responses) == len(pages):
+            record.close()
+
+    result = await record.crawl(
+        [pages[0], *silent, *pages[1:]],
+        on_page=on_page,
+        DOWNLOAD_HANDLERS={"http": Pool},
+        CONCURRENT_REQUESTS=4,
+        REP_DOWNLOAD_TIMEOUT=50.0,
+    )
+    assert result.reason == "enough"
+    assert await record.concurrency() == [4, 4]
+
+
+def test_which_handlers_have_a_pool() -> None:
+    usual = default_settings.DOWNLOAD_HANDLERS_BASE["http"]
+
+    class Own(load_object(usual)):  # type: ignore[misc]
+        """As scrapy-playwright's."""
+
+    scrapys = "scrapy.core.downloader.handlers"
+    table: dict[Any, bool] = {
+        usual: False,
+        Own: False,
+        f"{scrapys}.http11.HTTP11DownloadHandler": False,
+        f"{scrapys}.http2.H2DownloadHandler": False,
+        Pool: True,
+    }
+    with every_row() as row:
+        for handler, expected in table.items():
+            with row(handler):
+                handlers = {"http": handler, "https": f"{scrapys}.http11.HTTP11DownloadHandler"}
+                assert (
+                    has_pool(get_crawler(settings_dict={"DOWNLOAD_HANDLERS": handlers})) == expected
+                )

@@ -1,0 +1,222 @@
+"""No site keeps sitemaps and pages of others waiting: every end of a request gives its place back, and each
+limit of the whole crawl has a share for each site that names things."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from scrapy import Request, signals
+from scrapy.core.engine import ExecutionEngine
+
+from tests.helpers.behaviours import (
+    Behaviour,
+    after,
+    answer,
+    as_behaviour,
+    encoded,
+    redirect,
+    silence,
+)
+from tests.helpers.crawling import CrawlResult, crawl
+from tests.helpers.held import NEVER, Record
+from tests.helpers.log import lines
+from tests.helpers.rows import every_row
+from tests.helpers.servers import Hit, Site, Sites
+from tests.helpers.sitemaps import SeededSpider, lists, pages, seeded, urlset
+
+pytestmark = [pytest.mark.slow, pytest.mark.loop]
+ON = {"REP_SITEMAPS": True}
+
+# What Scrapy, or any project's middleware, drops without a word to others.
+DROPPED: dict[str, Behaviour] = {
+    "redirect loop": redirect("/bad.xml"),
+    "bad port": redirect("http://127.0.0.1:99999/"),
+    "meta refresh loop": answer(
+        '<meta http-equiv="refresh" content="0; url=/bad.xml">', type="text/html"
+    ),
+    "not Brotli": encoded(b"<urlset/>", "br"),
+    "not Zstandard": encoded(b"<urlset/>", "zstd"),
+    "not deflate": encoded(b"<urlset/>" * 1000, "deflate"),
+}
+
+
+@pytest.fixture(autouse=True)
+def never_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is woken by what happens; it need not look every 5 s."""
+    monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
+
+
+def until(happened: Callable[[], object], then: Behaviour | str = "page") -> Behaviour:
+    """Answer once something has happened, so that the crawl isn't idle before."""
+
+    async def behave(hit: Hit, connection: Any) -> None:
+        while not happened():
+            await asyncio.sleep(0.01)
+        await as_behaviour(then)(hit, connection)
+
+    return behave
+
+
+async def test_sitemaps_that_scrapy_drops_give_their_places_back(sites: Sites) -> None:
+    """While there is other work: the crawl never becomes idle before the good ones are read."""
+    table = {name: sites.add() for name in DROPPED}
+    for name, site in table.items():
+        bad = [f"/bad.xml?{number}" for number in range(6)]
+        lists(site, *bad, "/good.xml")
+        site.set("/bad.xml", DROPPED[name])
+        site.set("/good.xml", urlset([site.url("/page")]))
+    busy = sites.add()
+    goal = [(site, "/page") for site in table.values()]
+    busy.set("/start", until(lambda: all(site.count(path) for site, path in goal)))
+    result = await seeded(busy, *table.values(), REDIRECT_MAX_TIMES=3, RETRY_ENABLED=False)
+    with every_row() as row:
+        for name, site in table.items():
+            with row(name):
+                assert site.url("/page") in pages(result)
+                failed = lines(result, "was not read: ", site.url("/bad.xml"), level=None)
+                assert len([line for line in failed if line.startswith("Sitemap")]) == 6
+    assert lines(result, level="ERROR") == []
+
+
+class Until:
+    """A crawl that ends when some of a site's pages came, however many others wait."""
+
+    def __init__(self, site: Site, paths: list[str]) -> None:
+        self.wanted = {site.url(path) for path in paths}
+        self.record = Record()
+        self.record.handlers[signals.response_received] = self._received
+
+    def _received(self, response: Any) -> None:
+        self.wanted.discard(response.url)
+        if not self.wanted:
+            self.record.close()
+
+    async def crawl(self, *sites: Site, **settings: Any) -> CrawlResult:
+        starts = [site.url("/start") for site in sites]
+        handlers = self.record.handlers
+        result = await crawl(
+            SeededSpider, {**ON, **settings}, requests=starts, signal_handlers=handlers
+        )
+        assert self.wanted == set()
+        assert result.reason == "enough"
+        return result
+
+
+DEFER = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY": 600}
+
+
+async def test_sitemaps_that_are_held_take_no_place_of_others(sites: Sites) -> None:
+    """Their hosts' robots.txt can't be fetched. They may wait for ten minutes."""
+    first, second = sites.add(), lists(sites.add(), "/map.xml")
+    down = [sites.add(robots=503) for _ in range(20)]
+    urls = [site.url(f"/{number}.xml") for site in down for number in range(2)]
+    first.set("/robots.txt", "".join(f"Sitemap: {url}\n" for url in urls))
+    second.set("/map.xml", urlset([second.url("/page")]))
+    held = Until(second, ["/page"])
+    second.set("/start", until(lambda: all(site.count("/robots.txt") for site in down)))
+    result = await held.crawl(first, second, **DEFER, REP_DEFER_GRACE=0)
+    assert result.stat("rep/deferred") >= 32
+
+
+async def test_one_robots_txt_does_not_take_all_places_for_sitemaps(sites: Sites) -> None:
+    """They are silent, two on each of 20 hosts."""
+    first, second = sites.add(), lists(sites.add(), "/map.xml")
+    silent = [sites.add() for _ in range(20)]
+    over = until(lambda: second.count("/page"))
+    for site in silent:
+        site.set("/a.xml", over)
+        site.set("/b.xml", over)
+    urls = [site.url(path) for site in silent for path in ("/a.xml", "/b.xml")]
+    first.set("/robots.txt", "".join(f"Sitemap: {url}\n" for url in urls))
+    second.set("/map.xml", urlset([second.url("/page")]))
+    asked = lambda: sum(len(site.pages_asked) for site in silent) >= 12
+    second.set("/start", until(asked))
+    await Until(second, ["/page"]).crawl(first, second, CONCURRENT_REQUESTS=100)
+    assert sum(len(site.pages_asked) for site in silent) <= 17
+
+
+async def test_silent_hosts_that_a_sitemap_names_keep_none_from_being_asked(sites: Sites) -> None:
+    """Hosts have to prove that they list the sitemap."""
+    first, second = (lists(sites.add(), "/map.xml") for _ in range(2))
+    silent = [sites.add(robots=silence()) for _ in range(40)]
+    honest = sites.add()
+    honest.set("/robots.txt", f"Sitemap: {second.url('/map.xml')}\n")
+    first.set("/map.xml", urlset([site.url("/page") for site in silent]))
+    second.set("/map.xml", urlset([honest.url(f"/{number}") for number in range(20)]))
+    asked = lambda: sum(site.count("/robots.txt") for site in silent) >= 8
+    second.set("/start", until(asked, after(0.5, "page")))
+    wanted = Until(honest, [f"/{number}" for number in range(20)])
+    result = await wanted.crawl(first, second, REP_DOWNLOAD_TIMEOUT=300, REP_DEFER_GRACE=300)
+    assert result.stat("rep/sitemaps/rejected/unproven") == 0
+
+
+async def test_silent_hosts_give_their_places_to_others(sites: Sites) -> None:
+    """More of them than are asked at a time, all named by one sitemap, and the honest one last."""
+    site = lists(sites.add(), "/map.xml")
+    silent = [sites.add(robots=silence()) for _ in range(24)]
+    honest = sites.add()
+    honest.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
+    site.set("/map.xml", urlset([one.url("/page") for one in [*silent, honest]]))
+    await Until(honest, ["/page"]).crawl(site, REP_DOWNLOAD_TIMEOUT=300, REP_DEFER_GRACE=300)
+
+
+async def test_many_pages_of_one_site_keep_no_sitemap_of_another_waiting(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own sitemaps wait until its pages were requested."""
+    monkeypatch.setattr("scrapy_rep.seeding.loader._PAGES_ENOUGH", 100)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", 16)
+    large, small = (
+        lists(sites.add(), "/map.xml", "/a.xml", "/b.xml"),
+        lists(sites.add(), "/map.xml"),
+    )
+    large.set("/map.xml", urlset([large.url(f"/{number}") for number in range(500)]))
+    for number in range(500):
+        large.set(f"/{number}", until(lambda: small.count("/page")))
+    small.set("/map.xml", urlset([small.url("/page")]))
+    wanted = Until(small, ["/page"])
+
+    def reached(request: Request) -> None:
+        if request.url == large.url("/0"):
+            wanted.record.engine.crawl(Request(small.url("/start")))
+
+    wanted.record.handlers[signals.request_reached_downloader] = reached
+    settings = {"CONCURRENT_REQUESTS": 32, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+    await wanted.crawl(large, **settings)
+
+
+async def test_a_long_sitemap_keeps_no_short_one_waiting(sites: Sites) -> None:
+    """They are read in turns."""
+    long, short = (lists(sites.add(), "/map.xml") for _ in range(2))
+    long.set("/map.xml", urlset([long.url("/page")] * 50_000))
+    short.set("/map.xml", until(lambda: long.count("/map.xml"), urlset([short.url("/page")])))
+    result = await seeded(long, short)
+    first, second = lines(result, " accepted")
+    assert first.startswith(f"Sitemap {short.url('/map.xml')}")
+    assert second.startswith(f"Sitemap {long.url('/map.xml')}")
+
+
+async def test_a_sitemap_of_very_many_hosts_has_one_turn_of_them_all(sites: Sites) -> None:
+    """With REP_SITEMAP_CROSS_HOST = "any"."""
+    first, second = (lists(sites.add(), "/map.xml") for _ in range(2))
+    port = first.url("/").rsplit(":", 1)[1].strip("/")
+    hosts = [f"http://127.99.{number // 250}.{number % 250}:{port}" for number in range(3000)]
+    first.set("/map.xml", urlset([f"{host}/page" for host in hosts]))
+    paths = [f"/{number}" for number in range(200)]
+    second.set("/map.xml", urlset(map(second.url, paths)))
+    order: list[str] = []
+    last = second.url(paths[-1])
+
+    def scheduled(request: Request) -> None:
+        order.append(request.url)
+
+    second.set("/start", until(lambda: len(order) > 40))
+    wanted = Until(second, paths)
+    wanted.record.handlers[signals.request_scheduled] = scheduled
+    settings = {"REP_SITEMAP_CROSS_HOST": "any", "RETRY_ENABLED": False}
+    await wanted.crawl(first, second, **settings, REP_PRIVATE_HOSTS=True)
+    of_first = [url for url in order[: order.index(last)] if "/127.99." in url]
+    assert len(of_first) < 600
