@@ -23,6 +23,7 @@ from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
 from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
 from scrapy_rep.origins.context import CrawlContext
@@ -76,7 +77,15 @@ class RepMiddleware:
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
         check = self._seeding.check if self._seeding is not None else None
-        self._gate = Gate(context, origins, deferral, check)
+        self._early = EarlyDrops(
+            context,
+            origins,
+            self.decisions,
+            middleware=self,
+            refusal=self._refusal,
+            may_seed=self._may_seed,
+        )
+        self._gate = Gate(context, origins, deferral, self._early, check)
         # Listeners get each answer in this order, before requests that wait for it go on: these rely on
         # what the listeners have set.
         delays = [origins.crawl_delay] if settings.crawl_delay else []
@@ -131,6 +140,11 @@ class RepMiddleware:
                 self._count("rep/cache/hit")
                 self._gate.arrived(request)
                 return None
+            state.used_at = now
+            self._count("rep/cache/hit")
+            self._gate.arrived(request)
+            self._decide(request, state, path)
+            return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
     def overrules(self, request: Request, decision: Decision) -> bool:
@@ -270,10 +284,31 @@ class RepMiddleware:
             self._count("rep/overruled")
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
         else:
-            self._count("robotstxt/forbidden")
-            self._refuse(
-                request, RobotsDisallowed(state.origin, decision, state.status.setting), state
-            )
+            error = RobotsDisallowed(state.origin, decision, state.status.setting)
+            is_direct = request not in self._gate
+            if is_direct or self._early.remember(request, state, path):
+                self.decisions.dropped(request, error, state, direct=is_direct)
+            if not self.decisions.dry_run:
+                raise error from None
+
+    def _refusal(self, request: Request, state: OriginState, path: str) -> RobotsDisallowed | None:
+        """Return what *request* would fail with if it came here now; None if it would pass, or if
+        that isn't known without waiting. *state* is fresh."""
+        chain = self.agents.chain_of(request)
+        if path == ROBOTS_PATH or self.origins.cache.takes_long(state, chain):
+            return None
+        # The fast path is left alone: each allowed request may have to be recorded.
+        decision = self.origins.decide(state, chain, path, always=True)
+        if decision is None or decision.allowed or self.overrules(request, decision):
+            return None
+        return RobotsDisallowed(state.origin, decision, state.status.setting)
+
+    def _may_seed(self, request: Request, prefix: str) -> bool:
+        """Whether sitemaps may learn from *request*, whose URL begins with *prefix*, once it comes
+        here."""
+        if SITEMAP in request.meta:
+            return True
+        return self._seeding is not None and self._seeding.learns_from(request, prefix)
 
     async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
         """Return the answer, or why there will be none; None if that takes too long."""

@@ -62,8 +62,10 @@ def test_the_installed_metadata_is_that_of_setup_cfg(setup_cfg: configparser.Con
     assert installed.metadata["Requires-Python"] == ">=3.10"
     requires = installed.requires or []
     assert [one for one in requires if "extra ==" not in one] == ["scrapy>=2.15"]
-    commands = setup_cfg["options.entry_points"]["scrapy.commands"].strip().splitlines()
-    assert [f"{one.name} = {one.value}" for one in installed.entry_points] == commands
+    entry_points = setup_cfg["options.entry_points"]
+    assert {*entry_points} == {"scrapy.commands", "console_scripts"}
+    commands = [line for lines in entry_points.values() for line in lines.strip().splitlines()]
+    assert sorted(f"{one.name} = {one.value}" for one in installed.entry_points) == sorted(commands)
     extras = installed.metadata.get_all("Provides-Extra")
     assert {*(extras or [])} == {*setup_cfg["options.extras_require"]}
 

@@ -26,8 +26,10 @@ from scrapy.core import downloader as scrapys
 from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
+from scrapy.spiders import CrawlSpider
 from scrapy.utils import httpobj
 from scrapy.utils import request as of_requests
 from scrapy.utils.asyncio import call_later
@@ -63,6 +65,8 @@ _CACHES: list[Any] = [
 _MAX_ORIGINS = 100
 
 Chain = tuple[str, ...]
+# Packages whose middlewares are known to make nothing else of a refusal.
+_KNOWN = {"scrapy", "scrapy_rep"}
 
 REASON = "rep_settings_error"
 """The crawl's ``finish_reason``."""
@@ -451,6 +455,23 @@ class Following:
             trail.answered(request)
 
 
+class Scheduling:
+    """Stands in for an engine's ``crawl()``, to know which request it is about to schedule."""
+
+    def __init__(self, engine: ExecutionEngine) -> None:
+        self._crawl = engine.crawl
+        self.request: Request | None = None
+        engine.crawl = self  # type: ignore[method-assign]
+
+    def __call__(self, request: Request) -> None:
+        outer = self.request  # if a signal's handler schedules another request
+        self.request = request
+        try:
+            self._crawl(request)
+        finally:
+            self.request = outer
+
+
 class EngineAccess:
     """The engine beyond its documented methods."""
 
@@ -499,8 +520,8 @@ class EngineAccess:
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Call *request*'s errback and handle its output, as the engine does, by
         ``Scraper.enqueue_scrape``, also while the spider closes. The Deferred fires when done."""
-        failure = Failure(error)  # type: ignore[no-untyped-call]
-        failure.request = request  # type: ignore[attr-defined]
+        failure: Any = Failure(error)  # type: ignore[no-untyped-call]
+        failure.request = request
         try:
             # Scrapy spends 1 to 5 ms on an errback's output, even on none, and there may be 100,000.
             output = request.errback(failure) if request.errback is not None else None
@@ -508,10 +529,57 @@ class EngineAccess:
             output = Failure()  # type: ignore[no-untyped-call]
         if output is None or output is failure:
             return succeed(None)
-        scraped = copy(request)  # with an errback that returns the output we have
-        scraped.errback = lambda _: output
+
+        def hand_over(_: Failure) -> Any:
+            # Scrapy has just put the copy there. A generator's body has not begun to run yet.
+            failure.request = request
+            return output
+
+        scraped = copy(request)
+        scraped.errback = hand_over
         done: Deferred[None] = self._crawler.engine.scraper.enqueue_scrape(failure, scraped)
         return done
+
+    @staticmethod
+    def has_errback(request: Request) -> bool:
+        """Whether *request* has an errback that does something. CrawlSpider's own,
+        ``CrawlSpider._errback``, does nothing if its rule has none."""
+        errback: Any = request.errback
+        if getattr(errback, "__func__", None) is not CrawlSpider._errback:
+            return errback is not None
+        spider = errback.__self__
+        if type(spider)._handle_failure is not CrawlSpider._handle_failure:
+            return True
+        try:
+            return spider._rules[request.meta["rule"]].errback is not None
+        except (KeyError, IndexError, TypeError):  # somebody has changed the request's meta
+            return True
+
+    def obstacle_before(self, ours: object) -> str:
+        """Return which downloader middleware might make of a request something else than *ours*
+        refuses, and why; empty if there is none. Scrapy has no documented list of them: the
+        downloader's manager of middlewares has, in ``methods``."""
+        manager = getattr(self._crawler.engine.downloader, "middleware", None)
+        methods = getattr(manager, "methods", None)
+        if methods is None:
+            return "the downloader isn't Scrapy's"
+        for method in methods["process_request"]:
+            owner = getattr(method, "__self__", None)
+            if owner is ours:
+                break
+            if getattr(method, "__func__", None) is not OffsiteMiddleware.process_request:
+                return f"{_name_of(method)} sees requests before {type(ours).__name__} does"
+        else:
+            return f"{type(ours).__name__} is not among the downloader middlewares"
+        if not _is_known(method):
+            return f"{type(ours).__name__} has a process_request() of its own"
+        for method in methods["process_exception"]:
+            if method is not None and not _is_known(method):
+                return f"{_name_of(method)} has a process_exception(), which sees refusals"
+        return ""
+
+    def scheduling(self) -> Scheduling:
+        return Scheduling(self._crawler.engine)
 
     @staticmethod
     def drop_body(response: Response) -> None:
@@ -578,6 +646,20 @@ class EngineAccess:
             self._crawler.engine.crawl(request)
         finally:
             scheduler.dqs = queues
+
+
+def _name_of(method: Any) -> str:
+    """Return the name of a middleware by one of its methods."""
+    return type(getattr(method, "__self__", method)).__qualname__
+
+
+def _is_known(method: Any) -> bool:
+    """Whether a middleware's *method* is Scrapy's or ours, with all that it may call by super()."""
+    owner, name = getattr(method, "__self__", None), getattr(method, "__name__", "")
+    classes = [kind for kind in type(owner).__mro__ if name in vars(kind)]
+    packages = {str(kind.__module__).partition(".")[0] for kind in classes}
+    is_replaced = name in getattr(owner, "__dict__", {})
+    return bool(packages) and packages <= _KNOWN and not is_replaced
 
 
 class Listener:

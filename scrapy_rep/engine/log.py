@@ -6,9 +6,7 @@ from __future__ import annotations
 import logging
 import traceback
 from array import array
-from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from scrapy import Spider
@@ -20,30 +18,77 @@ from scrapy_rep.text import clean, without_passwords
 
 _REMEMBERED = 100_000
 
+# Places of a table of hashes at first. When it is nearly full, it gets eight times as many: moving the
+# hashes of a larger table, or moving them more often, would hold the event loop.
+_PLACES = 256
+_GROWTH = 8
+# Stands for the hash 0: a 0 marks a free place.
+_ZERO = 1 << 62
+
 
 class BoundedSet:
     """Remembers the last 100,000 to 200,000 items; a forgotten item counts as new again. It keeps
-    sorted hashes of 8 bytes each. In a set, each would take 70, and a URL several times that."""
+    hashes, in at most 2 MiB. In a set, each item would take 70 bytes, and a URL several times that."""
 
     def __init__(self) -> None:
-        self._new, self._old = array("q"), array("q")
+        self._new, self._old = _Hashes(), _Hashes()
 
-    def add(self, one: Hashable) -> bool:
-        """Remember *one*. Return whether it is new."""
-        is_new = one not in self
-        if not _has(self._new, one):
-            if len(self._new) >= _REMEMBERED:
-                self._old, self._new = self._new, array("q")
-            insort(self._new, hash(one))
+    def add(self, item: Hashable) -> bool:
+        """Remember *item*. Return whether it is new."""
+        number = hash(item) or _ZERO
+        if number in self._new:
+            return False
+        is_new = number not in self._old
+        if self._new.count >= _REMEMBERED:
+            self._old, self._new = self._new, _Hashes()
+        self._new.add(number)
         return is_new
 
-    def __contains__(self, one: Hashable) -> bool:
-        return _has(self._new, one) or _has(self._old, one)
+    def __contains__(self, item: Hashable) -> bool:
+        number = hash(item) or _ZERO
+        return number in self._new or number in self._old
 
 
-def _has(hashes: array[int], one: Hashable) -> bool:
-    at = bisect_left(hashes, hash(one))
-    return at < len(hashes) and hashes[at] == hash(one)
+class _Hashes:
+    """A hash table with open addressing, of numbers of 64 bits other than 0."""
+
+    __slots__ = ("_last", "_places", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._make_room(_PLACES)
+
+    def __iter__(self) -> Iterator[int]:
+        return filter(None, self._places)
+
+    def __contains__(self, number: int) -> bool:
+        places, last = self._places, self._last
+        at = number & last
+        while (there := places[at]) != number:
+            if there == 0:
+                return False
+            at = (at + 1) & last
+        return True
+
+    def add(self, number: int) -> None:
+        """Add *number*, which is not there yet."""
+        places, last = self._places, self._last
+        at = number & last
+        while places[at]:
+            at = (at + 1) & last
+        places[at] = number
+        self.count += 1
+        if self.count > last - last // _GROWTH:
+            numbers = list(self)
+            self.count = 0
+            self._make_room(_GROWTH * len(places))
+            for moved in numbers:
+                self.add(moved)
+
+    def _make_room(self, size: int) -> None:
+        """Begin with *size* free places: a power of 2."""
+        self._places = array("q", [0]) * size
+        self._last = size - 1
 
 
 # Lines of a kind at INFO level, see Limiter.
@@ -105,7 +150,8 @@ class Limiter:
         extra = {"spider": spider}
         if about is not None:
             if not self._seen.add(about):
-                self._logger.debug(message, values, extra=extra)
+                # There may be millions. Cleaning one text takes less time than cleaning each value.
+                self._logger.debug(message % values, extra=extra)
                 return
             message += "; more for this origin at DEBUG level"
         self._count += 1
@@ -143,20 +189,37 @@ class Isolation:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._logged: set[str] = set()
+        self._parts: dict[str, _Contained] = {}
 
-    @contextmanager
-    def __call__(self, part: str) -> Iterator[None]:
-        try:
-            yield
-        except CancelledError:
-            raise
-        except Exception:
-            if part not in self._logged:
-                self._logged.add(part)
-                logger.exception(
-                    "Bug in scrapy-rep: the %(part)s failed. The crawl goes on; further failures of "
-                    "the %(part)s are not logged.",
-                    {"part": part},
-                    extra={"spider": self._crawler.spider},
-                )
+    def __call__(self, part: str) -> _Contained:
+        """Return a context manager for code of *part*."""
+        contained = self._parts.get(part)
+        if contained is None:
+            contained = self._parts[part] = _Contained(self._crawler, part)
+        return contained
+
+
+class _Contained:
+    # A class: a generator as a context manager costs each refused request some microseconds more.
+
+    def __init__(self, crawler: Crawler, part: str) -> None:
+        self._crawler = crawler
+        self._part = part
+        self._is_logged = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, CancelledError):
+            return False
+        if not self._is_logged:
+            self._is_logged = True
+            logger.error(
+                "Bug in scrapy-rep: the %(part)s failed. The crawl goes on; further failures of "
+                "the %(part)s are not logged.",
+                {"part": self._part},
+                exc_info=error,
+                extra={"spider": self._crawler.spider},
+            )
+        return True

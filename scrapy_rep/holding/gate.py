@@ -22,6 +22,7 @@ from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.handing_back import HANDED_BACK, NO_PAST, Past
 from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
@@ -40,10 +41,16 @@ class Gate:
     """Stands in for the scheduler where the engine asks it for requests."""
 
     def __init__(
-        self, context: CrawlContext, origins: Origins, deferral: Deferral, check: Check | None
+        self,
+        context: CrawlContext,
+        origins: Origins,
+        deferral: Deferral,
+        early: EarlyDrops,
+        check: Check | None,
     ) -> None:
         """*check* sees each request from the scheduler. It may return something to await before any fetch."""
         self._context = context
+        self._early = early
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
         self._deferral = deferral
@@ -82,6 +89,7 @@ class Gate:
             )
             values = {"scheduler": type(scheduler).__name__}
             logger.info(message, values, extra=self._context.extra)
+        self._early.begin(scheduler)
 
     def __contains__(self, request: Request) -> bool:
         """Whether *request* came through here, unlike a media pipeline's direct downloads."""
@@ -162,8 +170,8 @@ class Gate:
             self._aside = False
 
     def has_pending_requests(self) -> bool:
-        """Whether requests are scheduled, may leave the gate, or wait for an answer. After
-        ``REP_DEFER_IDLE`` seconds of only waiting, not: the spider may have other work."""
+        """Whether requests are scheduled, may leave the gate, wait for an answer, or were dropped
+        just now. After ``REP_DEFER_IDLE`` seconds of only waiting, not: the spider may have other work."""
         if self._aside:
             return self._has_pending()
         self._aside = True
@@ -175,7 +183,8 @@ class Gate:
         if has_scheduled and not (self._scheduler_is_useless and has_held):
             self._idle_since = None
             return True
-        if releases.has_turns or releases.loose or releases.checked:
+        has_leaving = releases.has_turns or releases.loose or releases.checked
+        if has_leaving or self._early.is_pending:
             self._idle_since = None
             return True
         if not has_held:

@@ -18,7 +18,7 @@ from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.status import Fresh, Stale, Status, Unrestricted
+from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt
 from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
 from scrapy_rep.protocol.matching import comparable
@@ -93,12 +93,6 @@ calls "denied" and "closed" missing, too: see :func:`detailed`."""
 _GONE = frozenset({404, 410})
 
 
-def forbids_all(state: OriginState) -> bool:
-    """Whether ``REP_FORBIDDEN`` makes an answer without rules forbid everything."""
-    status = state.status.counts_as
-    return isinstance(status, Fresh) and status.forbids_all
-
-
 def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
     """Return the key in :data:`ANSWERS` of an answer on record. A site that answers 403 has not said
     that its robots.txt is missing. *forbids*: a setting makes the answer forbid everything."""
@@ -154,7 +148,7 @@ def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) 
         "fresh_until": None if failed else iso(entry.fresh_until, _MS),
         "crawl_delay": delay or None,
         "sitemaps": len(robots.sitemaps) if robots is not None else 0,
-        "forbids": forbids_all(state),
+        "forbids": state.forbids_all,
     }
     note = answer.note if answer is not None else ""
     return {

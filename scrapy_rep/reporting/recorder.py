@@ -39,7 +39,6 @@ from scrapy_rep.reporting.record import (
     answer_fields,
     detailed,
     fields_of,
-    forbids_all,
     outcome_of_answer,
 )
 from scrapy_rep.reporting.record_file import RecordFile
@@ -48,7 +47,7 @@ from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_sum
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
 from scrapy_rep.signals import request_deferred, request_given_up, request_released, robots_resolved
-from scrapy_rep.text import clean, counted, text_of
+from scrapy_rep.text import clean, counted, text_of, without_secrets
 
 logger = get_logger(__name__)
 
@@ -134,7 +133,7 @@ class Recorder(ResolutionListener):
         with self._isolated(self.part):
             name = None if origin is None else str(origin)
             about = {"url": url, "origin": name, "verdict": verdict, **more}
-            fields = fields_of(self._context.clock(), state, decision, about)
+            fields = without_secrets(fields_of(self._context.clock(), state, decision, about))
             for listener in self._listeners:
                 with self._isolated(listener.part):
                     listener.add(fields)
@@ -149,7 +148,7 @@ class Recorder(ResolutionListener):
             self._count(answer, flight.fetches)
             outcome, _ = outcome_of_answer(state.entry, answer)
             status = state.entry.status if answer is None else answer.status
-            outcome = detailed(outcome, status, forbids=forbids_all(state))
+            outcome = detailed(outcome, status, forbids=state.forbids_all)
             self._counts.answers(state.origin, outcome)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
@@ -251,19 +250,26 @@ class Recorder(ResolutionListener):
 
     def _log_drop(self, request: Request, error: Refusal, *, direct: bool) -> None:
         unreachable = isinstance(error, RobotsUnreachable)
-        values = {"url": request.url, "error": error, "request": request}
         extra = self._context.extra
         if unreachable and direct:
-            logger.warning("Not downloading %(url)s: %(error)s", values, extra=extra)
+            logger.warning(
+                "Not downloading %(url)s: %(error)s",
+                {"url": request.url, "error": error},
+                extra=extra,
+            )
         elif unreachable and self._interactive and error.origin is not None and not self.dry_run:
             logger.error(
                 "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
                 "fetch the page anyway, add -s REP_UNREACHABLE=allow",
-                values,
+                {"url": request.url, "error": error},
                 extra=extra,
             )
         else:
-            message = f"{'Dry run, not dropped: ' * self.dry_run}%(error)s: %(request)s"
+            # Each value takes as long as much of the rest: there may be millions of such lines.
+            values: dict[str, object] = {"error": error, "request": request}
+            message = "%(error)s: %(request)s"
+            if self.dry_run:
+                message = f"Dry run, not dropped: {message}"
             about = error.origin, unreachable
             self._drops.log(message, values, self._context.spider, about)
 
@@ -296,6 +302,7 @@ class Recorder(ResolutionListener):
             if request.meta.get(_START):
                 self._refuse_start(request, error)
             if isinstance(error, RobotsDisallowed):
+                self._stats.inc_value("robotstxt/forbidden")
                 self._counts.forbids(error)
                 self._changes.forbidden(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:

@@ -88,6 +88,18 @@ def test_each_command_works_with_the_add_on(sites: Sites, tmp_path: Path, name: 
 
 
 @pytest.mark.scrapy_api
+def test_the_shell_goes_on_after_a_forbidden_page(sites: Sites, tmp_path: Path) -> None:
+    """It schedules a request first, and sets the errback that it waits for afterwards."""
+    site = sites.add(robots=RULES)
+    code = f"fetch({site.url('/private')!r}), fetch({site.url('/y')!r}), response.url"
+    line = arguments_of("shell", site.url("/x"), "-c", code, settings=QUIET)
+    make_project(tmp_path)
+    done = run_scrapy(line, cwd=tmp_path, variables=environment())
+    assert site.url("/y") in done.out, done.err
+    assert site.pages_asked == ["/x", "/y"]
+
+
+@pytest.mark.scrapy_api
 @pytest.mark.parametrize("name", WAITED_FOR)
 def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
     sites: Sites, tmp_path: Path, name: str

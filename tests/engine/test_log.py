@@ -166,15 +166,23 @@ async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None
     assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
 
 
-def test_what_is_remembered_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth here of what it is in a crawl: of the 100,000 that are remembered, and of 2 MB."""
-    monkeypatch.setattr(log, "_REMEMBERED", log._REMEMBERED // 10)
+def test_what_is_remembered_takes_little_memory() -> None:
     some = BoundedSet()
-    assert all(some.add(f"http://{number}.example") for number in range(40_000))
-    assert len({*some._new, *some._old}) == len(some._new) + len(some._old) <= 20_000
-    assert sum(map(sys.getsizeof, [some._new, some._old])) < 250_000
-    assert not any(some.add(f"http://{number}.example") for number in range(30_000, 40_000))
+    assert all(some.add(f"http://{number}.example") for number in range(400_000))
+    tables = some._new, some._old
+    assert [table.count for table in tables] == [len({*table}) for table in tables]
+    assert max(table.count for table in tables) <= 100_000
+    assert sum(sys.getsizeof(table._places) for table in tables) < 2_200_000
+    assert not any(some.add(f"http://{number}.example") for number in range(300_000, 400_000))
     assert some.add("http://0.example")
+
+
+def test_any_hash_can_be_remembered() -> None:
+    """Hashes of small numbers are these numbers: neighbours, negative ones, and 0."""
+    some = BoundedSet()
+    values = [*range(-2000, 2000), 2**61 - 2, -(2**61 - 2)]
+    assert [some.add(value) for value in values].count(False) <= 1  # -1 and -2 have the same hash
+    assert all(value in some for value in values)
 
 
 @given(st.lists(st.integers(0, 20)), st.integers(1, 5))

@@ -19,24 +19,28 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.core.scraper import Scraper
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import Response, XmlResponse
+from scrapy.link import Link
 from scrapy.settings import Settings
 from scrapy.signalmanager import SignalManager
+from scrapy.spiders import CrawlSpider, Rule
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.httpobj import _urlparse_cache, urlparse_cached
 from scrapy.utils.request import _fingerprint_cache, fingerprint
 
 import scrapy_rep
+from scrapy_rep import RepMiddleware
 from scrapy_rep.engine.access import (
     _JITTER,
     HOP_KEY,
     EngineAccess,
     Listener,
     PacedSlot,
+    Scheduling,
     Stage,
     _clock,
     _InProgress,
 )
-from tests.helpers.behaviours import after, silence
+from tests.helpers.behaviours import after, redirect, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
 from tests.helpers.rows import every_row
@@ -52,6 +56,7 @@ PRIVATE = {
     "scraper",
     "downloader",
 }
+PRIVATE |= {"_errback", "_handle_failure"}
 
 
 async def in_a_crawl(
@@ -161,6 +166,67 @@ async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(sites: Si
     assert [site.count(path) for path in ("/first", "/second")] == [1, 1]
 
 
+def test_the_errback_of_a_crawl_spider() -> None:
+    """`CrawlSpider._errback` does what the rule's errback does, of the rule in the request's meta."""
+
+    class RulesSpider(CrawlSpider):
+        name = "rules"
+        rules = (Rule(errback="failed"), Rule())
+
+        def failed(self, failure: Any) -> None: ...
+
+    spider = RulesSpider()
+    spider._follow_links = True
+    with_one, without = (
+        spider._build_request(number, Link("http://a.example/")) for number in (0, 1)
+    )
+    assert EngineAccess.has_errback(with_one)
+    assert not EngineAccess.has_errback(without)
+    assert EngineAccess.has_errback(without.replace(meta={}))  # nobody can tell
+    assert EngineAccess.has_errback(without.replace(errback=spider.failed))
+    assert not EngineAccess.has_errback(Request("http://a.example/"))
+
+
+async def test_the_middlewares_in_their_order(sites: Sites) -> None:
+    """They are in `Downloader.middleware.methods`."""
+
+    class Before:
+        def process_request(self, request: Request) -> None: ...
+
+    found: list[str] = []
+
+    def look(engine: EngineAccess) -> None:
+        ours = engine._crawler.get_downloader_middleware(RepMiddleware)
+        found.append(engine.obstacle_before(ours))
+        found.append(engine.obstacle_before(object()))
+
+    await in_a_crawl(sites, look)
+    await in_a_crawl(sites, look, {"DOWNLOADER_MIDDLEWARES": {Before: 99}})
+    await in_a_crawl(sites, look, {"DOWNLOADER_MIDDLEWARES": {Before: 101}})
+    nothing = ["", "RepMiddleware sees requests before object does"]
+    before = "test_the_middlewares_in_their_order.<locals>.Before sees requests before"
+    assert found[:2] == found[4:] == nothing
+    assert found[2:4] == [f"{before} RepMiddleware does", f"{before} object does"]
+
+
+async def test_which_request_the_engine_schedules(sites: Sites) -> None:
+    """Start requests, those of callbacks, and redirected ones go through `ExecutionEngine.crawl`."""
+    site = sites.add(pages={"/a": redirect("/b")})
+    crawled: list[tuple[str, bool]] = []
+
+    def scheduled(request: Request, spider: Spider) -> None:
+        scheduling = spider.crawler.engine.crawl  # type: ignore[union-attr]
+        assert isinstance(scheduling, Scheduling)
+        crawled.append((request.url, scheduling.request is request))
+
+    def on_page(spider: ListSpider) -> Any:
+        return Request(site.url("/c"), callback=id) if len(spider.responses) == 1 else None
+
+    handlers = {scrapy_signals.request_scheduled: scheduled}
+    await crawl([site.url("/a")], signal_handlers=handlers, on_page=on_page)
+    assert crawled == [(site.url(path), True) for path in ("/a", "/b", "/c")]
+
+
 def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     """It may have neither a total concurrency nor slots nor handlers."""
 
@@ -174,6 +240,7 @@ def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     with access.extra_slot():
         assert not access.slots.is_full(Request("http://a.example/"), [])
     assert not access.hand_over()
+    assert access.obstacle_before(object()) == "the downloader isn't Scrapy's"
 
 
 def _callback(engine: Any) -> None:

@@ -259,7 +259,7 @@ async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) 
         for _ in range(2):  # the second time is a day later
             await discovery.announce(state)
     assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
-    assert len(discovery._seen._new) + len(discovery._seen._old) <= 2000
+    assert discovery._seen._new.count + discovery._seen._old.count <= 2000
 
 
 async def test_what_is_forgotten_seeds_once_all_the_same(

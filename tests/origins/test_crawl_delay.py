@@ -381,7 +381,7 @@ def test_rates_are_read_and_others_have_no_effect() -> None:
                 assert (slowest and slowest.seconds) == seconds
                 assert robots.crawl_delay("FooBot") is None
                 [found] = [one for one in lint(body) if one.line == 2]
-                assert found.code == ("bad-delay" if seconds is None else "other-field")
+                assert found.code == ("bad-delay" if seconds is None else "other-delay")
 
 
 def test_the_slowest_line_of_the_group_counts() -> None:
