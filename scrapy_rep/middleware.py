@@ -35,7 +35,7 @@ from scrapy_rep.origins.status import Stale, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.reporting.record import IMPOLITE
+from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import ROW_KEY, SITEMAP, Discovery, seeding_mode, with_seeding
@@ -69,14 +69,6 @@ class RepMiddleware:
         self._deferral = deferral = Deferral(context, origins)
         self.decisions = Recorder(context, origins, deferral.some_urls)
         self._verdicts = deferral.releases.verdicts
-        self._early = EarlyDrops(
-            context,
-            origins,
-            self.decisions,
-            middleware=self,
-            refusal=self._refusal,
-            may_seed=self._may_seed,
-        )
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
@@ -85,7 +77,15 @@ class RepMiddleware:
 
             self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
         check = self._seeding.check if self._seeding is not None else None
-        self._gate = Gate(context, origins, deferral, check, self._early)
+        self._early = EarlyDrops(
+            context,
+            origins,
+            self.decisions,
+            middleware=self,
+            refusal=self._refusal,
+            may_seed=self._may_seed,
+        )
+        self._gate = Gate(context, origins, deferral, self._early, check)
         # Listeners get each answer in this order, before requests that wait for it go on: these rely on
         # what the listeners have set.
         delays = [origins.crawl_delay] if settings.crawl_delay else []
@@ -280,7 +280,8 @@ class RepMiddleware:
             else:
                 state.allowed += 1
         elif self.overrules(request, decision):
-            reason = "RepMiddleware.overrules()"
+            reason = OVERRULED
+            self._count("rep/overruled")
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
         else:
             error = RobotsDisallowed(state.origin, decision, state.status.setting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_URL, punycode
+from scrapy_rep.protocol.syntax import GLOBAL, leading_token
 
 MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""
@@ -120,6 +121,20 @@ def resolve_sitemap(
     return SitemapURL(url, origin, relative)
 
 
+def warning_of_digits(tokens: Sequence[str]) -> str:
+    """Return what a digit in a product token means; empty if there is none."""
+    token = next((token for token in tokens if token not in (GLOBAL, leading_token(token))), None)
+    if token is None:
+        return ""
+    means = "no group can name it, and the rules for all agents (*) apply"
+    if cut := leading_token(token):
+        means = f"it is read as {cut}, and so obeys every group for {cut}, whatever digits follow that name"
+    return (
+        f"The product token {token[:100]} has digits. As in Google's matcher, a name is read only up to its "
+        f"first digit: {means}. Use only letters, - and _ to avoid this."
+    )
+
+
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 _PASSWORD = re.compile(r"(//[^:/?#]*):.*", re.DOTALL)
@@ -154,6 +169,17 @@ def without_passwords(text: str) -> str:
     if "@" not in text:
         return text
     return _PASSWORDS.sub(r"\1:***@", text)
+
+
+def without_secrets(value: Any) -> Any:
+    """Return what JSON has as *value*, see :func:`without_passwords`."""
+    if isinstance(value, str):
+        return without_passwords(value)
+    if isinstance(value, dict):
+        return {key: without_secrets(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(one) for one in value]
+    return value
 
 
 def without_user(url: str) -> str:
@@ -202,9 +228,8 @@ def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
 
 def json_line(record: dict[str, Any]) -> str:
     """Return *record* as one line of JSON without unprintable characters. JSON's own escapes keep
-    values as they are, except half of a surrogate pair, which many readers refuse: ``?``. URLs have no
-    passwords."""
-    text = without_passwords(_encode(record).encode("utf-8", "replace").decode())
+    values as they are, except half of a surrogate pair, which many readers refuse: ``?``."""
+    text = _encode(record).encode("utf-8", "replace").decode()
     if text.isprintable():
         return text
     return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)

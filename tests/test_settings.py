@@ -25,6 +25,7 @@ def names(kind: type, *others: str) -> list[str]:
 
 FLAGS = names(bool, "REP_CRAWL_DELAY", "REP_SITEMAPS", "REP_NOFOLLOW", "REP_NOINDEX")
 URIS = ("REP_DECISIONS", "REP_REPORT")
+DATES = ("REP_SITEMAP_SINCE", "REP_SITEMAP_UNTIL")
 INTEGERS = ("REP_SITEMAP_PRIORITY", "REP_SITEMAP_PAGE_PRIORITY")
 COUNTS = names(int, *INTEGERS)
 POSITIVE = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DOWNLOAD_TIMEOUT", "REP_CACHE_EXPIRY")
@@ -79,7 +80,7 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
         "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}",
     ),
     (
-        "REP_SITEMAP_SINCE",
+        DATES,
         ("yesterday", "2026-13-01", "2026", 20260131, 0, True, ["2026-01-31"]),
         "a date or a datetime, or its text as in '2026-01-31'",
     ),
@@ -161,7 +162,7 @@ RIGHT: list[tuple[str | Sequence[str], Sequence[Any], Any]] = [
     ("REP_CACHE_STORAGE", ["somewhere.Storage"], "somewhere.Storage"),
     ("REP_CACHE_STORAGE", [MemoryStorage], MemoryStorage),
     ("REP_CACHE_REDIS_URL", ["redis://localhost"], "redis://localhost"),
-    (("REP_CACHE_REDIS_URL", *URIS, "REP_SITEMAP_SINCE", "REP_USER_AGENT"), [""], None),
+    (("REP_CACHE_REDIS_URL", *URIS, *DATES, "REP_USER_AGENT"), [""], None),
     (URIS, ["s3://bucket/a"], "s3://bucket/a"),
     ((*URIS, "REP_CACHE_PATH"), [Path("a", "b")], str(Path("a", "b"))),
     ("REP_SITEMAPS", ("True", "true", "1", "all", True, 1), "all"),
@@ -171,9 +172,9 @@ RIGHT: list[tuple[str | Sequence[str], Sequence[Any], Any]] = [
     *(("REP_NOFOLLOW", [text], text) for text in ("page", "links", "count")),
     *(("REP_NOINDEX", [text], text) for text in ("drop", "count")),
     ("REP_SITEMAP_CROSS_HOST", ["any"], "any"),
-    ("REP_SITEMAP_SINCE", ("2026-01-31", " 2026-01-31T00:00:00 ", "2026-01-31T00:00:00Z"), THAT_DAY),
-    ("REP_SITEMAP_SINCE", ("2026-01-31T01:00:00+01:00", date(2026, 1, 31)), THAT_DAY),
-    ("REP_SITEMAP_SINCE", [datetime(2026, 1, 31)], THAT_DAY),
+    (DATES, ("2026-01-31", " 2026-01-31T00:00:00 ", "2026-01-31T00:00:00Z"), THAT_DAY),
+    (DATES, ("2026-01-31T01:00:00+01:00", date(2026, 1, 31)), THAT_DAY),
+    (DATES, [datetime(2026, 1, 31)], THAT_DAY),
     ("REP_USER_AGENT", ["FooBot"], ("FooBot",)),
     ("REP_USER_AGENT", ("A-Images, a_b", ["A-Images", "a_b"]), ("A-Images", "a_b")),
 ]  # fmt: skip

@@ -64,10 +64,9 @@ _CACHES: list[Any] = [
 # it is requested again.
 _MAX_ORIGINS = 100
 
+Chain = tuple[str, ...]
 # Packages whose middlewares are known to make nothing else of a refusal.
 _KNOWN = {"scrapy", "scrapy_rep"}
-
-Chain = tuple[str, ...]
 
 REASON = "rep_settings_error"
 """The crawl's ``finish_reason``."""
@@ -204,23 +203,6 @@ class Closing:
         self._engine.unpause()
         if self._engine.spider is not None:  # else another call closed it
             await self._close(**self._wishes[0])
-
-
-class Scheduling:
-    """Stands in for an engine's ``crawl()``, to know which request it is about to schedule."""
-
-    def __init__(self, engine: ExecutionEngine) -> None:
-        self._crawl = engine.crawl
-        self.request: Request | None = None
-        engine.crawl = self  # type: ignore[method-assign]
-
-    def __call__(self, request: Request) -> None:
-        outer = self.request  # if a signal's handler schedules another request
-        self.request = request
-        try:
-            self._crawl(request)
-        finally:
-            self.request = outer
 
 
 class RunningClock:
@@ -471,6 +453,23 @@ class Following:
     def _response_received(self, request: Request) -> None:
         for trail in self._trails:
             trail.answered(request)
+
+
+class Scheduling:
+    """Stands in for an engine's ``crawl()``, to know which request it is about to schedule."""
+
+    def __init__(self, engine: ExecutionEngine) -> None:
+        self._crawl = engine.crawl
+        self.request: Request | None = None
+        engine.crawl = self  # type: ignore[method-assign]
+
+    def __call__(self, request: Request) -> None:
+        outer = self.request  # if a signal's handler schedules another request
+        self.request = request
+        try:
+            self._crawl(request)
+        finally:
+            self.request = outer
 
 
 class EngineAccess:

@@ -45,8 +45,8 @@ class Gate:
         context: CrawlContext,
         origins: Origins,
         deferral: Deferral,
-        check: Check | None,
         early: EarlyDrops,
+        check: Check | None,
     ) -> None:
         """*check* sees each request from the scheduler. It may return something to await before any fetch."""
         self._context = context
@@ -171,8 +171,7 @@ class Gate:
 
     def has_pending_requests(self) -> bool:
         """Whether requests are scheduled, may leave the gate, wait for an answer, or were dropped
-        just now. After
-        ``REP_DEFER_IDLE`` seconds of only waiting, not: the spider may have other work."""
+        just now. After ``REP_DEFER_IDLE`` seconds of only waiting, not: the spider may have other work."""
         if self._aside:
             return self._has_pending()
         self._aside = True
@@ -184,8 +183,8 @@ class Gate:
         if has_scheduled and not (self._scheduler_is_useless and has_held):
             self._idle_since = None
             return True
-        is_leaving = releases.has_turns or releases.loose or releases.checked
-        if is_leaving or self._early.is_pending:
+        has_leaving = releases.has_turns or releases.loose or releases.checked
+        if has_leaving or self._early.is_pending:
             self._idle_since = None
             return True
         if not has_held:

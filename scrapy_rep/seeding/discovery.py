@@ -185,15 +185,17 @@ class Entries(Iterator[SitemapEntry]):
 
 class SpiderOptions:
     """The attributes of Scrapy's SitemapSpider, on any spider, checked: ``sitemap_rules``,
-    ``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media``
-    and ``sitemap_request``."""
+    ``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media``,
+    ``sitemap_request`` and ``sitemap_page``."""
 
     def __init__(self, spider: Spider | None) -> None:
         self._spider = spider
         pairs = "pairs of a regular expression and a callback (the name of a method, or a callable)"
         self._rules = self._checked("sitemap_rules", self._rule, pairs)
         self._follow = self._checked("sitemap_follow", re.compile, "regular expressions")
-        self._filter, self._request = map(self._method, ("sitemap_filter", "sitemap_request"))
+        self._filter = self._method("sitemap_filter")
+        self._request = self._method("sitemap_request")
+        self._page = self._method("sitemap_page")
         self._crawl_rules = CrawlRules(spider if self._rules is None else None)
         self._told: set[str] = set()
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
@@ -277,6 +279,21 @@ class SpiderOptions:
             request.meta[PAGE_KEY] = about
             request.priority += priority
         return request
+
+    def changed_page(self, request: Request, about: dict[str, Any]) -> Request | None:
+        """Return the request for a page as ``sitemap_page`` wants it; None to skip the page."""
+        if self._page is None:
+            return request
+        try:
+            made: Request | None = self._page(request, about)
+            if made is not None and not isinstance(made, Request):
+                raise TypeError(f"it returned {made!r}, which is neither a Request nor None")
+        except Exception:  # noqa: BLE001 (it is the spider's)
+            self._tell("sitemap_page", "the page is requested as it was")
+            return request
+        if made is not None:
+            made.meta.setdefault(PAGE_KEY, about)
+        return made
 
     def callback_for(self, url: str) -> tuple[bool, Any]:
         """Return whether a page is wanted, and its callback (None: the spider's default)."""

@@ -367,12 +367,9 @@ class Feeder:
 
     def _send(self, page: Page, site: Site, *, shared: bool) -> bool:
         """Schedule a page. Return whether it still is one."""
-        request = self._request_for(page)
-        reason = Reason.NO_RULE
-        if request is not None and self._twins.is_start(request):
-            request, reason = None, Reason.START
-        if request is None:
-            self._crawl.stats.inc_value(reason.stat)
+        request = self._wanted(page)
+        if isinstance(request, Reason):
+            self._crawl.stats.inc_value(request.stat)
             self.outstanding.finished.append(page.id)
             return False
         if not shared:
@@ -397,6 +394,15 @@ class Feeder:
         else:
             self.outstanding.sent(page.id)
         return True
+
+    def _wanted(self, page: Page) -> Request | Reason:
+        """Return a page's request, or why it isn't made."""
+        request = self._request_for(page)
+        if request is None:
+            return Reason.NO_RULE
+        if self._twins.is_start(request):
+            return Reason.START
+        return self._options.changed_page(request, page.about) or Reason.FILTERED
 
     def _request_for(self, page: Page) -> Request | None:
         """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed

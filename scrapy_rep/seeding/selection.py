@@ -64,6 +64,7 @@ class Reason(Enum):
     FILTERED = "dropped by sitemap_filter"
     FILTER_ERROR = "sitemap_filter raised"
     OLD = "older than REP_SITEMAP_SINCE"
+    NEW = "not older than REP_SITEMAP_UNTIL"
     NO_RULE = "not in sitemap_rules"
     NOT_FOLLOWED = "not in sitemap_follow"
     CROSS_HOST = "on a host that does not list the sitemap"
@@ -83,6 +84,7 @@ class Reason(Enum):
 CHOSEN = {
     Reason.FILTERED,
     Reason.OLD,
+    Reason.NEW,
     Reason.NO_RULE,
     Reason.NOT_FOLLOWED,
     Reason.KNOWN,
@@ -155,17 +157,33 @@ class Selection:
         kept, failed = self._options.filtered(sound, kind.value if kind else "", self.sitemap.url)
         self.rejected[Reason.FILTER_ERROR] += failed
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
-        recent = [entry for entry in kept if not self._is_old(entry)]
-        self.rejected[Reason.OLD] += len(kept) - len(recent)
-        return recent
+        if not (self._settings.sitemap_since or self._settings.sitemap_until):
+            return kept
+        chosen = []
+        for entry in kept:
+            reason = self._wrong_date(entry)
+            if reason is None:
+                chosen.append(entry)
+            else:
+                self.rejected[reason] += 1
+        return chosen
 
-    def _is_old(self, entry: SitemapEntry) -> bool:
-        since, lastmod = self._settings.sitemap_since, entry.get("lastmod")
-        if not since or not lastmod:
-            return False
+    def _wrong_date(self, entry: SitemapEntry) -> Reason | None:
+        """Return why the project doesn't want a page that was changed then; None if it does, or if the
+        date is missing or can't be read. An index may have been changed since it got a page."""
+        since, until = self._settings.sitemap_since, self._settings.sitemap_until
+        lastmod = entry.get("lastmod")
+        if not lastmod:
+            return None
         changed = latest(str(lastmod))
-        self.undated += changed is None
-        return changed is not None and changed < since
+        if changed is None:
+            self.undated += 1
+            return None
+        if since and changed < since:
+            return Reason.OLD
+        if until and changed >= until and self.reader.kind is not Kind.INDEX:
+            return Reason.NEW
+        return None
 
     def _urls(self, entries: list[SitemapEntry]) -> Iterator[tuple[Any, str]]:
         """Yield the URLs of *entries*, with what their pages' requests carry, as JSON."""

@@ -206,7 +206,9 @@ async def test_a_copy_that_is_downloaded_directly_does_not_end_it(sites: Sites) 
 
 async def test_numbers_of_another_run_mean_nothing() -> None:
     done: list[int] = []
-    mine, earlier = Trail(KEY, done.append), Trail(KEY, done.append)
+    mine, earlier = (
+        Trail(KEY, done.append, is_kept=lambda: False, in_memory=False) for _ in range(2)
+    )
     earlier._run -= 1
     request = Request("http://a.example/")
     earlier.begin(request, 1)

@@ -55,9 +55,8 @@ PRIVATE = {
     "enqueue_scrape",
     "scraper",
     "downloader",
-    "_errback",
-    "_handle_failure",
 }
+PRIVATE |= {"_errback", "_handle_failure"}
 
 
 async def in_a_crawl(
@@ -132,6 +131,41 @@ async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> 
     assert_no_errors(result)
 
 
+@pytest.mark.loop
+async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(sites: Sites) -> None:
+    """By `Downloader.handlers.download_request_async`. `request_reached_downloader` comes before the
+    queue: if that changes, it can take the place of this."""
+    site, delay = sites.add(), 0.3
+    events: list[tuple[str, float]] = []
+
+    class Ours:
+        async def download(self, request: Request, handler: Any) -> Response:
+            events.append(("sent", time.monotonic()))
+            response: Response = await handler(request)
+            return response
+
+    def reached(request: Request) -> None:
+        if isinstance(request.meta.get(HOP_KEY), Ours):
+            events.append(("reached", time.monotonic()))
+
+    def look(engine: EngineAccess) -> None:
+        assert engine.hand_over()
+        assert engine.hand_over()  # once is enough
+        engine._crawler.signals.connect(
+            reached, scrapy_signals.request_reached_downloader, weak=False
+        )
+        for name in ("first", "second"):
+            url = site.url(f"/{name}")
+            deferred_from_coro(
+                engine._crawler.engine.download_async(Request(url, meta={HOP_KEY: Ours()}))
+            )
+
+    assert_no_errors(await in_a_crawl(sites, look, {"DOWNLOAD_DELAY": delay}))
+    assert [name for name, _ in events] == ["reached", "reached", "sent", "sent"]
+    assert events[-1][1] - events[0][1] > delay / 2
+    assert [site.count(path) for path in ("/first", "/second")] == [1, 1]
+
+
 def test_the_errback_of_a_crawl_spider() -> None:
     """`CrawlSpider._errback` does what the rule's errback does, of the rule in the request's meta."""
 
@@ -193,41 +227,6 @@ async def test_which_request_the_engine_schedules(sites: Sites) -> None:
     assert crawled == [(site.url(path), True) for path in ("/a", "/b", "/c")]
 
 
-@pytest.mark.loop
-async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(sites: Sites) -> None:
-    """By `Downloader.handlers.download_request_async`. `request_reached_downloader` comes before the
-    queue: if that changes, it can take the place of this."""
-    site, delay = sites.add(), 0.3
-    events: list[tuple[str, float]] = []
-
-    class Ours:
-        async def download(self, request: Request, handler: Any) -> Response:
-            events.append(("sent", time.monotonic()))
-            response: Response = await handler(request)
-            return response
-
-    def reached(request: Request) -> None:
-        if isinstance(request.meta.get(HOP_KEY), Ours):
-            events.append(("reached", time.monotonic()))
-
-    def look(engine: EngineAccess) -> None:
-        assert engine.hand_over()
-        assert engine.hand_over()  # once is enough
-        engine._crawler.signals.connect(
-            reached, scrapy_signals.request_reached_downloader, weak=False
-        )
-        for name in ("first", "second"):
-            url = site.url(f"/{name}")
-            deferred_from_coro(
-                engine._crawler.engine.download_async(Request(url, meta={HOP_KEY: Ours()}))
-            )
-
-    assert_no_errors(await in_a_crawl(sites, look, {"DOWNLOAD_DELAY": delay}))
-    assert [name for name, _ in events] == ["reached", "reached", "sent", "sent"]
-    assert events[-1][1] - events[0][1] > delay / 2
-    assert [site.count(path) for path in ("/first", "/second")] == [1, 1]
-
-
 def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     """It may have neither a total concurrency nor slots nor handlers."""
 
@@ -240,8 +239,8 @@ def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     access = EngineAccess(Crawler())  # type: ignore[arg-type]
     with access.extra_slot():
         assert not access.slots.is_full(Request("http://a.example/"), [])
-    assert access.obstacle_before(object()) == "the downloader isn't Scrapy's"
     assert not access.hand_over()
+    assert access.obstacle_before(object()) == "the downloader isn't Scrapy's"
 
 
 def _callback(engine: Any) -> None:

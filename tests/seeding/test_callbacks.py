@@ -12,12 +12,12 @@ from scrapy.http import Response
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 
-from tests.helpers.behaviours import page
+from tests.helpers.behaviours import page, redirect
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import assert_no_errors
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
-from tests.helpers.sitemaps import SeededSpider, lists, pages, seeded, urlset
+from tests.helpers.sitemaps import SeededSpider, index, lists, pages, seeded, urlset
 
 ON = {"REP_SITEMAPS": True}
 
@@ -165,8 +165,6 @@ async def test_relative_links_of_a_feed(sites: Sites) -> None:
     """By the URL that the feed came from."""
     site = lists(sites.add(), "/old.xml")
     site.set("/blog/feed.xml", "<feed><entry><link href='post'/></entry></feed>")
-    from tests.helpers.behaviours import redirect
-
     site.set("/old.xml", redirect("/blog/feed.xml"))
     assert pages(await seeded(site)) == [site.url("/blog/post")]
 
@@ -196,3 +194,48 @@ async def test_sitemaps_that_end_with_the_crawl_are_told(sites: Sites) -> None:
     assert 0 < unread <= 40
     [line] = lines(result, "the crawl is closing", level="INFO")
     assert f"{unread} sitemaps not read" in line
+
+
+async def test_the_spider_changes_the_request_for_each_page(sites: Sites) -> None:
+    """Or skips it, or returns another; if it raises, the page comes as it was."""
+
+    class Own(SeededSpider):
+        def sitemap_page(self, request: Request, entry: dict[str, Any]) -> Any:
+            name = request.url.rpartition("/")[2]
+            if name == "skipped":
+                return None
+            if name == "broken":
+                raise ValueError("a bug")
+            if name == "wrong":
+                return "a text"
+            if name == "another":
+                return Request(request.url + "?print=1", self.parse)
+            request.headers["X-Since"] = entry["lastmod"]
+            return request
+
+    site = lists(sites.add(), "/map.xml")
+    names = ["changed", "skipped", "broken", "wrong", "another"]
+    site.set("/map.xml", urlset([site.url(f"/{name}") for name in names], "2026-01-31"))
+    result = await crawl(Own, ON, requests=[site.url("/start")])
+    came = sorted(url.rpartition("/")[2] for url in pages(result))
+    assert came == ["another?print=1", "broken", "changed", "wrong"]
+    [hit] = [one for one in site.requests if one.path == "/changed"]
+    assert hit.header("X-Since") == "2026-01-31"
+    assert result.stat("rep/sitemaps/rejected/filtered") == 1
+    assert len(lines(result, "sitemap_page() raised an exception", level="ERROR")) == 1
+    found = [one for one in result.spider.responses if "print" in one.url]
+    assert found[0].meta["rep_sitemap"]["lastmod"] == "2026-01-31"
+
+
+async def test_pages_of_a_period(sites: Sites) -> None:
+    """What has no date comes, and so does an index that has changed since."""
+    site = lists(sites.add(), "/index.xml", "/undated.xml")
+    days = ["2026-01-31", "2026-02-01", "2026-02-27T10:00:00Z", "2026-02-28", "2026-03-01"]
+    site.set("/index.xml", index([site.url(f"/{day}.xml") for day in days], "2026-03-05"))
+    for day in days:
+        site.set(f"/{day}.xml", urlset([site.url(f"/page/{day}")], day))
+    site.set("/undated.xml", urlset([site.url("/page/never")]))
+    result = await seeded(site, REP_SITEMAP_SINCE="2026-02-01", REP_SITEMAP_UNTIL="2026-02-28")
+    assert pages(result) == [site.url(f"/page/{day}") for day in [*days[1:3], "never"]]
+    rejected = [result.stat(f"rep/sitemaps/rejected/{name}") for name in ("old", "new")]
+    assert rejected == [1, 2]
