@@ -205,11 +205,12 @@ class Judge:
         asked = [one for one in self._asked_in(run, origin) if one.at <= at]
         if not asked and not shared:
             return "it wasn't asked in this run"
-        last = next((one for one in reversed(asked) if self._is_over(one, at)), None)
-        if last is not None and last.step.good:
+        if asked and asked[-1].step.good and self._is_over(asked[-1], at):
             return "the last answer was good"
         if "no further attempt" in text or self.world.unreachable != "defer":
             return None
+        if "held for" not in text:
+            return "it was never held"
         waited = sum(self._waited(origin, life, one, at) for one in self.runs[: run.number + 1])
         least = PATIENCE_SHARE * self.world.settings["REP_DEFER_MAX_WAIT"] - SLACK
         # No attempt may follow before the time is over.
@@ -228,7 +229,7 @@ class Judge:
         since = max(run.began, min(known))
         asked = [one for one in self._asked_in(run, origin) if one.at <= until]
         for one in asked:
-            if one.step.good and one.done is not None and one.done + SLACK < until:
+            if one.step.good and one.done is not None and one.done + HEARD < until:
                 later = [other.at for other in asked if other.at > one.done]
                 since = max(since, min(later, default=until))
         if asked and not (self.world.shared_cache and run.number > 0):
