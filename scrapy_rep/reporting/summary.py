@@ -62,7 +62,7 @@ STATS = {
     "Crawl delays": {
         "rep/crawl_delay/origins": "{:,} obeyed",
         "rep/crawl_delay/limited": "{:,} limited",
-        "rep/crawl_delay/skipped": "{:,} not crawled",
+        "rep/crawl_delay/skipped": "{:,} sites skipped",
         "rep/crawl_delay/alone": "{:,} requests without the fleet's turn",
         "rep/crawl_delay/max": "at most {:g} s",
     },
