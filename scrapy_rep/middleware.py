@@ -35,7 +35,7 @@ from scrapy_rep.origins.status import Stale, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
-from scrapy_rep.reporting.record import IMPOLITE
+from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import ROW_KEY, SITEMAP, Discovery, seeding_mode, with_seeding
@@ -142,10 +142,8 @@ class RepMiddleware:
                 return None
             state.used_at = now
             self._count("rep/cache/hit")
-            try:
-                self._decide(request, state, path)
-            finally:
-                self._gate.arrived(request)
+            self._gate.arrived(request)
+            self._decide(request, state, path)
             return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
@@ -282,7 +280,8 @@ class RepMiddleware:
             else:
                 state.allowed += 1
         elif self.overrules(request, decision):
-            reason = "RepMiddleware.overrules()"
+            reason = OVERRULED
+            self._count("rep/overruled")
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
         else:
             error = RobotsDisallowed(state.origin, decision, state.status.setting)

@@ -23,7 +23,8 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import EACH, META_KEY, Agents, chain_in_header, origin_of
 from scrapy_rep.protocol.html import links_of
 from scrapy_rep.protocol.page import PageRules
-from scrapy_rep.settings import RepSettings, chain, settings_beside
+from scrapy_rep.protocol.syntax import chain
+from scrapy_rep.settings import RepSettings, settings_beside
 from scrapy_rep.text import Encoder
 
 logger = get_logger(f"{__name__}.middleware")  # loggers are named after folders: "scrapy_rep.pages"

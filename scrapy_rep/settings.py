@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -25,7 +25,7 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol.freshness import moment
 from scrapy_rep.protocol.origin import Origin, punycode
-from scrapy_rep.protocol.syntax import is_name
+from scrapy_rep.protocol.syntax import chain
 from scrapy_rep.text import without_password
 
 logger = get_logger(__name__)
@@ -160,19 +160,6 @@ def loaded(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         return json.loads(value)
     return value
-
-
-def chain(value: Any) -> tuple[str, ...]:
-    """Return a token or a list of them (on a command line: joined by commas) as a chain;
-    ``ValueError`` if one is not a token."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
-    if not isinstance(value, Iterable):
-        raise ValueError
-    found = tuple(value)
-    if not found or not all(isinstance(token, str) and is_name(token) for token in found):
-        raise ValueError
-    return found
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.origin import MAX_URL, punycode
+from scrapy_rep.protocol.syntax import GLOBAL, leading_token
 
 MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""
@@ -118,6 +119,20 @@ def resolve_sitemap(
     if origin.scheme not in ("http", "https"):
         raise ValueError("only http and https URLs can be sitemaps")
     return SitemapURL(url, origin, relative)
+
+
+def warning_of_digits(tokens: Sequence[str]) -> str:
+    """Return what a digit in a product token means; empty if there is none."""
+    token = next((token for token in tokens if token not in (GLOBAL, leading_token(token))), None)
+    if token is None:
+        return ""
+    means = "no group can name it, and the rules for all agents (*) apply"
+    if cut := leading_token(token):
+        means = f"it is read as {cut}, and so obeys every group for {cut}, whatever digits follow that name"
+    return (
+        f"The product token {token[:100]} has digits. As in Google's matcher, a name is read only up to its "
+        f"first digit: {means}. Use only letters, - and _ to avoid this."
+    )
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode

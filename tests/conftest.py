@@ -24,6 +24,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from scrapy.core.engine import ExecutionEngine
 
 from tests.helpers import crawling, names, redisserver, timing
 from tests.helpers.redisserver import RedisServer
-from tests.helpers.servers import LoopThread, Sites
+from tests.helpers.servers import LoopThread, Sites, has_addresses
 
 OLDEST = (2, 15)
 """The oldest Scrapy that setup.cfg allows."""
@@ -115,6 +116,8 @@ def why_not(marks: dict[str, pytest.Mark], config: pytest.Config) -> str | None:
         return str(mark.kwargs.get("reason", "cannot work without a Twisted reactor"))
     if "process" in marks and (without_reactor(config) or config.getoption("reactor") == "default"):
         return "the process chooses its reactor itself: run with --reactor=asyncio"
+    if "linux" in marks and sys.platform != "linux":
+        return "needs Linux"
     if "needs_redis" in marks and not redisserver.available:
         return redisserver.WHY_NOT
     return None
@@ -263,6 +266,8 @@ def sites_thread() -> Iterator[LoopThread]:
 @pytest.fixture
 def sites(sites_thread: LoopThread) -> Iterator[Sites]:
     """`sites.add(robots=..., pages=...)` makes a site, see `tests.helpers.servers`."""
+    if not has_addresses():
+        pytest.skip("127.0.0.1 is this system's only loopback address; each site needs its own")
     some = Sites(sites_thread)
     yield some
     some.close()

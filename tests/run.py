@@ -3,7 +3,7 @@
     python3 tests/run.py                what a change has to pass: some minutes
     python3 tests/run.py quick          while you write it: no processes, less than a minute
     python3 tests/run.py everything     before a release: all tests in every mode
-    python3 tests/run.py fuzz           much new input for each parser
+    python3 tests/run.py fuzz           much new input for each parser, a hundred random crawls
 
 Makes a virtual environment with tox in it and runs tox: newest and oldest Scrapy, three kinds of
 reactor, types, lint, the manual, the wheel. Other arguments go to tox, and what follows `--` to pytest; these two can

@@ -18,6 +18,7 @@ import pytest
 import scrapy_rep
 import scrapy_rep.signals
 import scrapy_rep.storages
+from scrapy_rep.reporting.report import MANUAL
 
 PACKAGE = Path(scrapy_rep.__file__).parent
 ROOT = PACKAGE.parent
@@ -61,24 +62,57 @@ def test_the_installed_metadata_is_that_of_setup_cfg(setup_cfg: configparser.Con
     assert installed.metadata["Requires-Python"] == ">=3.10"
     requires = installed.requires or []
     assert [one for one in requires if "extra ==" not in one] == ["scrapy>=2.15"]
-    commands = setup_cfg["options.entry_points"]["scrapy.commands"].strip().splitlines()
-    assert [f"{one.name} = {one.value}" for one in installed.entry_points] == commands
+    entry_points = setup_cfg["options.entry_points"]
+    assert {*entry_points} == {"scrapy.commands", "console_scripts"}
+    commands = [line for lines in entry_points.values() for line in lines.strip().splitlines()]
+    assert sorted(f"{one.name} = {one.value}" for one in installed.entry_points) == sorted(commands)
     extras = installed.metadata.get_all("Provides-Extra")
     assert {*(extras or [])} == {*setup_cfg["options.extras_require"]}
 
 
-def test_a_clone_has_the_license_and_names_only_the_build_backend_twice(
+def test_a_clone_has_the_license_and_only_in_pyproject_what_must_be_there(
     setup_cfg: configparser.ConfigParser,
 ) -> None:
-    """setup.cfg alone does not install with today's pip; all else stands there."""
+    """setup.cfg alone does not install with today's pip, and has no place for what only tests and the
+    manual need, which is not published; all else stands there."""
     # setuptools takes the dashes of old for an error.
     assert not [key for part in setup_cfg.values() for key in part if "-" in key]
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    keys = re.findall(r"^[^ =\n]+", text, re.MULTILINE)
-    assert keys == ["[build-system]", "requires", "build-backend"]
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read TOML")
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert {name: [*table] for name, table in tables.items()} == {
+        "build-system": ["requires", "build-backend"],
+        "dependency-groups": ["test", "docs"],
+    }
+    assert {*setup_cfg["options.extras_require"]} == {"redis", "report", "usage"}
+    tox = config_of("tox.ini")
+    used = {tox[name].get("dependency_groups", "") for name in tox.sections()}
+    assert used - {""} == {*tables["dependency-groups"]}
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Redistribution and use in source and binary forms" in text
     assert "Neither the name" in text  # the third clause
+
+
+def config_of(name: str) -> configparser.ConfigParser:
+    found = configparser.ConfigParser(interpolation=None)
+    found.read(ROOT / name, encoding="utf-8")
+    return found
+
+
+def test_all_files_agree_about_version_and_addresses(
+    setup_cfg: configparser.ConfigParser,
+) -> None:
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {scrapy_rep.__version__}\n" in citation
+    home, mail = setup_cfg["metadata"]["url"], setup_cfg["metadata"]["author_email"]
+    assert f"\nrepository-code: {home}\n" in citation
+    assert MANUAL.startswith(f"{home}/blob/main/docs/")
+    path, _, heading = MANUAL.removeprefix(f"{home}/blob/main/").partition("#")
+    assert f"## {heading}\n" in (ROOT / path).read_text("utf-8").lower()
+    for name in ("SECURITY.md", "CODE_OF_CONDUCT.md"):
+        assert f"mailto:{mail}" in (ROOT / name).read_text("utf-8")
+    urls = re.findall(r"= (https://\S+)", setup_cfg["metadata"]["project_urls"])
+    assert len(urls) == 5
+    assert all(url.startswith((home, "https://scrapy-rep.readthedocs.io/")) for url in urls)
 
 
 def built(folder: Path) -> tuple[set[str], set[str]]:
@@ -97,7 +131,7 @@ def built(folder: Path) -> tuple[set[str], set[str]]:
         return names, {*unzipped.namelist()}
 
 
-KEPT = {".ci", ".github", ".gitignore", ".pre-commit-config.yaml"}
+KEPT = {".ci", ".github", ".gitignore", ".pre-commit-config.yaml", ".readthedocs.yaml"}
 LEFT_OUT = {"__pycache__", "build", "dist", "_build", "crawl.log"}
 
 

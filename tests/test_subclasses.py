@@ -14,6 +14,7 @@ from scrapy_rep import RepMiddleware, may_fetch
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.held import DEFER
+from tests.helpers.log import summary
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
@@ -73,6 +74,10 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
     [told] = [line for line in decisions(trail) if line["url"] == licensed]
     assert (told["verdict"], told["line"]) == ("allowed", 2)
     assert told["reason"] == "RepMiddleware.overrules()"
+    assert result.stat("rep/overruled") == 1
+    assert summary(result)[1] == (
+        "Requests: 1 allowed, 1 forbidden, 1 allowed by overrules() though forbidden"
+    )
     expected = [f"{closed} RobotsDisallowed", licensed, site.url("/robots.txt")]
     assert sorted(Overruling.seen) == sorted(expected)
     assert site.count("/map.xml") == 1

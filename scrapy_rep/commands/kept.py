@@ -14,10 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scrapy.exceptions import UsageError
-
-from scrapy_rep.commands.output import CommandError, Status, complain
-from scrapy_rep.commands.task import request_for
+from scrapy_rep.commands.crawl import request_for
+from scrapy_rep.commands.output import CommandError, Status, WrongUsage, complain
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.cache import state_of
@@ -29,7 +27,7 @@ from scrapy_rep.text import clean, counted, duration, iso, text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scrapy_rep.commands.task import Task
+    from scrapy_rep.commands.crawl import CrawlTask
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.storages.base import Storage
 
@@ -40,12 +38,12 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _WIDEST = len("unrestricted")
 
 
-def cache(task: Task) -> None:
+def cache(task: CrawlTask) -> None:
     hashes = [one for one in task.arguments if _SHA256.fullmatch(one)]
     urls = [one for one in task.arguments if "://" in one]
     hosts = [one for one in task.arguments if one not in hashes and one not in urls]
     if task.options.drop and (hashes or not task.arguments):
-        raise UsageError("--drop needs hosts or URLs; '*' drops everything")
+        raise WrongUsage("--drop needs hosts or URLs; '*' drops everything")
     with task.storage() as storage:
         if storage is None:
             raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
@@ -66,12 +64,12 @@ def cache(task: Task) -> None:
             _list(task, entries, hosts)
 
 
-def _not_found(task: Task, what: str) -> None:
+def _not_found(task: CrawlTask, what: str) -> None:
     complain(what)
     task.statuses.add(Status.FOUND)
 
 
-def _body(task: Task, storage: Storage, sha256: str) -> None:
+def _body(task: CrawlTask, storage: Storage, sha256: str) -> None:
     try:
         if (body := storage.body(sha256)) is None:
             raise UnreadableEntry("not in the cache")
@@ -80,7 +78,7 @@ def _body(task: Task, storage: Storage, sha256: str) -> None:
         _not_found(task, f"robots.txt with hash {sha256}: {error}")
 
 
-def _show(task: Task, storage: Storage, origin: str) -> None:
+def _show(task: CrawlTask, storage: Storage, origin: str) -> None:
     try:
         if (entry := storage.load(origin)) is None:
             raise UnreadableEntry("nothing cached")
@@ -113,7 +111,7 @@ def _of_hosts(storage: Storage, hosts: Sequence[str]) -> Iterator[Entry]:
         complain(f"skipped {entries}; the first: {unreadable[0]}")
 
 
-def _list(task: Task, entries: Iterable[Entry], hosts: Sequence[str]) -> None:
+def _list(task: CrawlTask, entries: Iterable[Entry], hosts: Sequence[str]) -> None:
     entry = None
     for entry in entries:
         data, body = _as_json(task.rep, entry), b""
@@ -131,7 +129,7 @@ def _list(task: Task, entries: Iterable[Entry], hosts: Sequence[str]) -> None:
         )
 
 
-def _drop(task: Task, storage: Storage, origins: Iterable[str]) -> None:
+def _drop(task: CrawlTask, storage: Storage, origins: Iterable[str]) -> None:
     dropped = {origin: storage.drop(origin) for origin in origins}
     for origin, was_there in dropped.items():
         if was_there:
@@ -171,21 +169,24 @@ FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY orig
 """
 
 
-def held(task: Task) -> None:
+def held(task: CrawlTask) -> None:
     if task.arguments:
-        raise UsageError("--held takes a JOBDIR and nothing else")
+        raise WrongUsage("--held takes a JOBDIR and nothing else")
     path = Path(task.options.held, FILE_NAME)
     if not path.parent.is_dir():
         raise CommandError(f"{task.options.held!r} is not a directory")
     found = _held_in(path)
     known: dict[str, Entry | UnreadableEntry] = {}
     with task.storage() as storage:
+        unknown = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
+        if storage is None:
+            unknown = "reason unknown: REP_CACHE_STORAGE is in memory, so only the crawl knows it"
         for start in range(0, len(found), BATCH):
             some = [origin for origin, *_ in found[start : start + BATCH]]
             known |= storage.load_many(some) if storage is not None else {}
     for origin, requests, seconds in found:
         entry = one if isinstance(one := known.get(origin), Entry) else None
-        why = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
+        why = unknown
         if entry is not None and entry.unreachable_since is not None:
             why = f"robots.txt unreachable since {iso(entry.unreachable_since)} ({entry.error}), "
             why += f"next attempt not before {iso(entry.next_attempt_at)}"
@@ -211,11 +212,11 @@ def _held_in(path: Path) -> list[tuple[str, int, float]]:
 # -- report ----------------------------------------------------------------------------------
 
 
-def report(task: Task) -> None:
+def report(task: CrawlTask) -> None:
     from scrapy_rep.reporting.report import LIBRARY, ReportData, render
 
     if not task.arguments:
-        raise UsageError("--report needs a file that REP_DECISIONS has written")
+        raise WrongUsage("--report needs a file that REP_DECISIONS has written")
     if find_spec(LIBRARY) is None:
         raise CommandError(f'--report needs {LIBRARY}: pip install "scrapy-rep[report]"')
     try:

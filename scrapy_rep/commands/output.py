@@ -1,34 +1,35 @@
 """What ``scrapy robots`` prints, and how it ends: an exit status, and one line for each error,
-without a traceback. Lines aren't wrapped: terminals do that, and ``grep`` finds them whole."""
+without a traceback. On a terminal, lines break between words; elsewhere they stay whole, so that
+``grep`` finds them. No Scrapy."""
 
 from __future__ import annotations
 
 import csv
 import errno
 import json
-import logging
 import os
+import re
+import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TextIO
+from unicodedata import combining, east_asian_width
 
-from scrapy.utils.asyncio import call_later
-
-from scrapy_rep.engine.log import get_logger
 from scrapy_rep.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scrapy.settings import Settings
 
-# Of words at the beginning of a line.
+# Of words at the beginning of a line; and of severities.
 _COLOURS = {"allowed": "32", "disallowed": "31", "unreachable": "33"}
+_SEVERITIES = {"error": "31", "warning": "33", "note": "36"}
 
-# Seconds of silence before a line says what is waited for.
-_SILENT = 5.0
+_WORD = re.compile(r"[^ ]+")
+
+# By how much the rest of a line is indented that a terminal can't show in one.
+_HANGING = 4
 
 
 class Status(IntEnum):
@@ -56,23 +57,17 @@ class CommandError(Ending):
     """Ends the command, or only the work on one URL or file."""
 
 
+class WrongUsage(Exception):
+    """Options or arguments that make no sense. The message is for the user."""
+
+
 def complain(message: object) -> None:
     """Print one line to standard error, if that can be written to."""
     if sys.stderr is not None:  # print() would write to standard output instead
         try:
-            print(f"scrapy robots: {clean(str(message))}", file=sys.stderr)
+            print(fitted(f"scrapy robots: {clean(str(message))}", sys.stderr), file=sys.stderr)
         except OSError:  # its disk is full, or nobody reads it
             _give_up(sys.stderr)
-
-
-@contextmanager
-def waiting_for(what: str) -> Iterator[None]:
-    """If the work within takes long, say on standard error that it waits for *what*."""
-    timer = call_later(_SILENT, complain, f"waiting for {what}")
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _give_up(stream: TextIO) -> None:
@@ -82,15 +77,51 @@ def _give_up(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-class _Complainer(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        complain(record.getMessage())
+def fitted(text: str, stream: TextIO) -> str:
+    """Return *text*, broken between words if *stream* is a terminal, and *text* wider than that."""
+    if not stream.isatty():
+        return text
+    return "\n".join(wrapped(text, shutil.get_terminal_size().columns))
 
 
-def set_up_logging(settings: Settings) -> None:
-    """Print our own warnings to standard error if the log is off, as it is by default."""
-    if not settings.getbool("LOG_ENABLED"):
-        get_logger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
+def usage_error(error: WrongUsage, program: str) -> str:
+    """Return the message of *error* for ``argparse``, which prints it after *program*."""
+    before = f"{program}: error: "
+    message = f"{before}{clean(str(error))}"
+    return (message if sys.stderr is None else fitted(message, sys.stderr)).removeprefix(before)
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return *text* as lines of at most so many *columns*, each but the first indented. A word that is
+    longer stays whole."""
+    own = len(text) - len(text.lstrip(" "))
+    indent = " " * min(own + _HANGING, columns // 2)
+    lines = [""]
+    width = end = 0
+    for match in _WORD.finditer(text):
+        word = text[end : match.end()]  # with the blanks before it
+        end = match.end()
+        added = _columns_of(word)
+        if width and width + added > columns:
+            word = indent + match[0]
+            lines.append("")
+            width, added = 0, _columns_of(word)
+        lines[-1] += word
+        width += added
+    return lines
+
+
+def _columns_of(text: str) -> int:
+    """Return how many columns *text* takes: none for accents on their own, two for Chinese."""
+    if text.isascii():
+        return len(text)
+    columns = 0
+    for character in text:
+        if east_asian_width(character) in "WF":
+            columns += 2
+        elif not combining(character):
+            columns += 1
+    return columns
 
 
 class Output:
@@ -108,13 +139,21 @@ class Output:
         takes_colours = os.environ.get("TERM", "dumb") != "dumb" and stream.isatty()
         self._coloured = takes_colours and not os.environ.get("NO_COLOR")
 
-    def line(self, *cells: str) -> None:
-        """Print a line for people."""
+    @property
+    def is_for_programs(self) -> bool:
+        return self._json or self._csv
+
+    def line(self, *cells: str, coloured: str = "") -> None:
+        """Print a line for people. *coloured*: a severity in it, which stands before a colon."""
         if not (self._json or self._csv):
             word, *others = [clean(cell) for cell in cells]
+            text = fitted("  ".join([word, *others]).rstrip(), self._stream)
             if self._coloured and (colour := _COLOURS.get(word.rstrip())):
-                word = f"\x1b[{colour}m{word}\x1b[0m"
-            self._try(self._stream.write, "  ".join([word, *others]).rstrip() + "\n")
+                text = f"\x1b[{colour}m{word}\x1b[0m{text.removeprefix(word)}"
+            if self._coloured and coloured:
+                escape = f"\x1b[{_SEVERITIES[coloured]}m"
+                text = text.replace(f" {coloured}:", f" {escape}{coloured}\x1b[0m:", 1)
+            self._try(self._stream.write, text + "\n")
 
     def put(self, data: dict[str, Any], *cells: str) -> None:
         """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe; or

@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
-from scrapy.exceptions import UsageError
 from scrapy.http import Headers, HtmlResponse, Response
 
-from scrapy_rep.commands.output import CommandError, Status
-from scrapy_rep.commands.task import follow, read_file, request_for
+from scrapy_rep.commands.crawl import follow, request_for
+from scrapy_rep.commands.output import CommandError, Status, WrongUsage
+from scrapy_rep.commands.task import read_file
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.pages import page_rules
@@ -36,7 +36,8 @@ from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, iso, resolve_sitem
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from scrapy_rep.commands.task import Chain, Lookup, Task
+    from scrapy_rep.commands.crawl import CrawlTask, Lookup
+    from scrapy_rep.commands.task import Chain
     from scrapy_rep.inspection.explanation import RobotsFile
 
     Fetched = Response | CommandError
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 async def _fetched(
-    task: Task, lookup: Lookup, asked: Sequence[tuple[str, Request, Origin]]
+    task: CrawlTask, lookup: Lookup, asked: Sequence[tuple[str, Request, Origin]]
 ) -> AsyncIterator[tuple[Request, Chain, Fetched, dict[str, Any]]]:
     """Yield each request, for each agent; its final page, or why there is none; and that as JSON."""
     for url, request, _ in asked:
@@ -89,7 +90,7 @@ _NAMES = (
 )  # fmt: skip
 
 
-def page(task: Task) -> None:
+def page(task: CrawlTask) -> None:
     async def job(lookup: Lookup) -> None:
         async for _, chain, page, about in _fetched(task, lookup, asked):
             _show(task, chain, page, about)
@@ -99,12 +100,12 @@ def page(task: Task) -> None:
             task.crawl(job)
         return
     if task.arguments:
-        raise UsageError("--page takes a URL or --file, not both")
+        raise WrongUsage("--page takes a URL or --file, not both")
     headers = Headers()
     for header in task.options.header:
         name, colon, value = header.partition(":")
         if not colon:
-            raise UsageError(f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'")
+            raise WrongUsage(f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'")
         headers.appendlist(name.strip(), value.strip().encode("utf-8", "surrogateescape"))
     name = task.options.file
     response = HtmlResponse("file:", body=read_file(name, MAX_BYTES), headers=headers)
@@ -112,7 +113,7 @@ def page(task: Task) -> None:
         _show(task, chain, response, _about(name, chain, None))
 
 
-def _show(task: Task, chain: Chain, page: Fetched, about: dict[str, Any]) -> None:
+def _show(task: CrawlTask, chain: Chain, page: Fetched, about: dict[str, Any]) -> None:
     rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
     said = [
         {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
@@ -143,7 +144,7 @@ def _plain(value: Any) -> Any:
 _SAID = {YES: "yes", NO: "no", None: "not said"}
 
 
-def usage(task: Task) -> None:
+def usage(task: CrawlTask) -> None:
     if find_spec("http_sf") is None:
         raise CommandError(f"--usage needs http-sf: {EXTRA}")
 
@@ -207,9 +208,9 @@ class Sitemap:
     """The URLs of the indexes that led to it, and its own."""
 
 
-def sitemaps(task: Task) -> None:
+def sitemaps(task: CrawlTask) -> None:
     if len(task.named) > 1:
-        raise UsageError("--sitemaps takes only one --agent")
+        raise WrongUsage("--sitemaps takes only one --agent")
     origins = dict.fromkeys(origin for _, _, origin in task.requests())
 
     async def job(lookup: Lookup) -> None:
@@ -222,7 +223,7 @@ def sitemaps(task: Task) -> None:
 
 
 class _Site:
-    def __init__(self, task: Task, lookup: Lookup, origin: Origin) -> None:
+    def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task
         self._lookup = lookup
         [self._chain] = task.agents(lookup.origins.agents)

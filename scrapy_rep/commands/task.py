@@ -1,116 +1,118 @@
-"""What the actions of ``scrapy robots`` share: questions, the exit status, and fetches through
-Scrapy's engine, in a crawl that crawls nothing: the project's settings, proxies, handlers, delays,
-downloader middlewares and robots.txt cache apply; what belongs to crawls of pages is left out."""
+"""What the actions of ``scrapy robots`` share: questions, files, the exit status. No Scrapy: what is
+fetched, :class:`~scrapy_rep.commands.crawl.CrawlTask` fetches."""
 
 from __future__ import annotations
 
-import asyncio
+import re
 import sys
-import time
 from collections.abc import Awaitable, Callable
-from contextlib import contextmanager, suppress
-from itertools import zip_longest
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy import Request, Spider
-from scrapy.crawler import Crawler
-from scrapy.exceptions import UsageError
-from scrapy.http.request import NO_CALLBACK
-from scrapy.spiderloader import get_spider_loader
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, Deferred
+from w3lib.url import safe_url_string
 
-from scrapy_rep.commands.output import CommandError, Ending, Output, Status, complain, waiting_for
-from scrapy_rep.engine.access import HOP_KEY, EngineAccess, Stage
-from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
-from scrapy_rep.origins.agents import (
-    SPIDER_ATTRIBUTE,
-    Agents,
-    origin_of,
-    path_in,
-    warning_of_digits,
+from scrapy_rep.commands.output import (
+    CommandError,
+    Ending,
+    Output,
+    Status,
+    WrongUsage,
+    complain,
+    gravest,
 )
-from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
-from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.fetcher import Plain, is_elsewhere, redirect_target
-from scrapy_rep.origins.flight import Flight
-from scrapy_rep.origins.flights import ResolutionListener
-from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.status import Fresh, Stale, Unrestricted
+from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.availability import MAX_HOPS, REDIRECTS, Outcome
-from scrapy_rep.protocol.matching import comparable
-from scrapy_rep.protocol.syntax import GLOBAL, product_token
-from scrapy_rep.settings import RepSettings, chain
-from scrapy_rep.storages.base import MemoryStorage
-from scrapy_rep.storages.client import make_storage
-from scrapy_rep.text import text_of
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.matching import comparable, path_of
+from scrapy_rep.protocol.syntax import GLOBAL, MAX_BYTES, chain, product_token
+from scrapy_rep.text import warning_of_digits
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from scrapy.commands import ScrapyCommand
-    from scrapy.http import Response
-    from scrapy.settings import Settings
-
-    from scrapy_rep.storages.base import Entry, Storage
+    from scrapy_rep.origins.agents import Agents
 
 STDIN = "-"
 
-# Bytes: longer lines of standard input are skipped; a line this long is taken to have no end.
-_MAX_LINE, _ENDLESS = 65_536, 16 * 1024 * 1024
+READ_BYTES = MAX_BYTES + 1
+"""Of a file. The last one tells whether the line before it is whole."""
 
-# How many origins are asked at once.
-_AHEAD = 256
+# Bytes: longer lines of standard input are skipped.
+_MAX_LINE = 65_536
+# Bytes: a line this long is taken to have no end.
+_ENDLESS = 16 * 1024 * 1024
 
-# Nothing is crawled, so nothing is scheduled, resumed, seeded, stored, observed or closed early.
-_OVERRIDES: dict[str, Any] = {
-    "ROBOTSTXT_OBEY": False,
-    "JOBDIR": None,
-    "SCHEDULER": "scrapy.core.scheduler.Scheduler",
-    "DUPEFILTER_CLASS": "scrapy.dupefilters.RFPDupeFilter",
-    "SPIDER_MIDDLEWARES": {},
-    "ITEM_PIPELINES": {},
-    "EXTENSIONS_BASE": {},
-    "EXTENSIONS": {"scrapy.extensions.throttle.AutoThrottle": 0},
-}
+# What a path alone is put after, to read it as the URL that a crawl would request.
+_ANY_SITE = "http://host.invalid"
+
+_NOT_UTF8 = "not UTF-8: {!r}"
+
+# What looks like the beginning of a site's address, and what looks like it but is a file's name.
+_HOST = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
+_FILE_NAME = re.compile(r"\.(?:bak|csv|gz|html?|json|log|md|new|old|orig|php|tmp|txt|xml|zip)\Z")
 
 Chain = tuple[str, ...]
 """The product tokens of a crawler, most specific first."""
 
-Job = Callable[["Lookup"], Awaitable[None]]
+Job = Callable[[Any], Awaitable[None]]
+"""Gets a :class:`~scrapy_rep.commands.crawl.Lookup`."""
+
+
+class Question(NamedTuple):
+    """A URL, and what it comes to when a crawl requests it."""
+
+    url: str
+    """As given."""
+    origin: Origin | None
+    """None for a path alone."""
+    path: str
+    """What is compared."""
+    steps: list[tuple[str, str]]
+    """How :attr:`path` came about: what was done, and the result."""
 
 
 class Task:
-    def __init__(
-        self, command: ScrapyCommand, arguments: Sequence[str], options: Namespace
-    ) -> None:
-        """Raises ``SettingsError`` for a wrong setting, ``UsageError`` for a wrong ``--agent``."""
-        assert command.settings is not None  # Scrapy sets it
-        self._command = command
-        self.settings = command.settings
-        self.rep = RepSettings.from_settings(command.settings)
+    def __init__(self, arguments: Sequence[str], options: Namespace) -> None:
+        """Raises ``WrongUsage`` for a wrong ``--agent``."""
         self.arguments = arguments
         self.options = options
         self.output = Output(json=options.json, csv=options.csv)
         self.named = list(dict.fromkeys(map(_chain, options.agent)))
         """The crawlers that ``--agent`` names."""
-        if warning := warning_of_digits([token for one in self.named for token in one]):
+        tokens = [token for crawler in self.named for token in crawler]
+        if warning := warning_of_digits(tokens):
             complain(warning)
         self.statuses: set[Status] = set()
         """What was found: the gravest is the exit status."""
 
+    @property
+    def obey_global(self) -> bool:
+        """Whether a crawler without a group of its own obeys the ``*`` group."""
+        return True
+
+    def run(self, action: Callable[[Task], None]) -> int:
+        """Carry out *action*. Return the exit status."""
+        try:
+            action(self)
+            self.output.flush()
+        except Ending as error:
+            if str(error):
+                complain(error)
+            return error.status
+        return gravest(*self.statuses)
+
     def agents(self, agents: Agents | None = None) -> list[Chain]:
-        """Return the crawlers that are named; if none is, the one that the project's crawls go by.
-        *agents*: the crawl's, if there is one."""
-        named = self.named or ([(GLOBAL,)] if self.options.agents_of_file else [])
-        agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
-        if named:
-            agents.usual = named[0]  # it need not read USER_AGENT, nor warn of it
-        return named or [agents.default]
+        """Return the crawlers that are named; any crawler that no group names if none is.
+
+        :param agents: the crawl's, if there is one
+        """
+        return self.named or [(GLOBAL,)]
+
+    def crawl(self, job: Job) -> None:
+        """Run *job* in a crawl of its own."""
+        raise WrongUsage("a site is asked by Scrapy: scrapy robots, with the same options")
 
     @contextmanager
     def going_on(self, where: str = "") -> Iterator[None]:
@@ -121,50 +123,43 @@ class Task:
             complain(f"{where}{error}")
             self.statuses.add(error.status)
 
-    def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the
-        crawl can't start or is stopped before *job* has ended."""
-        process = self._command.crawler_process
-        assert process is not None
-        self.settings.setdict(_OVERRIDES, "cmdline")
-        crawler = process.create_crawler(RobotsSpider)
-        errors: list[BaseException | None] = []
-        try:
-            # A Deferred or an asyncio Task, depending on the reactor.
-            running: Any = process.crawl(crawler, job=job)
-            if isinstance(running, Deferred):
-                running.addErrback(lambda failure: errors.append(failure.value))
-            process.start()
-            if not isinstance(running, Deferred) and not running.cancelled():
-                errors.append(running.exception())
-        except asyncio.InvalidStateError:
-            pass  # it hasn't ended: Ctrl-C came early
-        except Exception as error:  # noqa: BLE001 (of the project's parts, which are made here)
-            errors.append(error)
-        for one in errors:
-            if isinstance(one, Exception):
-                raise CommandError(text_of(one), Status.UNREACHABLE) from one
-        problem = getattr(crawler.spider, "error", RobotsSpider.error)  # there may be no spider
-        if problem is not None:
-            raise problem
-
     def urls(self) -> Iterator[str]:
-        """Yield each URL, or raise ``UsageError``. Reads standard input, one URL a line, for ``-``,
-        and for no arguments unless it is a terminal."""
-        found = False
-        stdin = [] if sys.stdin is None or sys.stdin.isatty() else [STDIN]
-        for argument in self.arguments or stdin:
-            for url in self._lines() if argument == STDIN else [argument]:
-                found = True
-                yield url
-        if not found:
-            raise UsageError("no URL given")
+        """Yield each URL. Reads standard input, one URL a line, for ``-``, and for no arguments
+        unless it is a terminal, or a file that an option names."""
+        arguments = self.arguments
+        is_taken = STDIN in (self.options.file, *(self.options.compare or ()))
+        if is_taken and STDIN in arguments:
+            raise WrongUsage("standard input can be read only once")
+        if not arguments and not is_taken and sys.stdin is not None and not sys.stdin.isatty():
+            arguments = [STDIN]
+        for argument in arguments:
+            if argument == STDIN:
+                yield from self._lines()
+            else:
+                yield argument
+
+    def questions(self, *, of_file: bool = False, needs_one: bool = True) -> Iterator[Question]:
+        """Yield what each URL comes to. Complains about invalid ones.
+
+        :param of_file: a file is asked, so a path alone will do
+        :param needs_one: raise ``WrongUsage`` if there is no URL
+        """
+        is_empty = True
+        for url in self.urls():
+            is_empty = False
+            with self.going_on():
+                yield _question_of_file(url) if of_file else question(url)
+        if not (is_empty and needs_one):
+            return
+        if not (of_file and self.options.agents_known):
+            raise WrongUsage("no URL given")
+        yield _question_of_file("/")
 
     def _lines(self) -> Iterator[str]:
         """Yield the lines of standard input that aren't empty. Complains about long ones."""
         while sys.stdin is not None and (line := sys.stdin.buffer.readline(_ENDLESS)):
             if len(line) == _ENDLESS:
-                raise UsageError("standard input: a line has no end")
+                raise WrongUsage("standard input: a line has no end")
             if len(line) > _MAX_LINE:
                 start = line[:80].decode("utf-8", "replace")
                 complain(f"longer than {_MAX_LINE:,} bytes, so not read: {start}…")
@@ -173,55 +168,82 @@ class Task:
             elif line := line.removeprefix(b"\xef\xbb\xbf").strip():
                 yield line.decode("utf-8", "surrogateescape")
 
-    def requests(self) -> list[tuple[str, Request, Origin]]:
-        """Return each URL as given, its request and origin. Complains about invalid ones."""
-        found = []
-        for url in self.urls():
-            with self.going_on():
-                found.append((url, *request_for(url)))
-        return found
+    def read_each(self, names: Sequence[str], use: Callable[[RobotsFile], None]) -> None:
+        """Call *use* with each file, or each URL's robots.txt; complain about unreadable ones."""
+        origins: dict[Origin, None] = {}
+        if list(names).count(STDIN) > 1:
+            raise WrongUsage("standard input can be read only once")
 
-    @contextmanager
-    def storage(self) -> Iterator[Storage | None]:
-        """Open the project's cache; None if nothing is left of it after a crawl. Whatever it raises
-        (no server, no permission, a file of a newer version) becomes ``CommandError``."""
-        storage = make_storage(Crawler(Spider, self.settings), self.rep)
-        try:
-            # A subclass may keep its entries.
-            yield None if type(storage) is MemoryStorage else storage
-        except (Ending, UsageError):
-            raise
-        except Exception as error:  # noqa: BLE001
-            message = f"the cache can't be used: {text_of(error)}"
-            raise CommandError(message, Status.UNREACHABLE) from None
-        finally:
-            storage.close()
+        async def job(lookup: Any) -> None:
+            for origin in origins:
+                with self.going_on(f"{origin.robots_url}: "):
+                    use(await lookup.now(origin))
+
+        for name in names:
+            with self.going_on():
+                if "://" in name:
+                    origins[origin_of(name)] = None
+                else:
+                    use(RobotsFile(Outcome.RULES, read_file(name, READ_BYTES), Facts(file=name)))
+        if origins:
+            self.crawl(job)
 
 
 def _chain(value: str) -> Chain:
-    """Return the chain that an ``--agent`` names, or raise ``UsageError``."""
+    """Return the chain that an ``--agent`` names, or raise ``WrongUsage``."""
     try:
         # "*" is any crawler that no group names.
-        return ("*",) if value == "*" else chain(value)
+        return (GLOBAL,) if value == GLOBAL else chain(value)
     except ValueError:
         token = product_token(value)
-        raise UsageError(
+        raise WrongUsage(
             f"--agent is {value!r}, but must be a product token such as FooBot (letters, - and _), "
             f"or several joined by commas{f'; did you mean {token}?' if token else ''}"
         ) from None
 
 
-def use_spider(settings: Settings, name: str) -> None:
-    """Apply the settings of a spider and the agent that its class names, or raise ``UsageError``."""
+def question(url: str) -> Question:
+    """Return what *url* comes to in a crawl, or raise ``CommandError``."""
     try:
-        spider = get_spider_loader(settings).load(name)
-    except KeyError:
-        raise UsageError(f"no such spider: {name!r}") from None
-    spider.update_settings(settings)
-    # Attributes win over settings.
-    for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
-        if (value := getattr(spider, attribute, None)) is not None:
-            settings.set(setting, value, "cmdline")
+        Origin.from_url(url)  # its errors say more than those of what follows
+        requested = safe_url_string(url)
+        origin, path = Origin.from_url(requested), path_of(requested)
+    except UnicodeEncodeError:
+        raise CommandError(_NOT_UTF8.format(url)) from None
+    except ValueError as error:
+        hint = ""
+        if url.startswith("/"):
+            hint = " (a path alone takes --file)"
+        elif address := _address_in(url):
+            hint = f"; did you mean {address}?"
+        elif "://" not in url:
+            hint = " (try https://…)"
+        raise CommandError(f"{error}{hint}") from None
+    compared = comparable(path)
+    steps = [("requested", requested), ("path", path), ("compared", compared)]
+    return Question(url, origin, compared, steps)
+
+
+def _question_of_file(url: str) -> Question:
+    """Return the same for a URL or a path that a file is asked about."""
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        raise CommandError(_NOT_UTF8.format(url)) from None
+    if url.startswith("/"):
+        _, _, compared, [_, *steps] = question(_ANY_SITE + url)
+        return Question(url, None, compared, steps)
+    if ":" not in url.partition("/")[0]:
+        meant = _address_in(url) or f"/{url}"
+        raise CommandError(f"neither a URL nor a path: {url!r}; did you mean {meant}?")
+    return question(url)
+
+
+def origin_of(url: str) -> Origin:
+    """Return the origin of a URL that names a site, or raise ``CommandError``."""
+    origin = question(url).origin
+    assert origin is not None  # only a path alone has none
+    return origin
 
 
 def read_file(name: str, limit: int) -> bytes:
@@ -234,194 +256,16 @@ def read_file(name: str, limit: int) -> bytes:
         with Path(name).open("rb") as file:
             return file.read(limit)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise CommandError(f"{name!r}: {getattr(error, 'strerror', '') or error}") from None
+        address = _address_in(name)
+        is_site = address and isinstance(error, FileNotFoundError)
+        site = address.split("/")[2] if is_site else ""
+        hint = f"; did you mean https://{site}/robots.txt?" if site else ""
+        why = getattr(error, "strerror", "") or error
+        raise CommandError(f"{name!r}: {why}{hint}") from None
 
 
-def request_for(url: str) -> tuple[Request, Origin]:
-    """Return a request for *url* and its origin, or raise ``CommandError``."""
-    try:
-        Origin.from_url(url)  # its errors say more than Scrapy's
-        request = Request(url)
-        return request, origin_of(request)
-    except UnicodeEncodeError:
-        raise CommandError(f"not UTF-8: {url!r}") from None
-    except ValueError as error:
-        hint = "" if "://" in url else " (try https://…)"
-        raise CommandError(f"{error}{hint}") from None
-
-
-class RobotsSpider(Spider):
-    """Runs a job while the engine runs; yields no requests."""
-
-    name = "scrapy-robots"
-    error: Exception | None = CommandError("stopped before it was done", Status.UNREACHABLE)
-    """What went wrong; None once the job has ended."""
-    job: Job
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Run the job, until the spider is closed: by Ctrl-C, or by a middleware of the project."""
-        try:
-            running: Deferred[None] = deferred_from_coro(self._run(Lookup(self.crawler)))
-
-            async def stop() -> None:
-                running.cancel()
-
-            EngineAccess(self.crawler).before_closing(Stage.SEEDING, stop)
-            await maybe_deferred_to_future(running)
-            self.error = None
-        except (CancelledError, asyncio.CancelledError):
-            pass  # by `stop`, or, if the crawl is stopped, by the engine
-        except Exception as error:  # noqa: BLE001
-            self.error = error  # Scrapy would only log it
-        return
-        yield
-
-    async def _run(self, lookup: Lookup) -> None:
-        try:
-            await self.job(lookup)
-        finally:
-            lookup.origins.flights.end()  # or the spider would wait for them, too
-
-
-async def follow(
-    lookup: Lookup,
-    request: Request,
-    get: Callable[[Request], Awaitable[Response]],
-    most: int = MAX_HOPS,
-) -> Response:
-    """Return the response that redirects of *request* lead to, *most* of them, or raise
-    ``CommandError``. *get* fetches one URL, if its own robots.txt allows it."""
-    visited: list[str] = []
-    asked = origin_of(request)
-    while request.url not in visited and len(visited) <= most:
-        visited.append(request.url)
-        request.meta[HOP_KEY] = Plain(is_elsewhere(origin_of(request), asked))
-        try:
-            response = await get(request)
-        except CommandError as error:
-            way = f"redirects to {request.url}: " if len(visited) > 1 else ""
-            raise CommandError(f"{way}{error}", error.status) from None
-        if response.status not in REDIRECTS:
-            return response
-        target = redirect_target(request.url, response)
-        if target is None:
-            problem = f"HTTP {response.status} without a usable target"
-            raise CommandError(problem, Status.UNREACHABLE)
-        by, request = origin_of(request), Request(target)
-        if why := await lookup.refuses(origin_of(request), by):
-            raise CommandError(f"redirects to {target}: {why}", Status.UNREACHABLE)
-    raise CommandError(f"redirects in a loop, or more than {most} times", Status.UNREACHABLE)
-
-
-class Lookup(ResolutionListener):
-    """What robots.txt files say, each fetched once; and downloads that obey them."""
-
-    part = "look-up"
-
-    def __init__(self, crawler: Crawler) -> None:
-        """*crawler*'s engine must be running."""
-        self.settings = settings = RepSettings.from_settings(crawler.settings)
-        self.context = CrawlContext(crawler, settings, time.time)
-        self.origins = Origins(self.context)
-        self.origins.notify(self)
-        self._files: dict[Origin, RobotsFile] = {}
-
-    async def each(self, origins: Sequence[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
-        """Yield the robots.txt of each origin, in order. Others are fetched meanwhile."""
-        flights = self.origins.flights
-        for one in origins[:_AHEAD]:
-            flights.to(one)
-        for origin, following in zip_longest(origins, origins[_AHEAD:]):
-            robots = await self.get(origin)
-            del self._files[origin]
-            if following is not None:
-                flights.to(following)
-            yield origin, robots
-
-    async def get(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*, and keep it for the next caller."""
-        if origin not in self._files:
-            with waiting_for(origin.robots_url), suppress(*CONFIGURATION_ERRORS):
-                await self.origins.flights.to(origin).wait()
-        return self._files[origin]
-
-    async def now(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin* as it is now, past the cache, since its owner may have
-        just changed it; ``CommandError`` if it is unreachable. It is named like a file, and its
-        body may be longer than what counts."""
-        try:
-            with waiting_for(origin.robots_url):
-                answer = await self.origins.fetcher.fetch(origin, Request(origin.robots_url))
-        except CONFIGURATION_ERRORS as error:
-            raise CommandError(text_of(error), Status.UNREACHABLE) from None
-        if answer.outcome is Outcome.UNREACHABLE:
-            why = noted(answer.reason, answer.note)
-            raise CommandError(f"unreachable: {why}", Status.UNREACHABLE)
-        url, status, hops = origin.robots_url, answer.status, answer.hops
-        facts = Facts(str(origin), url, file=url, status=status, hops=hops)
-        return RobotsFile(answer.outcome, answer.body, facts, note=answer.note)
-
-    async def check(self, request: Request, chain: Chain) -> None:
-        """Raise ``CommandError`` unless robots.txt allows *request*."""
-        robots = await self.get(origin_of(request))
-        path, obey_global = comparable(path_in(request)), self.settings.obey_global_group
-        why = robots.explain(request.url, path, chain, obey_global=obey_global)
-        if not why.allowed:
-            if why.unreachable:
-                raise CommandError(why.reason, Status.UNREACHABLE)
-            raise CommandError(f"forbidden by {why.reason}", Status.FOUND)
-
-    async def download(self, request: Request, **meta: Any) -> Response:
-        """Return the response to *request*, or raise ``CommandError``. Asks neither the scheduler
-        nor robots.txt, and leaves redirects to :func:`follow`."""
-        engine = self.context.crawler.engine
-        assert engine is not None
-        meta = {"dont_redirect": True, HOP_KEY: request.meta.get(HOP_KEY, Plain()), **meta}
-        request = request.replace(callback=NO_CALLBACK, meta=meta)
-        self.context.engine.hand_over()
-        try:
-            with waiting_for(request.url):
-                response = await engine.download_async(request)
-            self.origins.targets.check_answer(request, response)
-        except CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
-            raise CommandError(text_of(error), Status.UNREACHABLE) from None
-        return response
-
-    async def refuses(self, target: Origin, by: Origin) -> str:
-        """Return why not to request anything from *target*, which *by* named; "" for no reason."""
-        refused = await self.origins.targets.refuses(target, by)
-        return "not read: its host has a private address (see REP_PRIVATE_HOSTS)" if refused else ""
-
-    async def resolved(self, state: OriginState, flight: Flight) -> None:
-        answer = flight.answer
-        entry, stale = state.entry, isinstance(state.status, Stale)
-        failed = entry.unreachable_since is not None
-        latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
-        facts = Facts(
-            origin=entry.origin,
-            robots_url=state.origin.robots_url,
-            status=latest.status,
-            hops=latest.hops,
-            final_url=latest.url or None,
-            fetched_at=entry.fetched_at,
-            fresh_until=entry.fresh_until if entry.fetched_at is not None else None,
-            from_cache=answer is None,
-            stale=stale,
-            error=entry.error if failed else None,
-            setting=state.status.setting or None,
-        )
-        self._files[state.origin] = RobotsFile(
-            Outcome.UNREACHABLE if failed and not stale else entry.outcome,
-            entry.body,
-            facts,
-            forbids=isinstance(state.status, Fresh) and state.status.forbids_all,
-            unrestricted=isinstance(state.status, Unrestricted),
-            pass_unreachable=self.settings.unreachable == "allow",
-            note=answer.note if answer else "",
-        )
-
-    def failed(self, origin: Origin, error: Exception) -> None:
-        facts = Facts(str(origin), origin.robots_url, error=text_of(error))
-        self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)
+def _address_in(text: str) -> str:
+    """Return the URL that somebody means who leaves its scheme out; "" if *text* is no such thing."""
+    host = _HOST.match(text)
+    is_file = host is None or (host.end() == len(text) and _FILE_NAME.search(text))
+    return "" if is_file else f"https://{text}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from scrapy import Spider
 from scrapy.crawler import Crawler
+from scrapy.statscollectors import StatsCollector
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.text import clean, without_passwords
@@ -161,6 +162,23 @@ class Limiter:
             message = "%(count)s %(what)s so far; others are logged at DEBUG level"
             counts = {"count": f"{self._count:,}", "what": self._what}
             self._logger.info(message, counts, extra=extra)
+
+
+class Gauge:
+    """A stat that is 1 while something that the crawl needs can't be used, so that monitoring sees it
+    at once; 0 when it works again. While nothing has failed, there is no such stat. It may be set from
+    a thread: for a stats collector, that is one assignment."""
+
+    def __init__(self, stats: StatsCollector | None, name: str) -> None:
+        self._stats = stats
+        self._name = name
+        self._is_down = False
+
+    def set(self, is_down: bool) -> None:
+        if is_down != self._is_down:
+            self._is_down = is_down
+            if self._stats is not None:
+                self._stats.set_value(self._name, int(is_down))
 
 
 logger = get_logger(__name__)

@@ -419,8 +419,7 @@ class HoldLog:
             self._tell(
                 "given up",
                 queue,
-                "Gave up %(requests)s to %(origin)s after %(seconds).1f s: %(reason)s "
-                "(%(times)s at robots.txt)%(kept)s",
+                "Gave up %(requests)s to %(origin)s: %(reason)s (%(times)s at robots.txt)%(kept)s",
                 requests=counted(queue.given_up, "request"),
                 reason=queue.why.reason,
                 times=counted(queue.why.attempts, "attempt"),

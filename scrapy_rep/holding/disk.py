@@ -88,6 +88,7 @@ class DiskHold:
             "retrying every second. Until it works, held requests stay in memory, and are lost if the "
             "crawl is killed",
             "what is held from now on stays in memory, and is lost if the crawl is killed",
+            gauge="rep/down/held",
         )
         # By origin, what an earlier run held, and the fingerprints of these requests.
         self.recovered: dict[str, list[Held]] = {}

@@ -1,113 +1,21 @@
-"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock.
-
-Explanations and lint read an :class:`Outline` of a robots.txt: its groups, agents and rules, each
-with its line. Crawls use :class:`~scrapy_rep.protocol.RobotsTxt`, which is faster and keeps less.
-Both read lines by the same code.
-"""
+"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
-from scrapy_rep.protocol import Decision, RobotsTxt, Rule
+from scrapy_rep.protocol import Decision, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome, is_html
-from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, Rules
+from scrapy_rep.protocol.matching import LENGTH_BIT
 from scrapy_rep.protocol.origin import ROBOTS_PATH
+from scrapy_rep.protocol.outline import Outline
 from scrapy_rep.protocol.robotstxt import Pace
-from scrapy_rep.protocol.syntax import (
-    GLOBAL,
-    RULES,
-    agent_token,
-    escape,
-    normalise,
-    obeyed,
-    read,
-    readable,
-)
-from scrapy_rep.text import iso
-
-
-class AgentLine(NamedTuple):
-    """A ``user-agent`` line."""
-
-    line: int
-    value: str
-    """As written."""
-    token: str
-    """What it names, in lower case; ``*`` for the global group, empty if no token can equal it
-    (REP.md section 7)."""
-
-
-class RuleLine(NamedTuple):
-    """An ``allow`` or ``disallow`` line."""
-
-    rule: Rule
-    pattern: str
-    """As it is compared: percent-encoded."""
-
-    def key_for(self, path: str) -> int:
-        """Return the key with which this rule alone matches *path*; 0 if it doesn't match. The
-        largest of several wins, see :mod:`~scrapy_rep.protocol.matching`."""
-        # Preparing each of thousands of rules takes too long.
-        start = self.pattern.partition("*")[0].rstrip("$")
-        if not path.startswith(start) and "/index.htm" not in self.pattern:
-            return 0
-        number = ALLOW - 1 - self.rule.line + self.rule.allow * ALLOW
-        return Rules([self.pattern], [number]).find(path)
-
-
-class Group(NamedTuple):
-    """Agents, and the rules that belong to them."""
-
-    agents: list[AgentLine]
-    rules: list[RuleLine]
-
-    def names(self, token: str) -> bool:
-        """Return whether one of the group's lines names *token* (in lower case, or ``*``)."""
-        return token != "" and any(agent.token == token for agent in self.agents)
-
-
-@dataclass(slots=True)
-class Outline:
-    """The lines of a robots.txt that mean something."""
-
-    fields: dict[int, tuple[str, str]]
-    """All known fields: line, kind and value, in latin-1."""
-    groups: list[Group] = field(default_factory=list)
-    ungrouped: list[RuleLine] = field(default_factory=list)
-    """Rules before the first ``user-agent`` line: ignored."""
-
-    @classmethod
-    def of(cls, body: bytes) -> Outline:
-        """Read *body*, any bytes at all; never raises."""
-        rows = normalise(body).split("\n")
-        outline = cls({number: (kind, value) for number, kind, value in read(rows)})
-        group = Group([], outline.ungrouped)
-        for number, (kind, value) in outline.fields.items():
-            if kind in RULES:
-                rule = Rule.of(rows[number - 1], number, value, kind == "allow")
-                group.rules.append(RuleLine(rule, escape(value)))
-            elif kind == "user-agent":
-                if group.rules or not outline.groups:
-                    group = Group([], [])
-                    outline.groups.append(group)
-                group.agents.append(AgentLine(number, readable(value), agent_token(value)))
-        return outline
-
-    def tokens(self) -> list[str]:
-        """Return the agents that the file names, in their spelling and order, and ``*`` last."""
-        agents = [agent for group in self.groups for agent in group.agents]
-        named = {token: value[: len(token)] for _, value, token in agents}
-        return [*(one for token, one in named.items() if token not in ("", GLOBAL)), GLOBAL]
-
-    def rules_for(self, token: str) -> Iterable[RuleLine]:
-        """Return the rules of all groups that name *token*."""
-        return (rule for group in self.groups if group.names(token) for rule in group.rules)
-
+from scrapy_rep.protocol.syntax import GLOBAL, obeyed
+from scrapy_rep.text import counted, iso
 
 STDIN = "standard input"
 
@@ -115,6 +23,16 @@ STDIN = "standard input"
 def in_words(chain: Sequence[str]) -> str:
     """Return the name of a crawler with these tokens: ``GPTBot, as fallback for Googlebot``."""
     return ", as fallback for ".join(reversed(chain)) or "an unknown crawler"
+
+
+def _subject(chain: Sequence[str]) -> str:
+    """Return the same as the subject of a sentence."""
+    return "Any crawler that no group names" if tuple(chain) == (GLOBAL,) else in_words(chain)
+
+
+def _sentence(text: str) -> str:
+    first = text[:1] if text.startswith(ROBOTS_PATH[1:]) else text[:1].upper()
+    return f"{first}{text[1:]}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +93,7 @@ class Explanation:
         if rule is not None:
             place = f"{STDIN if file == '-' else file}:{rule.line}" if file else f"line {rule.line}"
             why = f"{place}{why.removeprefix(f'line {rule.line}')} (group {self.decision.agent})"
-        raw = "" if self.path.isascii() else "; compared as it stands, but a crawl encodes it"
-        return why + raw
+        return why
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict, ready for JSON (docs/command.md explains the fields)."""
@@ -204,6 +121,97 @@ class Explanation:
             "agent_in_words": in_words(self.chain),
             "verdict": self.verdict,
         }
+
+    @property
+    def answer(self) -> str:
+        """The verdict as a sentence, without its full stop."""
+        may = "may" if self.allowed else "must not"
+        if self.unreachable and not self.allowed:
+            may = "must not, for now,"
+        return f"{_subject(self.chain)} {may} fetch {self.url}"
+
+    def sentences(self) -> list[str]:
+        """Return how the verdict came about, step by step, for people."""
+        robots = self.robots
+        if robots.facts.file:
+            source = STDIN if robots.facts.file == "-" else robots.facts.file
+            sentences = [f"The robots.txt is {source}."]
+        else:
+            sentences = [f"The robots.txt is {facts_line(robots)}."]
+        steps = dict(self.steps)
+        if steps.get("requested", self.url) != self.url:
+            sentences.append(f"A crawl requests {steps['requested']}.")
+        if self.path != self.url:
+            sentences.append(f"Of the URL, {self.path} is compared.")
+        if self.path == ROBOTS_PATH or robots.outcome is not Outcome.RULES:
+            sentences.append(_sentence(self.reason))
+            return sentences
+        if robots.is_page:
+            sentences.append(
+                "It is an HTML page. What looks like a rule in it counts all the same."
+            )
+        sentences += self._about_group()
+        if self.decision.agent is not None:
+            sentences += self._about_rules()
+            sentences += self._about_pace()
+        return sentences
+
+    def _about_group(self) -> list[str]:
+        """Say which group applied, and why none before it."""
+        token = self.decision.agent
+        if token is None:
+            return [_sentence(self.reason)]
+        lines = []
+        for group in self.robots.outline.groups:
+            lines += [agent.line for agent in group.agents if agent.token == token.lower()]
+        where = f"line {lines[0]}"
+        groups, apply = "the group", "applies"
+        if len(lines) > 1:
+            where = f"lines {', '.join(map(str, lines))}"
+            groups, apply = "the groups", "apply together"
+        named = obeyed(self.chain, False)
+        for_whom = token
+        if token == GLOBAL:
+            for_whom = "all crawlers (*)"
+            passed_over = named
+        else:
+            passed_over = named[: named.index(token)]
+        statement = f"{groups} for {for_whom} {apply}: {where}"
+        if passed_over:
+            statement = f"no group names {' or '.join(passed_over)}, so {statement}"
+        return [_sentence(statement)]
+
+    def _about_rules(self) -> list[str]:
+        """Say which rules match, and which of them decides."""
+        token = (self.decision.agent or "").lower()
+        count = sum(1 for _ in self.robots.outline.rules_for(token))
+        matched = self._matched()
+        if not count:
+            return ["It has no rules, so everything is allowed."]
+        if not matched:
+            return [f"None of its {counted(count, 'rule')} matches, so the URL is allowed."]
+        if len(matched) == 1:
+            [rule] = matched
+            empty = "" if rule["length"] else " (empty: restricts nothing)"
+            return [f"One rule matches, line {rule['line']}: {rule['rule']}{empty}."]
+        sentences = [f"{counted(len(matched), 'rule')} match. The longest decides:"]
+        for rule in matched:
+            octets, why = counted(rule["length"], "octet"), rule["why"].removeprefix("lost: ")
+            sentences.append(f"  line {rule['line']}: {rule['rule']} ({octets}, {why})")
+        return sentences
+
+    def _about_pace(self) -> list[str]:
+        pace = self.robots.parsed.pace(self.decision.agent or "")
+        sentences = []
+        if (slowest := pace.slowest) is not None:
+            sentences.append(
+                f"It asks for {slowest.seconds:g} s between two requests (line {slowest.line})."
+            )
+        if (visit := pace.visit_time) is not None:
+            sentences.append(
+                f"It asks for visits at {visit.value} (line {visit.line}), which is not obeyed."
+            )
+        return sentences
 
     def how(self) -> dict[str, Any]:
         """Return how the verdict came about, ready for JSON. The groups are those that name a token
@@ -290,7 +298,7 @@ class RobotsFile:
 
     def _decide(self, path: str, chain: tuple[str, ...], obey_global: bool) -> tuple[Decision, str]:
         free = Decision(True, None, None)
-        if path == ROBOTS_PATH and self.facts.file is None:
+        if path == ROBOTS_PATH:
             return free, "robots.txt itself may always be fetched"
         if self.outcome is Outcome.MISSING:
             why = self.facts.setting or f"no robots.txt ({self.answer})"
@@ -335,3 +343,24 @@ class RobotsFile:
 def noted(answer: str, note: str) -> str:
     """Return *answer* with what is strange about it."""
     return f"{answer}; {note}" if note else answer
+
+
+def facts_line(robots: RobotsFile) -> str:
+    """Return where a robots.txt comes from."""
+    facts = robots.facts
+    told = [str(facts.robots_url)]
+    if facts.hops:
+        told.append(f"{counted(facts.hops, 'redirect')} to {facts.final_url}")
+    if facts.error or robots.outcome is Outcome.UNREACHABLE:
+        tried = "tried before" if facts.from_cache else "just tried"
+        told.append(f"{tried}: {facts.error or robots.answer}")
+    if facts.stale:
+        told.append(f"unreachable, so the copy of {iso(facts.fetched_at)} is still in use")
+    elif robots.outcome is not Outcome.UNREACHABLE:
+        fetched = f"fetched {iso(facts.fetched_at) if facts.from_cache else 'now'}"
+        cached = " (from the cache)" if facts.from_cache else ""
+        fresh = f"{robots.answer}, fresh until {iso(facts.fresh_until)}"
+        told.append("not fetched" if facts.status is None else f"{fetched}{cached}, {fresh}")
+    if facts.setting:
+        told.append(facts.setting)
+    return f"{told[0]}: {', '.join(told[1:])}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from scrapy import Request
@@ -17,8 +18,9 @@ from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.matching import path_of
-from scrapy_rep.protocol.syntax import GLOBAL, leading_token, product_token
-from scrapy_rep.settings import AGENT_HINT, RepSettings, chain
+from scrapy_rep.protocol.syntax import chain, product_token
+from scrapy_rep.settings import AGENT_HINT, RepSettings
+from scrapy_rep.text import warning_of_digits
 
 logger = get_logger(__name__)
 
@@ -44,7 +46,8 @@ def origin_of(request: Request) -> Origin:
 
 def path_in(request: Request) -> str:
     """Return the part of the request's URL that rules match, see :func:`path_of`."""
-    return path_of(urlparse_cached(request).geturl())
+    # Unlike urlparse(), this keeps a semicolon at the end of the path.
+    return path_of(urlsplit(request.url).geturl())
 
 
 META_KEY = "rep_user_agent"
@@ -165,20 +168,6 @@ class Agents:
         if warning and not self._warned:
             self._warned = True
             logger.warning("%(what)s", {"what": warning}, extra={"spider": self.crawler.spider})
-
-
-def warning_of_digits(tokens: Sequence[str]) -> str:
-    """Return what a digit in a product token means; empty if there is none."""
-    token = next((token for token in tokens if token not in (GLOBAL, leading_token(token))), None)
-    if token is None:
-        return ""
-    means = "no group can name it, and the rules for all agents (*) apply"
-    if cut := leading_token(token):
-        means = f"it is read as {cut}, and so obeys every group for {cut}, whatever digits follow that name"
-    return (
-        f"The product token {token[:100]} has digits. As in Google's matcher, a name is read only up to its "
-        f"first digit: {means}. Use only letters, - and _ to avoid this."
-    )
 
 
 EACH: WeakSet[Agents] = WeakSet()

@@ -87,7 +87,10 @@ class Answer:
     def reason(self) -> str:
         """Why there are no rules, in words."""
         if self.error is not None:
-            return text_of(self.error)[:_MAX_REASON]
+            text = text_of(self.error)
+            if not self.hops:  # messages name the origin anyway
+                text = text.replace(f"Getting {self.url} took", "took")
+            return text[:_MAX_REASON]
         return f"HTTP {self.status}{', ' * bool(self.by)}{self.by}"
 
 

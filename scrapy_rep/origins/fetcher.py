@@ -9,6 +9,7 @@ queue, where it may stand behind pages for minutes, which is nobody's fault.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import time
@@ -19,11 +20,12 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
-from scrapy.exceptions import DownloadTimeoutError, StopDownload
+from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
 
 from scrapy_rep.engine.access import HOP_KEY, Download, Listener, has_pool
 from scrapy_rep.engine.timers import within
@@ -126,14 +128,19 @@ class Hop:
         self._allowance = allowance
         self._on_sent = on_sent
         self._is_elsewhere = is_elsewhere
+        self._running: Deferred[Response] | None = None
         self.transfer = Transfer()
         """The last one."""
         self.slot = ExitStack()
         """Removes, once, the download slot that was added for it."""
 
     def end(self) -> None:
-        """Forget who waited: log records and other people's lists keep requests, and so their meta."""
+        """Forget who waited: log records and other people's lists keep requests, and so their meta. If
+        the fetch was given up, its connection is free at once."""
         self._on_sent = _nobody
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
 
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
@@ -147,12 +154,22 @@ class Hop:
         self.transfer = transfer = Transfer(request, began)
         self._on_sent(began)
         try:
-            response = await within(seconds, deferred_from_coro(handler(request)), late)
+            self._running = deferred_from_coro(handler(request))
+            self._running.addErrback(_as_failure)
+            response = await within(seconds, self._running, late)
         finally:
             self._allowance.in_all -= time.monotonic() - began
             self._on_sent(None)
             self.slot.close()  # before a page takes it
         return received(response, transfer)
+
+
+def _as_failure(failure: Failure) -> Failure:
+    """Return a download handler's failure as one that Scrapy passes on. It would wait for ever after
+    asyncio's ``CancelledError``, which is no ``Exception``; and to cancel is ours."""
+    if failure.check(CancelledError, asyncio.CancelledError):  # type: ignore[no-untyped-call]
+        raise DownloadFailedError("the download handler cancelled the download")
+    return failure
 
 
 def _nobody(sent_at: float | None) -> None:

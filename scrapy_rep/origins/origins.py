@@ -119,7 +119,7 @@ class Origins:
         decision even then, and leave the fast path alone."""
         robots, status = state.robots, state.status.counts_as
         if robots is None or isinstance(status, Unrestricted):
-            if isinstance(status, Fresh) and status.forbids_all:
+            if state.forbids_all:
                 return Decision(False, None, None)
             if not always and isinstance(state.status, Fresh):
                 state.rules = NO_RULES

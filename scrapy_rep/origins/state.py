@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from scrapy_rep.origins.status import UNKNOWN, Status, expired
+from scrapy_rep.origins.status import UNKNOWN, Fresh, Status, expired
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
@@ -76,6 +76,12 @@ class OriginState:
     def unreachable(self) -> bool:
         """Whether nothing says what is allowed."""
         return self.status.says_nothing
+
+    @property
+    def forbids_all(self) -> bool:
+        """Whether a 401 or 403 for robots.txt forbids everything, by ``REP_FORBIDDEN``."""
+        status = self.status.counts_as
+        return isinstance(status, Fresh) and status.forbids_all
 
 
 class OriginTable:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 
-from scrapy_rep.inspection.lint import Finding, quoted
+from scrapy_rep.inspection.findings import Finding, finding, quoted
 from scrapy_rep.preferences.statements import (
     EXTRA,
     LABELS,
@@ -27,63 +27,67 @@ _BLANKS = re.compile(r"[ \t]=|=[ \t]")
 
 def usage_findings(kept: bytes) -> Iterator[Finding]:
     """*kept*: the part of the file that counts."""
-    for line, field, value, _, named in lines_about_use(normalise(kept)):
+    for line, field, value, _, token in lines_about_use(normalise(kept)):
         if field == "license":
             if "://" not in value:
-                yield Finding(line, "bad-license", "a license needs a full URL")
+                yield finding(line, "bad-license")
         elif field == "content-signal":
-            if named is None:
-                why = "no user-agent line above it: applied to all crawlers here, but other parsers may ignore it"
-                yield Finding(line, "signal-before-group", why)
+            if token is None:
+                yield finding(line, "signal-before-group")
             yield from _signals(line, value)
         else:
-            if named is None:
-                yield Finding(line, "rule-before-group", "ignored: no user-agent line above it")
+            if token is None:
+                yield finding(line, "rule-before-group")
             try:
                 yield from _preferences(line, split_rule(value)[1])
             except ModuleNotFoundError:
-                yield Finding(line, "not-checked", f"Content-Usage is not checked: {EXTRA}")
+                yield finding(line, "not-checked", extra=EXTRA)
+
+
+def _bad(line: int, code: str, why: str) -> Finding:
+    return finding(line, code, topic=why, why=why)
 
 
 def _preferences(line: int, value: str) -> Iterator[Finding]:
     if not value:
-        yield Finding(line, "bad-usage", "no preference is given, so the line says nothing")
+        yield _bad(line, "bad-usage", "no preference is given, so the line says nothing")
         return
     try:
-        said = read_preferences(value)
+        preferences = read_preferences(value)
     except ValueError as error:
         why = "remove the blanks around the =" if _BLANKS.search(value) else str(error)[:100]
-        yield Finding(line, "bad-usage", f"can't be read, so the line says nothing: {why}")
+        yield _bad(line, "bad-usage", f"can't be read, so the line says nothing: {why}")
         return
-    for key, answer in said.items():
+    for key, answer in preferences.items():
         if key not in LABELS:
             yield _unknown(line, key, LABELS)
         elif answer is None:
             why = f"{quoted(key)} is neither y nor n, so it says nothing"
-            yield Finding(line, "bad-usage", why)
+            yield _bad(line, "bad-usage", why)
 
 
 def _signals(line: int, value: str) -> Iterator[Finding]:
     if not value:
-        yield Finding(line, "bad-signal", "no signal is given, so the line says nothing")
+        yield _bad(line, "bad-signal", "no signal is given, so the line says nothing")
     if ";" in value:
         why = "signals are separated by semicolons: other crawlers may read commas only"
-        yield Finding(line, "bad-signal", why)
-    for name, said, loose in read_signals(value):
-        if name == USE and said not in LEVELS:
+        yield _bad(line, "bad-signal", why)
+    for name, answer, is_loose in read_signals(value):
+        if name == USE and answer not in LEVELS:
             why = f"{quoted(name)} is none of {', '.join(LEVELS)}, so it says nothing"
-            yield Finding(line, "bad-signal", why)
+            yield _bad(line, "bad-signal", why)
         elif name not in SIGNALS and name != USE:
             yield _unknown(line, name, SIGNALS)
-        elif name in SIGNALS and said not in VALUES:
+        elif name in SIGNALS and answer not in VALUES:
             why = f"{quoted(name)} is neither yes nor no, so it says nothing"
-            yield Finding(line, "bad-signal", why)
-        elif loose:
+            yield _bad(line, "bad-signal", why)
+        elif is_loose:
             why = f"{quoted(name)} has blanks around the =: other crawlers may not read it"
-            yield Finding(line, "bad-signal", why)
+            yield _bad(line, "bad-signal", why)
 
 
 def _unknown(line: int, name: str, known: Collection[str]) -> Finding:
     close = get_close_matches(name[:50], known, 1, 0.5)  # ai-use is ai-input in the other field
     hint = f"; did you mean {close[0]}?" if close else ""
-    return Finding(line, "unknown-use", f"ignored: unknown purpose {quoted(name)}{hint}")
+    names = ", ".join(known)
+    return finding(line, "unknown-use", topic=name, name=quoted(name), hint=hint, known=names)

@@ -10,7 +10,19 @@ False
 
 from scrapy_rep.protocol.matching import Decision, Rule, comparable
 from scrapy_rep.protocol.origin import Origin
+from scrapy_rep.protocol.outline import AgentLine, CleanParam, Group, RuleLine
 from scrapy_rep.protocol.robotstxt import RobotsTxt
 from scrapy_rep.protocol.syntax import product_token
 
-__all__ = ["Decision", "Origin", "RobotsTxt", "Rule", "comparable", "product_token"]
+__all__ = [
+    "AgentLine",
+    "CleanParam",
+    "Decision",
+    "Group",
+    "Origin",
+    "RobotsTxt",
+    "Rule",
+    "RuleLine",
+    "comparable",
+    "product_token",
+]

@@ -13,7 +13,7 @@ and nothing cancels a restriction (REP.md section 10).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -51,8 +51,10 @@ _KNOWN = rf"(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])"
 # Blanks or semicolons instead of commas are wrong, but clear.
 _WORD = re.compile(r"[\s;:,]*([^\s,;:]+)", re.ASCII)
 # An agent is followed by a rule that is known: anything else with a colon is a rule of somebody else's
-# ("revisit-after: 7 days"). "max-..." is a rule, whatever follows.
-_AGENT = re.compile(rf"((?!max-)[a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN})", re.ASCII)
+# ("revisit-after: 7 days").
+_AGENT = re.compile(rf"([a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN})", re.ASCII)
+# A rule, whatever follows, unless the crawler itself has such a name.
+_LIMIT = "max-"
 _VALUE = re.compile(r"\s*(:?)\s*([^\s,;]*)", re.ASCII)
 # Where a date ends at the latest.
 _NEXT = re.compile(rf";|(?<=[\s,]){_KNOWN}", re.ASCII)
@@ -122,7 +124,7 @@ class PageRules:
             left -= len(line) + 1
             found += [
                 PageRule(name, value, f"X-Robots-Tag {number}")
-                for agent, name, value in _read(text, header=True)
+                for agent, name, value in _read(text, tokens)
                 if agent in tokens
             ]
         return cls(tuple(dict.fromkeys(found)))
@@ -137,7 +139,7 @@ class PageRules:
             body, encoding = as_bytes(body[:MAX_BYTES]), "utf-8"
         left, found = MAX_TEXT, []
         for name, content, line in metas_of(body, encoding, {"robots", *_tokens(agents)}):
-            rules = _read(content[:left], header=False)
+            rules = _read(content[:left], None)
             found += [PageRule(rule, value, f"meta {name}", line) for _, rule, value in rules]
             left -= len(content) + _META_TEXT
             if left <= 0:
@@ -222,14 +224,14 @@ def _tokens(agents: str | Sequence[str]) -> set[str]:
     return {token.lower() for token in (*obeyed(chain, False), *chain)} - {"", GLOBAL}
 
 
-def _read(text: str, *, header: bool) -> Iterator[tuple[str, str, Value]]:
-    """Yield agent (in lower case, or ``*``), name and value of each rule in a header line, or in a
-    meta's content, which names no agents."""
+def _read(text: str, tokens: Collection[str] | None) -> Iterator[tuple[str, str, Value]]:
+    """Yield agent (in lower case, or ``*``), name and value of each rule in a header line. *tokens*: the
+    crawler's; None for the content of a meta, which names no agents."""
     text = with_blanks(text).lower()
     agent, at = GLOBAL, 0
     while word := _WORD.match(text, at):
-        named = _AGENT.match(text, word.start(1)) if header else None
-        if named is not None and named[1] not in _NAMES:
+        named = None if tokens is None else _AGENT.match(text, word.start(1))
+        if named is not None and _is_agent(named[1], tokens or ()):
             # In a meta, "robots" means all agents.
             agent = GLOBAL if named[1] in (GLOBAL, "robots") else leading_token(named[1])
             at = named.end()
@@ -244,6 +246,11 @@ def _read(text: str, *, header: bool) -> Iterator[tuple[str, str, Value]]:
             at = _after_unknown(text, at)
         if value is not None or name in FLAGS:
             yield agent, name, value
+
+
+def _is_agent(name: str, tokens: Collection[str]) -> bool:
+    """Return whether *name*, before a colon and a known rule, is an agent's."""
+    return name not in _NAMES and (not name.startswith(_LIMIT) or leading_token(name) in tokens)
 
 
 def _after_unknown(text: str, at: int) -> int:

@@ -20,6 +20,7 @@ from scrapy_rep.protocol.matching import (
     path_of,
 )
 from scrapy_rep.protocol.origin import ROBOTS_PATH
+from scrapy_rep.protocol.outline import CleanParam, Group, Outline, clean_params_of
 from scrapy_rep.protocol.syntax import (
     MAX_BYTES,
     RULES,
@@ -212,6 +213,18 @@ class RobotsTxt:
     def sitemaps(self) -> tuple[str, ...]:
         """The values of the ``sitemap`` lines, as written, in order (REP.md section 9)."""
         return _sitemaps_of(self._text()) if self._sitemaps is None else self._sitemaps
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups, in order, each with its agents and rules (REP.md section 7). Reads the file."""
+        source = self._source
+        outline = Outline.of(source if isinstance(source, bytes) else source())
+        return tuple(outline.groups)
+
+    @property
+    def clean_params(self) -> tuple[CleanParam, ...]:
+        """The ``clean-param`` lines, in order. Reads the file."""
+        return clean_params_of(self._text())
 
     def crawl_delay(self, agent: str | Sequence[str], *, obey_global: bool = True) -> float | None:
         """Return the ``crawl-delay`` for *agent* in seconds, None without one. The largest counts.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 MAX_BYTES = 512_000
 """Bytes of a file that are read (REP.md section 2)."""
@@ -181,6 +182,19 @@ def is_name(value: str) -> bool:
     """Return whether a crawler may go by *value*: a product token, or one with digits, which is
     read up to the first of them, as in Google's matcher."""
     return _NAME.fullmatch(value) is not None
+
+
+def chain(value: Any) -> tuple[str, ...]:
+    """Return a token or a list of them (on a command line: joined by commas) as a chain;
+    ``ValueError`` if one is not a token."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, Iterable):
+        raise ValueError
+    found = tuple(value)
+    if not found or not all(isinstance(token, str) and is_name(token) for token in found):
+        raise ValueError
+    return found
 
 
 @lru_cache(maxsize=100)  # a crawl asks each file about the same agents

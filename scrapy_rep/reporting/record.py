@@ -33,6 +33,9 @@ _MS = "milliseconds"
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
 """How the reason begins for which a request passes though its robots.txt is unreachable."""
 
+OVERRULED = "RepMiddleware.overrules()"
+"""The reason for which a request passes though rules forbid it."""
+
 _FIELDS = (
     *("time", "url", "agent", "origin", "verdict", "rule", "line", "group", "sha256", "fetched"),
     *("status", "reason", "dry_run"),
@@ -69,6 +72,38 @@ def fields_of(
 OUTCOMES = ("rules", "empty", "html", "challenge", "missing", "redirected", "unreachable", "none")
 """The outcomes of requests for an origin's robots.txt, in the order of the report."""
 
+_UNRESTRICTED = "without restrictions"
+_HTML = "with HTML in place of robots.txt"
+ANSWERS = {
+    "rules": "with rules",
+    "empty": _UNRESTRICTED,
+    "missing": _UNRESTRICTED,
+    "denied": _UNRESTRICTED,
+    "redirected": _UNRESTRICTED,
+    "html": _HTML,
+    "challenge": _HTML,
+    "closed": "closed by REP_FORBIDDEN",
+    "unreachable": "unreachable",
+    "none": "without an answer",
+}
+"""How the summary and the report count origins: what each outcome amounts to, in words. The record
+calls "denied" and "closed" missing, too: see :func:`detailed`."""
+
+# Statuses that say that there is no file. A 5xx page that says so counts as 404.
+_GONE = frozenset({404, 410})
+
+
+def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
+    """Return the key in :data:`ANSWERS` of an answer on record. A site that answers 403 has not said
+    that its robots.txt is missing. *forbids*: a setting makes the answer forbid everything."""
+    if outcome != "missing":
+        return outcome
+    if forbids:
+        return "closed"
+    denied = status is not None and 400 <= status < 500 and status not in _GONE
+    return "denied" if denied else outcome
+
+
 # Bytes of a body that are searched.
 _SEARCHED = 20_000
 # A line that says something, not only a comment.
@@ -97,7 +132,7 @@ def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) 
     """Return the fields of the line about an answer. *delay*: seconds between requests, as far as
     ``REP_CRAWL_DELAY`` grants it."""
     entry, answer = state.entry, flight.answer
-    outcome, body = _outcome(entry, answer)
+    outcome, body = outcome_of_answer(entry, answer)
     failed = outcome == "unreachable"
     robots = state.robots if body is not None else None
     about = {
@@ -113,17 +148,19 @@ def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) 
         "fresh_until": None if failed else iso(entry.fresh_until, _MS),
         "crawl_delay": delay or None,
         "sitemaps": len(robots.sitemaps) if robots is not None else 0,
+        "forbids": state.forbids_all,
     }
+    note = answer.note if answer is not None else ""
     return {
         "status": answer.status if answer is not None else entry.status,
         "sha256": entry.sha256 if body is not None else None,
         "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
-        "reason": entry.error if failed else (answer.note or None) if answer is not None else None,
+        "reason": entry.error if failed else note or state.status.setting or None,
         "answer": about,
     }
 
 
-def _outcome(entry: Entry, answer: Answer | None) -> tuple[str, bytes | None]:
+def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes | None]:
     """Return one of :data:`OUTCOMES`, and the file, if there is one."""
     if entry.unreachable_since is not None:
         return "unreachable", None
@@ -240,6 +277,26 @@ def _lines(body: bytes) -> Counter[str]:
     return Counter(filter(None, map(str.strip, text.split("\n"))))
 
 
+_DIGITS = re.compile(r"[0-9]+")
+# Digits of a number in a name that is sorted.
+_WIDTH = 8
+
+
+def by_domain(origin: str) -> str:
+    """Return a key that sorts origins by their domains, then by the numbers in their names:
+    127.0.0.11 before 127.0.0.100, and b.example's hosts after all of a.example's. The report's
+    script sorts alike."""
+    scheme, _, place = origin.partition("://")
+    host, _, port = place.rpartition(":")
+    if not host or port.endswith("]"):  # there is no port
+        host, port = place, ""
+    labels = host.split(".")
+    if not labels[-1].isdigit():  # not an IPv4 address
+        labels.reverse()
+    text = "\0".join([*labels, port, scheme])
+    return _DIGITS.sub(lambda number: number[0].zfill(_WIDTH), text)
+
+
 # Rules that are counted.
 _RULES = 1_000
 
@@ -309,7 +366,7 @@ class RuleRow:
     @property
     def origins(self) -> list[RuleOrigin]:
         """Those with most refusals first."""
-        return sorted(self.known.values(), key=lambda one: (-one.times, one.origin))
+        return sorted(self.known.values(), key=lambda row: (-row.times, by_domain(row.origin)))
 
 
 class RuleRows(Rows[RuleRow]):

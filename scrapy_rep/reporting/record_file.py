@@ -21,7 +21,7 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.log import Gauge, get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.text import counted, json_line, text_of, without_password
@@ -125,6 +125,7 @@ class RecordFile:
         self._lost = 0
         self._failing = False
         """Whether the last attempt to write failed."""
+        self._down = Gauge(context.stats, "rep/down/record")
         self._often = create_looping_call(self._write)
 
     def add(self, fields: dict[str, Any]) -> None:
@@ -162,6 +163,7 @@ class RecordFile:
                 more = ". Until that works, decisions wait in memory, up to 1 MB of them"
                 self._feed.log_error(f"can't write to %(uri)s: %(error)s{more}", error)
             self._failing = True
+        self._down.set(self._failing)
 
 
 def _put(file: IO[bytes], lines: bytearray) -> None:

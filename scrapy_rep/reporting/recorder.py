@@ -34,7 +34,13 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.reporting.record import ChangeWatch, answer_fields, fields_of
+from scrapy_rep.reporting.record import (
+    ChangeWatch,
+    answer_fields,
+    detailed,
+    fields_of,
+    outcome_of_answer,
+)
 from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
@@ -94,8 +100,9 @@ class Recorder(ResolutionListener):
         self._drops = Limiter(logger, "origins whose requests are dropped")
         self._holds = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
-        self._starts: dict[str, Any] = {"refused": 0, "passed": False}
-        """Start requests that were refused, and the first of them; whether others got through."""
+        self._starts: dict[str, Any] = {"refused": 0, "unreachable": 0, "passed": False}
+        """Start requests that were refused, how many of them because robots.txt was unreachable, and
+        the first of them; whether others got through."""
         through = scrapy_signals.request_reached_downloader, scrapy_signals.response_received
         self._passing = Listener(context.crawler, dict.fromkeys(through, self._passes))
         self._passing.listen(not self.dry_run)
@@ -139,6 +146,10 @@ class Recorder(ResolutionListener):
         with self._isolated(Counts.part):
             self._counts.fetches += flight.fetches
             self._count(answer, flight.fetches)
+            outcome, _ = outcome_of_answer(state.entry, answer)
+            status = state.entry.status if answer is None else answer.status
+            outcome = detailed(outcome, status, forbids=state.forbids_all)
+            self._counts.answers(state.origin, outcome)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
@@ -176,7 +187,8 @@ class Recorder(ResolutionListener):
         copy = ", so an older copy applies" if isinstance(state.status, Stale) else ""
         message = f"robots.txt of %(origin)s is unreachable (%(reason)s){copy}"
         if not self._interactive:  # there, it is the only attempt
-            message += "; next attempt in %(delay).1f s"
+            # Whether there is one then depends on whether requests wait for it.
+            message += "; no attempt is due for %(delay).1f s"
         delay = state.entry.next_attempt_at - self._context.clock()
         values = {"origin": state.origin, "reason": answer.reason, "delay": delay}
         self._unreachable.log(message, values, self._context.spider, state.origin)
@@ -356,6 +368,7 @@ class Recorder(ResolutionListener):
 
     def _refuse_start(self, request: Request, error: Exception) -> None:
         self._starts["refused"] += 1
+        self._starts["unreachable"] += isinstance(error, RobotsUnreachable)
         if "url" not in self._starts:
             # As --agent takes it. With no token, the rules for all apply.
             agent = _names(self._origins.agents.chain_of(request)) or "*"
@@ -364,14 +377,23 @@ class Recorder(ResolutionListener):
             self._starts |= {"url": url, "why": why, "command": command}
 
     def _warn_of_starts(self) -> None:
-        """Tell the user that robots.txt refused all start requests: the spider would seem broken."""
+        """Tell the user that no start request got through: the spider would seem broken."""
         refused = "refused"
         outcome = "If the crawl found nothing, that is why; your spider may be fine."
         if self.dry_run:
             refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
+        forbidden = self._starts["refused"] - self._starts["unreachable"]
+        if not self._starts["unreachable"]:
+            what = f"robots.txt {refused} every start request (%(refused)d)"
+        elif not forbidden:
+            what = "robots.txt was unreachable for every start request (%(refused)d)"
+        else:
+            what = (
+                f"robots.txt {refused} {counted(forbidden, 'start request')}, and was unreachable "
+                "for the other %(unreachable)d"
+            )
         logger.warning(
-            f"robots.txt {refused} every start request (%(refused)d). {outcome} The first was "
-            "%(url)s: %(why)s. For details: %(command)s",
+            f"{what}. {outcome} The first was %(url)s: %(why)s. For details: %(command)s",
             self._starts,
             extra=self._context.extra,
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from textwrap import TextWrapper
+from typing import Any
 
 from scrapy.crawler import Crawler
 from scrapy.statscollectors import StatsCollector
@@ -15,7 +17,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.reporting.record import RuleOrigin, RuleRows, kind_of
+from scrapy_rep.reporting.record import ANSWERS, RuleOrigin, RuleRows, kind_of
 from scrapy_rep.settings import SPIDER_SITEMAPS, changed
 from scrapy_rep.storages.base import MemoryStorage
 from scrapy_rep.text import counted, duration
@@ -32,13 +34,12 @@ _TOP, _RULE_LENGTH = 5, 200
 # Origins without an answer that are counted.
 _UNANSWERED = 10_000
 
-_OUTCOMES = ("with rules", "without restrictions", "unreachable", "without an answer")
-
 # What became of requests: a stat, or a verdict, and words. The first two are always there.
 _REQUESTS = {
     "allowed": ("allowed", "allowed"),
     "forbidden": ("disallowed", "forbidden"),
     "passed": ("rep/unreachable/allowed", "allowed though robots.txt was unreachable"),
+    "overruled": ("rep/overruled", "allowed by overrules() though forbidden"),
     "dropped": ("unreachable", "dropped (robots.txt unreachable)"),
     "held": ("rep/deferred/unreachable", "held"),
     "waited": ("rep/deferred", "waited for a first answer"),
@@ -47,15 +48,51 @@ _REQUESTS = {
     "handed_back": ("rep/handed_back", "handed back to the scheduler"),
     "kept": ("rep/held", "kept for the next run"),
 }
-# Lines of the summary that show stats, by how these begin after "rep/".
-_STATS = {
-    "beyond": "Origins decided beyond the protocol",
-    "crawl_delay": "Crawl delays",
-    "visit_time": "Visit times, which are not obeyed",
-    "changed": "robots.txt files that changed in the crawl",
-    "sitemaps": "Sitemaps",
-    "page": "Rules of pages",
-    "usage": "Usage preferences",
+# Those that count as allowed, too.
+_ALLOWED = ("passed", "overruled")
+# Lines of the summary that show stats: the words for each, in the order in which things happen. A
+# name that ends with a slash stands for all stats below it, which are listed by their own names.
+STATS = {
+    "Origins decided beyond the protocol": {
+        "rep/beyond/overrides": "{:,} by REP_OVERRIDES",
+        "rep/beyond/forbidden": "{:,} by REP_FORBIDDEN",
+        "rep/beyond/challenge": "{:,} by REP_CHALLENGE",
+        "rep/beyond/unreachable_rules": "{:,} by REP_UNREACHABLE_RULES",
+    },
+    "Crawl delays": {
+        "rep/crawl_delay/origins": "{:,} obeyed",
+        "rep/crawl_delay/limited": "{:,} limited",
+        "rep/crawl_delay/max": "at most {:g} s",
+    },
+    "Visit times, which are not obeyed": {"rep/visit_time/origins": "{:,}"},
+    "robots.txt files that changed in the crawl": {"rep/changed": "{:,}"},
+    "Sitemaps": {
+        "rep/sitemaps/found": "{:,} found",
+        "rep/sitemaps/fetched": "{:,} read",
+        "rep/sitemaps/failed": "{:,} failed",
+        "rep/sitemaps/nothing_taken": "{:,} without an accepted entry",
+    },
+    "Entries of sitemaps": {
+        "rep/sitemaps/urls": "{:,} read",
+        "rep/sitemaps/emitted": "{:,} scheduled as pages",
+        "rep/sitemaps/waiting": "{:,} waiting",
+        "rep/sitemaps/undated": "{:,} without a readable date",
+        "rep/sitemaps/rejected/": "rejected ({})",
+    },
+    "Rules of pages": {
+        "rep/page/noindex": "{:,} by noindex",
+        "rep/page/expired": "{:,} by unavailable_after",
+        "rep/page/nofollow": "{:,} by nofollow",
+        "rep/page/nofollow_link": "{:,} by rel of links",
+        "rep/page/dropped": "{:,} dropped in all",
+    },
+    "Usage preferences": {
+        "rep/usage/pages": "{:,} recorded",
+        "rep/usage/n/": "disallowed ({})",
+        "rep/usage/y/": "allowed ({})",
+        "rep/usage/items": "{:,} refused as items",
+        "rep/usage/requests": "{:,} refused as requests",
+    },
 }
 
 
@@ -70,29 +107,38 @@ class Counts:
         """By verdict."""
         self.rules = RuleRows(_TOP, 1)
         self.unanswered: set[Origin] = set()
+        self._latest: dict[Origin, str] = {}
+        """The words for the latest answers, other than failures, of origins in memory."""
         self._outcomes: Counter[tuple[str, str]] = Counter()
         self._known = BoundedSet()
 
     @property
     def outcomes(self) -> Counter[tuple[str, str]]:
         """How many origins there are, by outcome, in words, and why."""
-        return self._outcomes + Counter({("without an answer", ""): len(self.unanswered)})
+        return self._outcomes + Counter({(ANSWERS["none"], ""): len(self.unanswered)})
 
     def forbids(self, error: RobotsDisallowed) -> None:
         if rule := error.decision.rule:
             where = RuleOrigin(str(error.origin), rule.line)
             self.rules.refuse(str(rule)[:_RULE_LENGTH], error.decision.agent or "", where)
 
+    def answers(self, origin: Origin, outcome: str) -> None:
+        """Note the latest answer of *origin*: a key of :data:`ANSWERS`."""
+        if outcome != "unreachable" and origin not in self._known:
+            self._latest[origin] = ANSWERS[outcome]
+
     def leaves(self, state: OriginState) -> None:
         """Count an origin, by its latest answer, when it leaves memory for the first time, at the
         latest when the crawl ends."""
         self.unanswered.discard(state.origin)
+        outcome, why = self._latest.pop(state.origin, ""), ""
         if not self._known.add(state.origin):
             return
-        entry, why = state.entry, ""
-        outcome = "with rules" if entry.outcome is Outcome.RULES else "without restrictions"
+        entry = state.entry
         if entry.unreachable_since is not None:
-            outcome, why = "unreachable", kind_of(entry.error)
+            outcome, why = ANSWERS["unreachable"], kind_of(entry.error)
+        elif not outcome:
+            outcome = ANSWERS["rules" if entry.outcome is Outcome.RULES else "missing"]
         self._outcomes[outcome, why] += 1
 
     def no_answer(self, origin: Origin) -> None:
@@ -107,7 +153,7 @@ def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
         return int(stats.get_value(name, 0)) if "/" in name else counts.requests[name]
 
     found = {name: number(stat) for name, (stat, _) in _REQUESTS.items()}
-    found["allowed"] -= found["passed"]
+    found["allowed"] -= sum(found[name] for name in _ALLOWED)
     found["waited"] -= found["held"]
     return {
         **found,
@@ -135,21 +181,31 @@ def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> 
         f"{_INDENT}{_outcomes(outcomes) or 'none'}",
         f"{title}: {', '.join(requests)}",
     ]
-    found = sorted((name.split("/", 2), value) for name, value in context.stats.get_stats().items())
-    for first, words in _STATS.items():
-        parts = [
-            f"{'/'.join(name[2:])} {value}".lstrip()
-            for name, value in found
-            if name[:2] == ["rep", first] and value
-        ]
-        lines += [f"{words}: {', '.join(parts)}"] if parts else []
+    stats = context.stats.get_stats()
+    for subject, words in STATS.items():
+        parts = parts_of(stats, words)
+        lines += [f"{subject}: {', '.join(parts)}"] if parts else []
     wrapped = [part for line in lines + _rules(counts) for part in _WRAPPER.wrap(line)]
     logger.info("\n".join(["%s"] * len(wrapped)), *wrapped, extra=context.extra)
 
 
+def parts_of(stats: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
+    """Return what *stats* say, in *words*."""
+    parts = []
+    for name, text in words.items():
+        if not name.endswith("/"):
+            value = stats.get(name)
+            parts += [text.format(value)] if value else []
+            continue
+        below = sorted((-value, key) for key, value in stats.items() if key.startswith(name))
+        named = [f"{-count:,} {key.removeprefix(name)}" for count, key in below]
+        parts += [text.format(", ".join(named))] if named else []
+    return parts
+
+
 def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
     parts = []
-    for words in _OUTCOMES:
+    for words in dict.fromkeys(ANSWERS.values()):
         found = sorted((-number, why) for (what, why), number in outcomes.items() if what == words)
         total = -sum(number for number, _ in found)
         whys = ", ".join(f"{-n:,} {why}" if total > 1 else why for n, why in found if why)

@@ -198,6 +198,7 @@ class Spool:
             f"seeding waits up to {seconds:g} seconds for it, then ends for this run",
             "seeding from sitemaps ends for this run. The next one with this JOBDIR sets the file aside "
             "and reads the sitemaps again",
+            gauge="rep/down/sitemaps",
         )
         self._read = self._journal.read_latest
         self._seconds = seconds

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from difflib import get_close_matches
 from itertools import islice
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
@@ -18,7 +19,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.log import Gauge, get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import (
@@ -45,6 +46,10 @@ _LOAD, _LEASE, _RELEASE, _SAVE, _CLOSE = "load", "lease", "release", "save", "cl
 _TURN = "turn"
 # Answers, and bytes of their bodies, kept while the storage fails. The oldest are dropped.
 _MAX_ENTRIES, _MAX_BYTES = 10_000, 16_000_000
+# Where ours are, for who misspells one; how similar a name must be; 1: identical.
+_PACKAGE = "scrapy_rep.storages"
+_OURS = ("MemoryStorage", "RedisStorage", "SqliteStorage")
+_SIMILAR = 0.55
 
 
 class Claim(NamedTuple):
@@ -86,6 +91,11 @@ class _Calls:
         self._told_unreadable = False
         self.again_at: dict[str, float] = {}
         """When to try again, for each kind that failed."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether the last call of some kind failed."""
+        return bool(self.again_at)
 
     def works(self, kind: str) -> bool:
         """Whether calls of *kind* work, or are due to be tried again."""
@@ -191,6 +201,7 @@ class StorageClient:
         """*lease_seconds*: how long others wait at most for a process that died."""
         assert crawler.stats is not None
         self._stats = crawler.stats
+        self._down = Gauge(crawler.stats, "rep/down/cache")
         self._calls = _Calls(crawler, storage, lease_seconds)
         self._asked: dict[_PendingClaim, None] = {}
         """Those whose answers somebody waits for."""
@@ -317,6 +328,7 @@ class StorageClient:
         if not (asked or renewed):
             return
         claims = await run_in_thread(self._calls.claim, asked, renewed)
+        self._down.set(self._calls.fails)
         for one, claim in zip(asked, claims, strict=True):
             if claim.granted:
                 self._leased.add(one.origin)
@@ -347,7 +359,9 @@ class StorageClient:
         self._released.difference_update(released)
         if not (entries or released):
             return
-        if not await run_in_thread(self._calls.write, entries, released):
+        is_saved = await run_in_thread(self._calls.write, entries, released)
+        self._down.set(self._calls.fails)
+        if not is_saved:
             if self._closed is None:
                 if first := self._unsaved.get(entries[0].origin):
                     self._keep(first)  # to the end: it may be the reason
@@ -374,8 +388,23 @@ def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
         hint = ""
         if isinstance(error, ImportError) and (error.name or "").startswith("redis"):
             hint = ' Try "pip install scrapy-rep[redis]".'
+        elif isinstance(name, str) and (meant := _meant_by(name)):
+            hint = f" Did you mean {meant}?"
         message = f"REP_CACHE_STORAGE is {name!r}, which can't be used: {text_of(error)}.{hint}"
         raise SettingsError(message) from error
+
+
+def _meant_by(path: str) -> str:
+    """Return the path of the storage of ours that *path* misspells; empty if it is none of ours, or
+    right."""
+    folder, _, name = path.rpartition(".")
+    package = folder.partition(".")[0]
+    if package and not get_close_matches(package, [_PACKAGE.partition(".")[0], "storages"]):
+        return ""
+    ours = {known.lower(): f"{_PACKAGE}.{known}" for known in _OURS}
+    similar = get_close_matches(name.lower(), ours, n=1, cutoff=_SIMILAR)
+    meant = ours[similar[0]] if similar else ""
+    return meant if meant != path else ""
 
 
 def open_storage(crawler: Crawler, settings: RepSettings) -> StorageClient | None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from scrapy import Spider
 
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.log import Gauge, get_logger
 from scrapy_rep.engine.timers import pause
 
 logger = get_logger(__name__)
@@ -118,11 +118,19 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path | None, schema: str, spider: Spider | None, meanwhile: str, if_damaged: str
+        self,
+        path: Path | None,
+        schema: str,
+        spider: Spider | None,
+        meanwhile: str,
+        if_damaged: str,
+        *,
+        gauge: str,
     ) -> None:
         """*path*: None for a temporary file. *schema*: ``CREATE … IF NOT EXISTS`` statements; the
         first column of a table is its key, and one is AUTOINCREMENT. For the log, *meanwhile*: what
-        happens until the file works; *if_damaged*: what happens because it is damaged."""
+        happens until the file works; *if_damaged*: what happens because it is damaged. *gauge*: the
+        stat that is 1 while the file can't be used."""
         self.path = path
         self.failing_since: float | None = None
         """Since when the file can't be used, in seconds of the monotonic clock."""
@@ -132,6 +140,8 @@ class Journal:
         self._schema = schema
         self._spider = spider
         self._then = meanwhile, if_damaged
+        crawler = getattr(spider, "crawler", None)  # a spider that nobody crawls with has none
+        self._gauge = Gauge(crawler.stats if crawler is not None else None, gauge)
         self._db: sqlite3.Connection | None = None
         self._pending: dict[tuple[str, Any], tuple[Any, ...] | None] = {}
         """Rows by table and key; None: to be deleted."""
@@ -159,6 +169,7 @@ class Journal:
             self._failed(error)
             return None
         self.failing_since, self.damaged = None, False
+        self._gauge.set(False)
         self._tell_works()
         return found
 
@@ -269,6 +280,7 @@ class Journal:
                 self._write_some(db, _AT_ONCE)
                 await pause()
             self.failing_since = None
+            self._gauge.set(False)
         except sqlite3.Error as error:
             self._failed(error)
 
@@ -286,6 +298,7 @@ class Journal:
                 )
                 logger.warning(message, {"path": self.path}, extra={"spider": self._spider})
         if self.failing_since is None:
+            self._gauge.set(False)
             self._tell_works()
         self._db.close()
         self._db = None
@@ -296,6 +309,7 @@ class Journal:
         self._failed_at = time.monotonic()
         self.failing_since = self.failing_since or self._failed_at
         self.damaged = self.damaged or is_damaged(error)
+        self._gauge.set(True)
         if not self._told:
             self._told = True
             logger.warning(

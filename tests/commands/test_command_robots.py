@@ -23,6 +23,7 @@ from tests.helpers.behaviours import after, answer, head, in_turn, raw, redirect
 from tests.helpers.process import REACTORS, arguments_of, command, environment, on_every_reactor
 from tests.helpers.robots_command import (
     FIELDS,
+    SHOPBOT,
     CommandProcess,
     Stream,
     assert_wrong_usage,
@@ -114,34 +115,31 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
 
 
 async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: Path) -> None:
+    """The answer first, then the steps, in sentences; names for machines with --json only."""
     robots_txt = RULES + "\nUser-agent: shopbot\nDisallow: /private\n\nUser-agent: b\nAllow: /\n"
     site = sites.add(robots=redirect("/r.txt"), pages={"/r.txt": robots_txt})
     asked = (site.url("/private/é%2fx"), "--explain", "--agent", "Shop,ShopBot")
     done = await robots_crawls(tmp_path, *asked)
-    title, *told, _, total = done.out.splitlines()
-    assert (title, total) == (f"disallowed  {asked[0]}", "# 1 disallowed")
-    rows = [tuple(line.split(maxsplit=1)) for line in told]
-    for row in (
-        ("agent_in_words", "ShopBot, as fallback for Shop"),
-        ("final_url", site.url("/r.txt")),
-        ("hops", "1"),
-        ("steps", f"requested: {site.url('/private/%C3%A9%2fx')}"),
-        ("steps", "path: /private/%C3%A9%2fx"),
-        ("steps", "compared: /private/%C3%A9%2Fx"),
-    ):
-        assert row in rows
-    assert [row for row in rows if row[0] in ("groups", "matched")] == [
-        ("groups", "agents: *, lines: 1, rules: 1, applied: no"),
-        ("groups", "agents: ShopBot, lines: 4, rules: 3, applied: yes"),
-        ("groups", "agents: shopbot, lines: 9, rules: 1, applied: yes"),
-        ("matched", "line 5: Disallow: /private/ (decides)"),
-        ("matched", "line 6: Allow: /private (lost: shorter)"),
-        ("matched", "line 10: Disallow: /private (lost: shorter)"),
+    answer, source, *told = done.out.splitlines()
+    assert answer == f"disallowed  ShopBot, as fallback for Shop must not fetch {asked[0]}"
+    where = f"  The robots.txt is {site.url('/robots.txt')}: 1 redirect to {site.url('/r.txt')}, "
+    assert source.startswith(f"{where}fetched now, HTTP 200, fresh until ")
+    assert told == [
+        f"  A crawl requests {site.url('/private/%C3%A9%2fx')}.",
+        "  Of the URL, /private/%C3%A9%2Fx is compared.",
+        "  No group names Shop, so the groups for ShopBot apply together: lines 4, 9.",
+        "  3 rules match. The longest decides:",
+        "    line 5: Disallow: /private/ (9 octets, decides)",
+        "    line 6: Allow: /private (8 octets, shorter)",
+        "    line 10: Disallow: /private (8 octets, shorter)",
+        "",
+        "# 1 disallowed",
     ]
     (line,) = (await robots_crawls(tmp_path, site.url("/private"), "--explain", "--json")).json
     assert list(line) == [*FIELDS, "chain", "steps", "groups", "matched"]
     assert pick(line["matched"], "line", "length") == [(6, 8), (10, 8)]
     assert pick(line["groups"], "applied") == [(False,), (True,), (True,)]
+    assert pick(line["steps"], "step") == [("requested",), ("path",), ("compared",)]
 
 
 async def test_an_agent_that_is_not_asked_about_is_not_warned_of(
@@ -161,12 +159,11 @@ def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
     asked = ("--file", "r.txt", "/x")
     (line,) = robots_here(tmp_path, *asked, "--json").json
     assert (line["crawl_delay"], line["crawl_delay_line"]) == (90.0, 3)
-    assert "crawl_delay" not in robots_here(tmp_path, *asked, "--explain", "--agent", "Foo").out
+    assert "asks for" not in robots_here(tmp_path, *asked, "--explain", "--agent", "Foo").out
     done = robots_here(tmp_path, *asked, "--agent", "MJ12bot", "--explain")
-    told = dict(re.findall(r"^  (\S+)  +(.+)$", done.out, re.MULTILINE))
-    assert (told["agent"], told["group"]) == ("MJ12bot", "MJ")
-    assert (told["crawl_delay"], told["crawl_delay_line"]) == ("10.0", "8")
-    assert told["visit_time"] == "0600-0845"
+    assert "  It asks for 10 s between two requests (line 8).\n" in done.out
+    assert "  It asks for visits at 0600-0845 (line 9), which is not obeyed.\n" in done.out
+    # A group can't name a digit, so each of these is read as "MJ".
     assert done.err.count("The product token MJ12bot has digits.") == 1
 
 
@@ -174,7 +171,7 @@ async def test_many_urls_of_many_sites_from_standard_input(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In their order; each robots.txt once, though only some sites are asked ahead of time."""
-    monkeypatch.setattr("scrapy_rep.commands.task._AHEAD", 4)
+    monkeypatch.setattr("scrapy_rep.commands.crawl._AHEAD", 4)
 
     async def at_last(hit: Hit, connection: Connection) -> None:
         while not few[3].requests:
@@ -201,20 +198,86 @@ async def test_many_urls_of_many_sites_from_standard_input(
 
 
 def test_urls_are_judged_by_a_file(file: Path) -> None:
-    """Any string will do for a URL, and is compared as it stands."""
-    with (file / "robots.txt").open("a") as robots_txt:
-        robots_txt.write("Disallow: /%C3%A9\n")
+    """A path is enough."""
     asked = ("--file", "robots.txt", "--agent", "ShopBot")
-    done = robots_here(file, *asked, "/private/x", "a.b/c", "--json")
+    done = robots_here(file, *asked, "/private/x", "http://a.b/c", "--json")
     assert (done.status, done.err) == (1, "")
     assert pick(done.json, "url", "agent", "line", "file", "origin") == [
         ("/private/x", "ShopBot", 5, "robots.txt", None),
-        ("a.b/c", "ShopBot", None, "robots.txt", None),
+        ("http://a.b/c", "ShopBot", None, "robots.txt", None),
     ]
-    given = ("--file", "-", "https://a.b/robots.txt", "--agent", "c")
+    given = ("--file", "-", "https://a.b/x", "--agent", "c")
     assert "standard input:2: Disallow: /" in robots_here(file, *given, stdin=RULES).out
     done = robots_here(file, *asked, stdin="/%c3%a9\n/y")
     assert [line.split()[0] for line in done.out.splitlines()] == ["allowed", "allowed", "#"]
+
+
+ENCODED = "User-agent: *\nDisallow: /%C3%A9\nDisallow: /a%20b\nDisallow: /%2F\nDisallow: /x$\n"
+ENCODED += "Disallow: /robots\nDisallow: //d\n"
+# What follows the address of a site, or is a path for a file.
+PATHS = [
+    "",
+    "/",
+    "/é",
+    "/%c3%a9",
+    "/a b",
+    "/a%20b",
+    "/%2f",
+    "/x",
+    "/x?",
+    "/x#y",
+    "/x?#",
+    "/x;",
+    "/robots.txt",
+]
+PATHS += [
+    "/robots.txt?x",
+    "//d",
+    "/\\d",
+    "/d\t/e",
+    "/%",
+    "/%zz",
+    "/%e9",
+    "?x",
+    "#x",
+    "/日本?q=é#é",
+    "/\udce9",
+]
+# What is no such thing.
+ODD = [
+    "mailto:a@b",
+    "s3://a/b",
+    "http://a:b/",
+    "http://a b/",
+    "//a/b",
+    "http://",
+    "http:///x",
+    "ftp:x",
+]
+
+
+async def test_a_file_and_a_site_answer_alike(sites: Sites, tmp_path: Path) -> None:
+    """Whatever the URL is: the same verdict, line and path; or the same complaint, and status 2."""
+    site = sites.add(robots=ENCODED)
+    (tmp_path / "r.txt").write_text(ENCODED)
+    agent = ("--agent", "FooBot", "--json")
+    with every_row() as row:
+        for path in PATHS:
+            with row(path):
+                url = site.url("") + path
+                there = await robots_crawls(tmp_path, url, *agent)
+                for given in {url, path} if path.startswith("/") else {url}:
+                    here = robots_here(tmp_path, "--file", "r.txt", given, *agent)
+                    assert here.status == there.status
+                    about = "allowed", "line", "path", "group"
+                    assert pick(here.json, *about) == pick(there.json, *about)
+        for url in ODD:
+            with row(url):
+                there = await robots_crawls(tmp_path, url, *agent)
+                here = robots_here(tmp_path, "--file", "r.txt", url, *agent)
+                if not url.startswith("/"):
+                    assert (here.status, here.err) == (there.status, there.err) == (2, there.err)
+    assert site.count("/robots.txt") > 0
 
 
 async def test_what_answers_mean(sites: Sites, tmp_path: Path) -> None:
@@ -334,9 +397,15 @@ async def test_a_middleware_may_close_the_spider(sites: Sites, tmp_path: Path) -
     assert done.errors == ["scrapy robots: stopped before it was done"]
 
 
+class BrowserSpider(Spider):
+    name = "browser"
+    user_agent = "Mozilla/5.0"
+
+
 def test_warnings_come_through(file: Path) -> None:
-    settings = {"USER_AGENT": "Mozilla/5.0", "REP_USER_AGNET": "A"}
-    done = robots_here(file, "--file", "robots.txt", "/", settings=settings)
+    settings = {"REP_USER_AGNET": "A", "SPIDER_MODULES": __name__}
+    asked = ("--file", "robots.txt", "/", "--spider", "browser")
+    done = robots_here(file, *asked, settings=settings)
     assert done.status == 1
     misspelt, tokenless = done.errors
     assert misspelt == (
@@ -347,6 +416,23 @@ def test_warnings_come_through(file: Path) -> None:
         "scrapy robots: There is no product token in the setting USER_AGENT ('Mozilla/5.0'), so "
         "the rules for all agents (*) apply. Set REP_USER_AGENT to yours."
     )
+
+
+def test_without_an_agent_a_file_is_asked_for_any_crawler(file: Path) -> None:
+    """Whatever project this is; that is said, unless somebody names one."""
+    (file / "p.html").write_text("<meta name=robots content=noindex>")
+    settings = {"USER_AGENT": SHOPBOT}
+    asked = ("--file", "robots.txt", "/private/x")
+    done = robots_here(file, *asked, settings=settings)
+    said = "# no --agent given, so this is about any crawler that no group names (*)\n"
+    assert done.out.startswith("disallowed   *  /private/x  robots.txt:2")
+    assert said in done.out
+    (line,) = robots_here(file, *asked, "--json", settings=settings).json
+    assert (line["agent"], line["group"]) == ("*", "*")
+    for option in ("--agent=A", "--agents-of-file", "--agents-known"):
+        assert said not in robots_here(file, *asked, option).out
+    (line,) = robots_here(file, "--page", "--file", "p.html", "--json", settings=settings).json
+    assert (line["agent"], line["noindex"]) == ("*", True)
 
 
 class MilkSpider(Spider):
@@ -429,9 +515,7 @@ def test_colours_and_characters_that_the_output_can_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /é\n", encoding="utf-8")
-    coloured = (
-        "\x1b[31mdisallowed \x1b[0m  Scrapy  /%C3%A9  robots.txt:2: Disallow: /\\xe9 (group *)\n"
-    )
+    coloured = "\x1b[31mdisallowed \x1b[0m  A  /%C3%A9  robots.txt:2: Disallow: /\\xe9 (group *)\n"
     coloured += "# 1 disallowed\n"
     plain = re.sub(r"\x1b\[\d+m", "", coloured)
     for terminal, variables, expected in (
@@ -443,7 +527,7 @@ def test_colours_and_characters_that_the_output_can_show(
         for name, value in {"TERM": "xterm", "NO_COLOR": "", **variables}.items():
             monkeypatch.setenv(name, value)
         out = Stream(terminal=terminal, encoding="ascii")
-        done = robots_here(tmp_path, "--file", "robots.txt", "/%C3%A9", stdout=out)
+        done = robots_here(tmp_path, "--file", "robots.txt", "/%C3%A9", "--agent=A", stdout=out)
         assert (done.status, done.err, out.text) == (1, "", expected)
 
 
@@ -452,7 +536,7 @@ def test_a_full_disk_and_a_reader_that_has_seen_enough(file: Path) -> None:
     """Not what Python says when it ends: so this starts a process, which most tests don't."""
     line = shlex.join(command("robots", "--file", "robots.txt", "--json"))
     full = f"echo / | {line} >/dev/full; echo $?"
-    gone = f"seq 9999 | {line} | head -1 >/dev/null; echo ${{PIPESTATUS[1]}}"
+    gone = f"seq -f /%g 9999 | {line} | head -1 >/dev/null; echo ${{PIPESTATUS[1]}}"
     out, err = output_of(["bash", "-c", f"{full}; {gone}"], file)
     assert out.split() == ["2", "0"]
     assert err == "scrapy robots: standard output: No space left on device\n"
@@ -511,7 +595,7 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
 async def test_it_is_said_what_is_waited_for(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_rep.commands.output._SILENT", 0.1)
+    monkeypatch.setattr("scrapy_rep.commands.crawl._SILENT", 0.1)
     urls = [sites.add(robots=one).url("/") for one in (after(0.5, RULES), RULES)]
     done = await robots_crawls(tmp_path, *urls)
     assert done.errors == [f"scrapy robots: waiting for {urls[0]}robots.txt"]

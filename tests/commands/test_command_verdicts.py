@@ -1,27 +1,33 @@
-"""What `scrapy robots` prints of verdicts and of two files. Examples of docs/check.md test more."""
+"""What `scrapy robots` prints of verdicts. Examples of docs/check.md test more."""
 
 from __future__ import annotations
 
 import csv
 import errno
-import hashlib
 import io
 import os
 import re
 import sys
 from pathlib import Path
 from typing import Any
+from unicodedata import combining, east_asian_width
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scrapy import Request
 from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
 from scrapy.settings import Settings
 
-from scrapy_rep.commands.output import Ending, Output, Status
+from scrapy_rep.commands.output import CommandError, Ending, Output, Status, wrapped
 from scrapy_rep.commands.robots import RobotsCommand
-from scrapy_rep.protocol.syntax import cut
-from tests.helpers.robots_command import robots_here
+from scrapy_rep.commands.task import question
+from scrapy_rep.origins.agents import USUAL, origin_of, path_in
+from scrapy_rep.protocol.matching import comparable
+from tests.helpers.robots_command import Stream, assert_wrong_usage, robots_here
 from tests.helpers.scrapy_process import Done
+from tests.protocol.strategies import urls
 
 RULES = """\
 User-agent: *
@@ -80,7 +86,7 @@ def test_a_chain_is_called_so_in_every_form(folder: Path) -> None:
 
 def test_the_lines_that_decided_are_marked(folder: Path) -> None:
     urls = ["/cart", "/cart/2", "/cart/3", "/cart/4", "/cart/help", "/none"]
-    shown = by_file(folder, *urls, "--show").out.splitlines()[len(urls) :]
+    shown = by_file(folder, *urls, "--show", "--agent=A").out.splitlines()[len(urls) :]
     assert shown[1:6] == [
         ">    2  Disallow: /cart  <- disallowed: /cart, /cart/2, /cart/3 and 1 more",
         "     3  Dissalow: /日本語/  # why not",
@@ -90,47 +96,48 @@ def test_the_lines_that_decided_are_marked(folder: Path) -> None:
     ]
 
 
-def test_a_path_alone_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
-    """A URL is compared as it stands, as Google's matcher does; that is said."""
+def test_a_url_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
+    """With a site's address or without."""
     path, url = by_file(folder, "/日本語/x", "http://a.example/日本語/x", "--json").json
-    assert (path["allowed"], path["line"], url["allowed"]) == (False, 3, True)
+    assert (path["allowed"], path["line"], url["allowed"], url["line"]) == (False, 3, False, 3)
     assert path["rule"] == "Dissalow: /日本語/"  # as it stands
-    assert path["path"] == "/%E6%97%A5%E6%9C%AC%E8%AA%9E/x"
-    shown = by_file(folder, "http://a.example/日本語/x").out.splitlines()[0]
-    assert shown.endswith("; compared as it stands, but a crawl encodes it")
-    steps = by_file(folder, "/日本語/x", "--explain").out
-    assert re.search(r"path: /日本語/x\n.+compared: /%E6%97%A5", steps)
-    assert re.search(r"\n  path +/x\n", by_file(folder, "/x", "--explain").out), "as the URL"
+    assert path["path"] == url["path"] == "/%E6%97%A5%E6%9C%AC%E8%AA%9E/x"
+    assert "  Of the URL, /%E6%97%A5%E" in by_file(folder, "/日本語/x", "--explain").out
+    assert "Of the URL" not in by_file(folder, "/x", "--explain").out, "as it is"
 
 
-def compare(folder: Path, *arguments: str, new: str, stdin: bytes = b"") -> Done:
-    (folder / "n.txt").write_text(new, encoding="utf-8")
-    done = robots_here(folder, "--compare", "r.txt", "n.txt", *arguments, stdin=stdin)
-    assert done.err == ""
-    return done
+@given(st.text() | urls())
+@example("http://a.example/x?")
+@example("http://a.example/\\x")
+@example(" http://a.example//x;y#z")
+@example("http://u:p@a.example/x;?")
+@example("http://a.example/x;")
+def test_what_is_compared_is_what_a_request_comes_to(url: str) -> None:
+    """The command reads URLs without Scrapy."""
+    try:
+        asked = question(url)
+    except CommandError:
+        return
+    request = Request(url)
+    assert asked.origin == origin_of(request)
+    assert asked.path == comparable(path_in(request))
+    if usual := USUAL.match(request.url):  # as nearly all are
+        assert asked.path == comparable(usual[2])
+    assert dict(asked.steps)["requested"] == request.url
 
 
-def test_what_changes_from_one_file_to_another(folder: Path) -> None:
-    new = RULES.replace("GPTBot", "CCBot")
-    changes = compare(folder, "-", "--json", new=new, stdin=b"/x\n").json
-    found = [(one["agent"], one["old"]["line"], one["new"]["line"]) for one in changes]
-    assert found == [("GPTBot", 8, None), ("CCBot", None, 8)]
-    line, *_ = compare(folder, "--json", new=new).json
-    assert [*line] == ["change", "source", "line", "text", "group"]
-    assert [*line.values()] == ["removed", "r.txt", 7, "User-agent: GPTBot", "GPTBot"]
-    # Of a long file, what counts.
-    long = "User-agent: GPTBot\n" + "#\n" * 300_000
-    (data,) = compare(folder, "/cart/help", "--json", "--agent", "GPTBot", new=long).json
-    assert data["new"]["sha256"] == hashlib.sha256(cut(long.encode())).hexdigest()
-
-
-def test_what_means_the_same_is_no_change(folder: Path) -> None:
-    """Order, spelling, and what is said twice."""
-    (folder / "r.txt").write_text("User-agent: *\nDisallow: /é\nDisallow: /b\n", encoding="utf-8")
-    new = "useragent: *\nDisallow: /b\ndisallow: /%c3%a9\nUser-agent: *\nDisallow: /b\n"
-    done = compare(folder, new=new)
-    assert (done.status, done.out) == (0, "# 0 lines changed\n")
-    assert compare(folder, "/é", "/b", new=new).out == "# 0 verdicts changed\n"
+def test_a_file_says_that_robots_txt_may_always_be_fetched(folder: Path) -> None:
+    (folder / "r.txt").write_text("User-agent: *\nDisallow: /\n")
+    for url, allowed in (
+        ("/robots.txt", True),
+        ("https://a.b/robots.txt", True),
+        ("/robots.txt?", True),
+        ("/x/robots.txt", False),
+    ):
+        (line,) = by_file(folder, url, "--json").json
+        assert (line["allowed"], line["line"]) == (allowed, None if allowed else 2)
+    shown = by_file(folder, "/robots.txt", "--explain").out
+    assert "  robots.txt itself may always be fetched.\n" in shown
 
 
 def test_help_has_no_heading_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +150,75 @@ def test_help_has_no_heading_that_is_none(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv("COLUMNS", str(columns))
         ours = parser.format_help().partition("Global Options")[0]
         assert re.findall(r"(?m)^(.+)\n[=-]{4,}$", ours) == ["Usage", "Options"], columns
+
+
+def test_no_option_is_short_for_another(folder: Path) -> None:
+    """Neither one of ours nor one of Scrapy's; the error names what may have been meant."""
+    asked = ("--file", "r.txt", "/x")
+    for option, meant in (
+        ("--agents", "; did you mean --agents-of-file or --agents-known?"),
+        ("--age", "; did you mean --agent or --agents-of-file or --agents-known?"),
+        ("--agents-of", "; did you mean --agents-of-file?"),
+        ("--expl", "; did you mean --explain?"),
+        ("--jsn", "; did you mean --json?"),
+        ("--logf", ""),
+        ("--nolo", ""),
+    ):
+        done = robots_here(folder, *asked, option, "gptbot")
+        assert_wrong_usage(done, f"error: no such option: {option!r}{meant}")
+    done = robots_here(folder, *asked, "--agents=gptbot")
+    assert done.errors[-1].startswith("scrapy: error: no such option: '--agents=gptbot'; did you")
+
+
+def test_lines_break_between_words_on_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere they stay whole, for grep."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    url = f"/cart/{'x' * 100}"
+    for asked in (
+        ["--file", "r.txt", url, "/cart/日本", "--agents-known"],
+        ["--file", "r.txt", url, "/cart", "--explain", "--agent=GPTBot,Some-Other-Crawler-Of-Ours"],
+        ["--file", "r.txt", *(f"/cart/some-long-name-{n}" for n in range(4)), "--show"],
+        ["--compare", "r.txt", "n.txt", "/cart/help", url],
+        ["--lint", "r.txt", "n.txt"],
+    ):
+        (folder / "n.txt").write_text(RULES.replace("/cart", "/basket") + "Disallow: /a b\n")
+        whole = robots_here(folder, *asked).out
+        out = Stream(terminal=True)
+        robots_here(folder, *asked, stdout=out)
+        assert out.text.split() == whole.split(), "no word is broken, none is lost"
+        assert out.text.count("\n") > whole.count("\n")
+        long = [line for line in out.text.splitlines() if columns_of(line) > 80]
+        assert [line for line in long if len(line.split()) > 1] == []
+
+
+@pytest.mark.parametrize(
+    "asked", [["--file", "r.txt", "www.shop.example/x"], ["--agents-of-the-file", "x"]]
+)
+def test_complaints_break_between_words_on_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    whole = robots_here(folder, *asked)
+    err = Stream(terminal=True)
+    robots_here(folder, *asked, stderr=err)
+    assert err.text.split() == whole.err.split()
+    assert max(map(len, err.text.splitlines())) <= 50 < max(map(len, whole.err.splitlines()))
+
+
+def columns_of(line: str) -> int:
+    return sum(1 + (east_asian_width(one) in "WF") for one in line if not combining(one))
+
+
+def test_a_long_word_has_a_line_of_its_own() -> None:
+    assert wrapped("a bc " + "d" * 9 + " e", 8) == ["a bc", "    " + "d" * 9, "    e"]
+    assert wrapped("  a b " + "c " * 5, 12) == ["  a b c c c", "      c c"]
+    assert wrapped("日本 語", 6) == ["日本", "   語"]
+    assert wrapped(" " * 99 + "x y", 20)[1:] == [" " * 10 + "y"], "it does not leave the screen"
+    assert wrapped("", 80) == [""]
 
 
 def test_cells_of_csv_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,7 +162,7 @@ def test_the_fields_are_documented() -> None:
 
 def test_there_are_examples_of_everything() -> None:
     words = " ".join(example.command for example in COMMANDS).split()
-    names = "agent explain json csv file show compare agents-of-file held lint sitemaps cache page"
+    names = "agent explain json csv file show compare agents-of-file agents-known held lint sitemaps cache page"
     assert {*(f"--{name}" for name in names.split()), "--header", "<"} <= {*words}
 
 

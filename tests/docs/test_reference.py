@@ -59,7 +59,7 @@ def test_every_stat_is_documented() -> None:
         for name in ("overrides", "forbidden", "challenge", "unreachable_rules")
     }
     rejected = {reason.stat for reason in Reason}
-    assert documented - counted == outcomes | pages | beyond | rejected
+    assert documented == counted | outcomes | pages | beyond | rejected
 
 
 def test_an_example_in_python_is_sound() -> None:

@@ -152,8 +152,8 @@ def verdicts(seeds: Iterable[int], workers: int, keep: Path | None = None) -> It
         sites = Sites(thread)
         try:
             if keep is not None:
-                folder = keep / str(seed)
-                folder.mkdir(parents=True)
+                keep.mkdir(parents=True, exist_ok=True)
+                folder = Path(tempfile.mkdtemp(prefix=f"{seed}-", dir=keep))
                 return crawl_of(seed, sites, folder)
             with tempfile.TemporaryDirectory() as name:
                 return crawl_of(seed, sites, Path(name))
@@ -176,6 +176,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--workers", type=int, default=8, help="worlds at a time")
     parser.add_argument("--keep", type=Path, help="a folder for the logs")
     parser.add_argument("--show", action="store_true", help="print the worlds, and run none")
+    parser.add_argument(
+        "--verbose", action="store_true", help="print the worlds without faults, too"
+    )
+    parser.add_argument("--times", type=int, default=1, help="how often to run each")
     options = parser.parse_args(arguments)
     seeds: list[int] = []
     for part in options.seeds.split(","):
@@ -188,13 +192,15 @@ def main(arguments: list[str]) -> int:
         return 0
     kinds: defaultdict[str, list[int]] = defaultdict(list)
     seconds, ended = 0.0, 0
-    for verdict in verdicts(seeds, options.workers, options.keep):
+    for verdict in verdicts(seeds * options.times, options.workers, options.keep):
         ended += 1
         seconds += verdict.seconds
         for kind in verdict.kinds:
             kinds[kind].append(verdict.world.seed)
         if verdict.faults:
             print(verdict, flush=True)
+        elif options.verbose:
+            print(f"{verdict.world}\n  right, in {verdict.seconds:.1f} s", flush=True)
     print(f"{ended} worlds, {seconds / max(1, ended):.1f} s each")
     for kind, where in sorted(kinds.items()):
         print(f"{kind}: {len(where)} worlds: {sorted(where)}")

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.crawler import Crawler
 
+from scrapy_rep.commands.crawl import CrawlTask
 from scrapy_rep.commands.output import CommandError, Status
-from scrapy_rep.commands.task import Job, Task
+from scrapy_rep.commands.task import Job
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.protocol import Origin
@@ -23,7 +24,7 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, SqliteStorage
 from tests.fuzz.strategies import SMALL_FILES, damaged
-from tests.helpers.robots_command import robots_here
+from tests.helpers.robots_command import files_here, robots_here
 from tests.helpers.storing import KINDS
 from tests.hostile.evil import EVERYTHING, IN_A_LINE, assert_clean_text
 from tests.protocol.strategies import any_text
@@ -49,6 +50,7 @@ ACTION = st.sampled_from(
         *(["--file", "robots.txt"], ["--file", "robots.txt", "--explain"], ["--file", "-", "/x"]),
         *(["--csv"], ["--show"], ["--agents-of-file"], ["--file", "robots.txt", "--show"]),
         *(["--file", "robots.txt", "--agents-of-file", "--csv"], ["--held", "FOLDER"]),
+        *(["--file", "robots.txt", "--agents-known"], ["--compare", "-", "robots.txt"]),
         *(["--compare", "robots.txt", "http://a.example/"], ["--compare", "c.sqlite", "robots.txt"]),
         *(["--lint"], ["--lint", "robots.txt"], ["--lint", "-", "--json"], ["--sitemaps"]),
         *(CACHE, [*CACHE, "--json"], [*CACHE, "--drop"], [*CACHE, "*.example"]),
@@ -123,7 +125,7 @@ def test_input_of_any_kind(
     (folder / "c.sqlite").write_bytes((folder / "all.sqlite").read_bytes())
     facts = Facts("http://a.example", "http://a.example/robots.txt", status=200, error=error)
 
-    def run(task: Task, job: Job) -> None:
+    def run(task: CrawlTask, job: Job) -> None:
         if "--sitemaps" in arguments:
             raise CommandError(error, Status.UNREACHABLE)
         lookup: Any = Answers(task.settings, RobotsFile(outcome, body, facts))
@@ -134,9 +136,22 @@ def test_input_of_any_kind(
         raise AssertionError("it waits for something")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Task, "crawl", run)
+        patch.setattr(CrawlTask, "crawl", run)
         done = robots_here(
             folder, *(one.replace("FOLDER", str(folder)) for one in arguments), stdin=stdin
         )
     assert done.status in (0, 1, 2, 3)
     assert_clean_text(done.out + done.err)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(ARGUMENTS, st.lists(URLS, max_size=3).map(b"\n".join), SMALL_FILES)
+@example(["http://a.example/\x1b[31m"], b"", b"")
+def test_input_of_any_kind_without_scrapy(
+    folder: Path, arguments: list[str], stdin: bytes, body: bytes
+) -> None:
+    (folder / "robots.txt").write_bytes(body)
+    for names in ([], ["robots.txt"]):
+        done = files_here(folder, *names, *arguments, stdin=stdin)
+        assert done.status in (0, 1, 2)
+        assert_clean_text(done.out + done.err)

@@ -104,6 +104,8 @@ class World:
     """What a handler of robots_resolved does: "slow", "downloads" (from the same origin)."""
     cancels: int | None = None
     """The origin whose first robots.txt request the project's own code cancels."""
+    shape: str = ""
+    """Which method of Maker made it."""
     lag: float = 0.0
     """Seconds for which a middleware of the project's keeps each page, between the gate and ours."""
 
@@ -139,13 +141,13 @@ class World:
         pause = self.pause
         seconds += pages * (pause + max(origin.page_seconds for origin in self.origins))
         seconds += max((act.at + act.seconds for act in acts), default=0.0) + 5 * self.lag
-        return float(seconds + 15.0)
+        return float(seconds + 45.0)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {self.reactor} reactor"]
+        lines = [f"seed {self.seed} ({self.shape}): {self.reactor} reactor"]
         lines[0] += ", JOBDIR" * self.jobdir + ", shared cache" * self.shared_cache
         if self.handler:
             lines[0] += f", robots_resolved handler: {self.handler}"
@@ -212,11 +214,11 @@ class Maker:
             + ["drop"]
         ):
             case "steady":
-                return [self.good(seconds=choose([0.0, 0.0, 0.2, 0.6]))]
+                return [self.good(seconds=choose([0.0, 0.0, 0.1, 0.3]))]
             case "outage":
                 hint = choose([None, None, 1, 2])
                 bad = Step(choose(["503", "429"]), retry_after=hint)
-                return [bad] * failures + [self.good(seconds=choose([0.0, 0.0, 0.6]))]
+                return [bad] * failures + [self.good(seconds=choose([0.0, 0.0, 0.3]))]
             case "short":  # valid for a short time, and what comes next may differ
                 between = [Step("503")] * choose([0, 1, 1, 2])
                 return [self.good(max_age=1.0), *between, self.good(max_age=choose([1.0, 60.0]))]
@@ -255,7 +257,7 @@ class Maker:
             "CONCURRENT_REQUESTS_PER_DOMAIN": choose([1, 2, 8]),
             "REP_DEFER_GRACE": choose([0.05, 0.05, 0.5, 4.0]),
             "REP_RETRY_DELAY": choose([0.1, 0.1, 0.5, 2.0]),
-            "REP_DEFER_MAX_WAIT": choose([1.0, 1.5, 3.0]),
+            "REP_DEFER_MAX_WAIT": choose([1.5, 2.0, 3.0]),
             "REP_DOWNLOAD_TIMEOUT": choose(TIMEOUTS),
             "REP_CACHE_MIN_TTL": 0.5,
         }
@@ -313,6 +315,7 @@ class Maker:
             + [self.cross_host, self.forgotten]
         )
         world = make()
+        world.shape = make.__name__
         if self.may(0.05) and not world.jobdir:
             world.handler = self.random.choice(["slow", "downloads"])
         if self.may(0.1):
@@ -379,7 +382,7 @@ class Maker:
         settings = self.settings()
         settings["DOWNLOAD_DELAY"] = self.random.choice([0.2, 0.3])
         settings["CONCURRENT_REQUESTS"] = self.random.choice([8, 16])
-        settings["REP_DEFER_MAX_WAIT"] = self.random.choice([1.0, 1.5])
+        settings["REP_DEFER_MAX_WAIT"] = self.random.choice([1.5, 2.0])
         origins = [Origin(0, [self.good()]), Origin(0, [self.good()]), Origin(1, self.script())]
         acts = self.many(0, 1) + self.many(0, 25, 0.5) + self.many(1, 5, self.random.uniform(1, 2))
         acts += self.many(2, 3)
@@ -391,9 +394,9 @@ class Maker:
         """The time to wait is over before the next attempt is due."""
         settings = self.settings()
         settings["DOWNLOAD_DELAY"] = self.random.choice([0.1, 0.2, 0.3])
-        settings["REP_RETRY_DELAY"] = self.random.choice([2.0, 3.0])
+        settings["REP_RETRY_DELAY"] = self.random.choice([2.5, 3.0])
         settings["REP_RETRY_MAX_DELAY"] = 4.0
-        settings["REP_DEFER_MAX_WAIT"] = 1.0
+        settings["REP_DEFER_MAX_WAIT"] = 1.5
         bad = Step("503")
         script = [bad, self.good(), *([bad, self.good()] if self.may(0.5) else [])]
         origins = [Origin(0, script), Origin(1, self.script())]

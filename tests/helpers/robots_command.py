@@ -21,6 +21,7 @@ from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerRunner, Crawler
 from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
+import scrapy_rep.__main__
 from tests.helpers.process import arguments_of, environment
 from tests.helpers.scrapy_process import PATIENCE, Done, run_scrapy
 
@@ -113,6 +114,21 @@ def robots_here(
     assert "Traceback" not in err.text, err.text
     assert isinstance(ended.value.code, int)
     return Done(ended.value.code, out.text, err.text)
+
+
+def files_here(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
+    """Run `scrapy-rep` in this process."""
+    out, err = Stream(), Stream(errors="backslashreplace")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        for name, stream in (("stdin", Stream(stdin)), ("stdout", out), ("stderr", err)):
+            patched.setattr(sys, name, stream)
+        try:
+            status = scrapy_rep.__main__.main(arguments)
+        except SystemExit as ended:
+            assert isinstance(ended.code, int)
+            status = ended.code
+    return Done(status, out.text, err.text)
 
 
 async def robots_crawls(

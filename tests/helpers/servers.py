@@ -11,6 +11,7 @@ from `tests.helpers.behaviours`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import os
 import socket
@@ -30,6 +31,17 @@ from tests.helpers.behaviours import Behaviour, answer, as_behaviour
 
 # Each worker of pytest-xdist has addresses of its own: 127.20.0.0/16, 127.21.0.0/16, ...
 NETWORK = 20 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+@functools.cache
+def has_addresses() -> bool:
+    """Whether all of 127.0.0.0/8 is this machine, as on Linux and Windows. On macOS, one address is."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((f"127.{NETWORK}.0.1", 0))
+        except OSError:
+            return False
+    return True
 
 
 @dataclass(frozen=True)

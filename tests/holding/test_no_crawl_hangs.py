@@ -222,3 +222,37 @@ async def test_any_number_of_answers_may_be_there_at_once(sites: Sites) -> None:
     assert result.reason == "enough"
     assert "recursion" not in result.log
     assert not [error for error in result.failures.values() if isinstance(error, RobotsUnreachable)]
+
+
+class AtOnce(ListSpider):
+    """Downloads pages of another site, all at once, in the callback of its page."""
+
+    beside: list[str] = []
+    ends: list[Any] = []
+
+    async def parse(self, response: Any, **kwargs: Any) -> None:
+        engine: Any = self.crawler.engine
+        for url in self.beside:
+            download = deferred_from_coro(engine.download_async(Request(url)))
+            download.addBoth(self.ends.append)
+        for _ in range(30):
+            if len(self.ends) < len(self.beside):
+                await a_while(0.1)
+
+
+@pytest.mark.parametrize("robots", [after(0.3, RULES), in_turn(503, RULES)], ids=["first", "next"])
+async def test_all_who_wait_for_the_same_answer_are_told(sites: Sites, robots: Any) -> None:
+    """Direct downloads: of a first answer, and of the next attempt."""
+    site, other, record = sites.add(robots=RULES), sites.add(robots=robots), Bounded(SECONDS)
+
+    class Downloading(AtOnce):
+        beside = urls(other, 6)
+        ends: list[Any] = []
+
+    await record.crawl(
+        Downloading,
+        requests=[site.url("/page")],
+        REP_DEFER_MAX_WAIT=3.0,
+        REP_RETRY_DELAY=0.3,
+    )
+    assert [end.status for end in Downloading.ends] == [200] * 6

@@ -15,6 +15,7 @@ from tests.helpers.held import DEFER, NEVER, Bounded, InParts, a_while, urls
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
+given_up = pytest.mark.xfail(strict=True, reason="requests are given up though nobody failed")
 SECONDS = 25.0
 """In which each of these crawls should end by far."""
 PACED: dict[str, Any] = {"DOWNLOAD_DELAY": 0.2, "DOWNLOAD_DELAY_JITTER": 0}
@@ -195,3 +196,82 @@ async def test_a_page_whose_origin_was_forgotten_after_the_gate_is_not_lost(
     first = await record.crawl(InParts, parts=[*parts, *done], **settings)
     second = await crawl([], {**DEFER, **settings})
     assert wanted in {**first.responses, **second.responses}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param((503, RULES), id="was unreachable"),
+        pytest.param(
+            (after(0.4, RULES),),
+            id="was slow",
+            marks=pytest.mark.xfail(strict=True, reason="they wait in the middleware"),
+        ),
+    ],
+)
+async def test_pages_that_leave_after_their_origin_was_forgotten_are_not_lost(
+    sites: Sites, tmp_path: Path, answers: tuple[Any, ...]
+) -> None:
+    """The answer that lets them go counts, though another origin's has taken its place in the cache."""
+    slow = {f"/page{number}": after(0.4, "slow") for number in range(3)}
+    site = sites.add(robots=in_turn(*answers, silence(), RULES), pages=slow)
+    other, record = sites.add(robots=RULES), Bounded(SECONDS)
+    wanted = urls(site, 3)
+    settings = {
+        "JOBDIR": str(tmp_path),
+        "REP_CACHE_MAX_ORIGINS": 1,
+        "REP_DOWNLOAD_TIMEOUT": NEVER,
+        "REP_DEFER_GRACE": 0.05,
+        "REP_DEFER_MAX_WAIT": NEVER,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+    }
+    parts = [*wanted, lambda: site.pages_asked, other.url("/page"), lambda: other.pages_asked]
+    done = [1.0, lambda: record.close() or True, NEVER]
+    first = await record.crawl(InParts, parts=[*parts, *done], **settings)
+    second = await crawl([], {**DEFER, **settings})
+    assert set(wanted) <= {*first.responses, *second.responses}
+    assert site.robots_fetches == len(answers)
+
+
+@pytest.mark.xfail(strict=True, reason="such a page fails, and is never held")
+async def test_a_page_that_passed_the_gate_does_not_fail_for_a_later_outage(
+    sites: Sites, folder: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer by which it came through the gate counts until it is sent: it can't be held any more."""
+    site, record = sites.add(robots=in_turn(valid(1), 503, 503, 503, valid(60))), Bounded(SECONDS)
+    wanted, later = site.url("/wanted"), site.url("/later")
+    monkeypatch.setattr(Late, "url", wanted)
+    monkeypatch.setattr(Late, "until", lambda: site.robots_fetches >= 2)
+    result = await record.crawl(
+        InParts,
+        parts=[site.url("/first"), lambda: site.pages_asked, wanted, 1.2, later],
+        **folder,
+        DOWNLOADER_MIDDLEWARES={Late: 50},
+        REP_CACHE_MIN_TTL=0,
+        REP_DEFER_MAX_WAIT=5.0,
+        REP_RETRY_DELAY=0.3,
+    )
+    assert result.reason == "finished"
+    assert result.failures == {}
+
+
+@given_up
+async def test_the_time_after_a_release_does_not_count_in_the_next_run(
+    sites: Sites, tmp_path: Path
+) -> None:
+    """Ctrl-C comes while they leave, and the next run begins in an outage."""
+    site, record = sites.add(robots=in_turn(503, valid(60), 503, 404)), Bounded(SECONDS)
+    wanted = urls(site, 25)
+    settings = {
+        **PACED,
+        "JOBDIR": str(tmp_path),
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+        "REP_DEFER_MAX_WAIT": 2.0,
+        "REP_DEFER_GRACE": 0.05,
+        "REP_RETRY_DELAY": 0.3,
+    }
+    close = [lambda: site.pages_asked, 2.5, lambda: record.close() or True, NEVER]
+    first = await record.crawl(InParts, parts=[*wanted, *close], **settings)
+    second = await crawl([], {**DEFER, **settings})
+    assert first.failures == second.failures == {}
+    assert sorted([*first.responses, *second.responses]) == sorted(wanted)

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given
 
 from scrapy_rep.commands.output import Status, gravest
-from scrapy_rep.commands.verdicts import facts_line
-from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile
+from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, facts_line
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of
 from scrapy_rep.text import iso

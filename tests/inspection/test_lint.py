@@ -3,87 +3,17 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from hypothesis import given
-
-import scrapy_rep.inspection.lint
-from scrapy_rep.inspection.lint import Finding, lint
+from scrapy_rep.inspection.findings import KINDS
+from scrapy_rep.inspection.lint import lint
+from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.protocol import RobotsTxt
 from tests.helpers.docs import page
-from tests.protocol.strategies import questions
-
-ALL = b"User-agent: *\n"
-CLEAN = [
-    b"User-agent: *\nDisallow:\n",
-    (
-        b"# hello\n\nuser-agent: a\nuser-agent: b-c_d\ndisallow: /x\nallow: /x/y$ # why\n\n"
-        b"User-Agent: *\nDISALLOW: /*.pdf\nSitemap: https://example.com/s.xml\n"
-    ).replace(b"/x\n", b"/x\ndisallow: *.pdf\n"),
-    "User-agent: *\nDisallow: /café\n".encode(),
-    # A rule of one group says nothing about another.
-    b"User-agent: a\nDisallow: /x\n\nUser-agent: b\nDisallow: /x\n",
-    # Longer, but not of the same paths.
-    b"User-agent: *\nDisallow: /x\nAllow: /x/y\nDisallow: /x$\n",
-    # Closed to all but some; closed to one; open to one on purpose.
-    b"User-agent: *\nDisallow: /\nAllow: /press\n",
-    b"User-agent: *\nDisallow: /x\n\nUser-agent: Googlebot\nDisallow:\n",
-    b"User-agent: *\nDisallow: /x\n\nUser-agent: Googlebot\nAllow: /\n\nUser-agent: GPTBot\nDisallow: /\n",
-    # No style sheets or scripts, or they are allowed.
-    b"User-agent: *\nDisallow: /jsessionid\nDisallow: /static-pages/\n",
-    b"User-agent: *\nDisallow: /assets/\nAllow: /assets/*.css\nAllow: /assets/*.js\n",
-]
+from tests.inspection.lint_cases import ALL, CLEAN, FOUND
 
 
 def test_there_is_nothing_to_say() -> None:
-    assert [found for body in CLEAN for found in lint(body)] == []
-
-
-# A file; line and code of what is found.
-FOUND = [
-    (b"useragent: *\nDissallow: /x\nDisallowed: /y\nsite-map: https://a.b/c\n", "1 typo; 2 typo; 3 typo; 4 typo"),
-    (ALL + b"disallow /x\ndisallow /y z\n", "2 missing-colon; 3 missing-colon"),
-    (ALL + b"Allow: /\nuser agent b\n", "3 missing-colon"),
-    (ALL + b"Allow: /\nSitemap https://a.b/s\n", "3 missing-colon; 3 relative-sitemap"),
-    (b"Disallow: /x\n" + ALL + b"Allow: /\n", "1 rule-before-group"),
-    (ALL + b"Disallow: x\nDisallow: https://a.b/x\n", "2 never-matches; 3 never-matches"),
-    (ALL + b"Disallow: /a b\nDisallow: /c#d\n", "2 blank-in-rule"),
-    (b"User-agent: FooBot/2.1\nUser-agent: Foo Bot\nUser-agent: * all\nAllow: /\n", "1 agent-cut; 2 agent-cut; 3 agent-cut"),
-    (b"User-agent: 360Spider\nUser-agent: *bot\nUser-agent:\nAllow: /\n", "1 agent-never; 2 agent-never; 3 agent-never"),
-    (ALL + b"Disallow: /" + b"a" * 17_000 + b"\n", "2 line-cut"),
-    (b"\xef\xbb\xbf" + ALL + b"Disallow: /x\n", "1 bom"),
-    (b"\xef\xbb" + ALL + b"Disallow: /x\n", "1 bom"),
-    (ALL + b"# caf\xe9\nDisallow: /x\n# t\xe9\n", "2 not-utf8"),
-    (ALL + b"Allow: /\nCrawl-delay: 3s\n", "3 bad-delay"),
-    (
-        ALL + b"Disallow: /a\nCrawl-delay: 3\nHost: a.b\nClean-param: s /\nNoindex: /b\n",
-        "3 other-field; 4 unknown-field; 5 unknown-field; 6 unknown-field",
-    ),
-    (ALL + b"Disallow: /a\nFoo: /b\nhello you there\n", "3 unknown-field; 4 no-field"),
-    (ALL + b"Disallow: /a\nDisallow: /a\n", "3 duplicate"),
-    (ALL + b"Disallow: /a\nUser-agent: b\nAllow: /\n" + ALL + b"Disallow: /a\n", "5 split-group; 6 duplicate"),
-    (ALL + "Disallow: /%c3%a9\nDisallow: /é\n".encode(), "3 duplicate"),
-    (ALL + b"Disallow: /a\nAllow: /a\n", "2 shadowed"),
-    (ALL + b"Allow: /a\nDisallow: /a*\n", "2 shadowed; 3 trailing-star"),
-    (b"User-agent: a\nUser-agent: b\nDisallow: /x\n\nUser-agent: b\nAllow: /x\n", "5 split-group"),
-    (ALL + b"Disallow: /\n", "2 site-closed"),
-    (ALL + b"Disallow: /x\nDisallow: *\n", "3 site-closed"),
-    (ALL + b"Disallow: /cart\nUser-agent: bingbot\nDisallow: /x\n", "3 lost-rules"),
-    (ALL + b"Disallow: /cart\nUser-agent: bingbot\nCrawl-delay: 5\n", "3 lost-rules; 4 other-field"),
-    (ALL + b"Disallow: /c\nUser-agent: b\nDisallow: /x\nUser-agent: b\nDisallow: /y\n", "3 lost-rules; 5 split-group"),
-    (ALL + b"Disallow: /wp-includes/\nDisallow: /*.js$\n", "2 blocked-assets; 3 blocked-assets"),
-    (ALL + b"Disallow: /theme/css/\nAllow: /*.css\n", "2 blocked-assets"),
-    (ALL + b"Disallow: /Admin\nDisallow: /admin\n", "3 case"),
-    (ALL + b"Allow: /\nSitemap: /s.xml\nSitemap:\nSitemap: ftp://a.b/s\n", "3 relative-sitemap; 4 bad-sitemap; 5 bad-sitemap"),
-    (ALL + b"Disallow: /s\nSitemap: https://a.b/s.xml\n", "3 sitemap-disallowed"),
-    (ALL + b"Allow: /\nUser-agent: b\nDisallow: /\nSitemap: https://a.b/s.xml\n", "5 sitemap-disallowed"),
-    (b"User-agent: a\nDisallow:\n\nUser-agent: a\n", "4 split-group"),
-    (b"", "file empty"),
-    (b"# nothing\n", "file empty"),
-    (b"Sitemap: https://a.b/s\n", "file empty"),
-    (b"<!DOCTYPE html>\n<title>Welcome</title>\n<p>hello", "file html; file empty"),
-    ("User-agent: *\n".encode("utf-16"), "file empty; 1 utf-16"),
-]  # fmt: skip
+    assert [(body, item) for body in CLEAN for item in lint(body)] == []
 
 
 def test_each_finding_is_reported_with_its_line() -> None:
@@ -93,18 +23,125 @@ def test_each_finding_is_reported_with_its_line() -> None:
 
 
 def test_every_code_is_tested_and_documented() -> None:
-    package = Path(scrapy_rep.__file__).parent
-    files = "inspection/lint.py", "preferences/lint.py"
-    code = "".join((package / path).read_text("utf-8") for path in files)
-    tested = {one.code for body, _ in FOUND for one in lint(body)} | {"beyond-limit"}
+    tested = {item.code for body, _ in FOUND for item in lint(body)} | {"beyond-limit"}
     # See tests/preferences/test_robots.py.
     tested |= {"bad-usage", "bad-signal", "bad-license"}
     tested |= {"unknown-use", "signal-before-group", "not-checked"}
-    assert set(re.findall(r'Finding\(\s*[\w.() +\[\]]+,\s*"([a-z0-9-]+)"', code)) == tested
+    assert KINDS.keys() == tested | {"no-file"}  # that one is the command's
     rows = re.findall(r"^\| (`[a-z0-9`, -]+) \| (\w+) \|", page("command-lint.md"), re.MULTILINE)
     documented = {code: severity for cell, severity in rows for code in re.findall("`(.+?)`", cell)}
-    assert documented.keys() == tested | {"no-file"}  # that one is the command's
-    assert documented == {code: Finding(None, code, "").severity for code in documented}
+    assert documented == {code: kind.severity for code, kind in KINDS.items()}
+
+
+def test_every_finding_says_in_one_line_what_to_do() -> None:
+    findings = [item for body, _ in FOUND for item in lint(body)]
+    assert [item for item in findings if not item.fix or "\n" in item.fix + item.message] == []
+
+
+def test_lines_with_the_same_finding_are_put_together() -> None:
+    rules = b"".join(b"Disallow: /%d*\n" % number for number in range(50))
+    (item,) = lint(ALL + rules + rules.replace(b"*", b"") + b"Foo: 1\nBar: 2\n")[:1]
+    assert (item.code, item.lines[:3], len(item.lines)) == ("trailing-star", (2, 3, 4), 50)
+    unknown = lint(ALL + b"Disallow: /x\nFoo: 1\nBar: 2\nfoo: 1\n")
+    assert [(item.code, item.lines) for item in unknown] == [("unknown-field", (3, 4, 5))]
+    # Of one kind, but about other crawlers.
+    (first, second) = lint(
+        ALL + b"Disallow: /x\nDisallow: /y\nUser-agent: a\nDisallow: /x\nUser-agent: b\n"
+        b"Disallow: /y\nUser-agent: c\nDisallow: /x\n"
+    )
+    assert (first.code, first.line, first.agents) == ("lost-rules", 4, ("a", "c"))
+    assert (second.code, second.line, second.agents) == ("lost-rules", 6, ("b",))
+
+
+def test_no_file_gets_findings_without_end() -> None:
+    lines = "".join(f"Content-Usage: x{number}=y\nSitemap: x{number}:y\n" for number in range(500))
+    findings = lint((ALL.decode() + lines).encode(), also=[usage_findings])
+    assert len(findings) < 20
+
+
+# A file, the kind of a finding, the crawlers that it names, and what it says of them.
+NAMED = [
+    (b"User-agent: Googlebot\nUser-agent: *\nDisallow: /\n", "site-closed", ["*"], "all crawlers"),
+    (
+        ALL + b"Disallow: /\n\nUser-agent: Googlebot\nDisallow: /\n\nUser-agent: a\nDisallow:\n",
+        "site-closed", ["*"], "all crawlers but a",
+    ),
+    (
+        ALL + b"Disallow: /\n\nUser-agent: a\nDisallow: /\nAllow: /x y\n",
+        "site-closed", ["*"], "all crawlers without a group of their own",
+    ),
+    (
+        ALL + b"Disallow: /x\nUser-agent: a\nUser-agent: b\nDisallow: /y\nUser-agent: b\nDisallow: /x\n",
+        "lost-rules", ["a"], "a may fetch /x (line 2)",
+    ),
+    (
+        b"User-agent: a\nCrawl-delay: 5\n\nUser-agent: b\nNoindex: /\n\n" + ALL + b"Allow: /x\nDisallow: /y\n",
+        "joined-agents", ["a", "b"], "only crawl-delay, noindex stand between",
+    ),
+    (
+        b"User-agent: a\n\nUser-agent: b\nDisallow: /y\n\nUser-agent: a\nAllow: /yy\nAllow: /y\n",
+        "joined-agents", [], "",
+    ),
+    (
+        (b"User-agent: GPTBot\nUser-agent: bingbot\nUser-agent: Googlebot\nDisallow: /css/\n\n"
+        b"User-agent: bingbot\nAllow: /css/s\n"),
+        "blocked-assets", ["Googlebot"], "such as /css/site.css from Googlebot",
+    ),
+    (
+        (b"User-agent: a\nUser-agent: b\nDisallow: /s\n\nUser-agent: c\nUser-agent: a\nDisallow: /\n"
+        b"Sitemap: /s.xml\n"),
+        "sitemap-disallowed", ["b"], "forbids it to b (line 3)",
+    ),
+    (
+        b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nCrawl-delay: 9\nDisallow:\n",
+        "other-delay", ["a"], "asks a to wait 5 s",
+    ),
+    (
+        b"User-agent: a\nDisallow: /x\n\nUser-agent: a\nUser-agent: b\n",
+        "empty-group", ["b"], "b may fetch everything",
+    ),
+]  # fmt: skip
+
+
+def test_crawlers_that_a_finding_concerns_are_named() -> None:
+    for body, code, agents, words in NAMED:
+        items = [item for item in lint(body) if item.code == code][:1]
+        assert (body, [agent for item in items for agent in item.agents]) == (body, agents)
+        assert words in "".join(item.message for item in items)
+
+
+# A line below "User-agent: *", and what its finding says, or what to do.
+MEANT = [
+    ("Disallow /wiki/Special:", 'read as "disallow: ", which restricts nothing'),
+    ("Disallow /wiki/Special:Search", 'read as "disallow: Search", which never matches'),
+    ("Disallow /wiki/Special:Search", 'write "Disallow: /wiki/Special:Search"'),
+    ("Disallow all: /x", 'write "Disallow: /x"'),
+    ("Sitemap https://a.b/s", 'write "Sitemap: https://a.b/s"'),
+    ("Disallow: images/", 'did you mean "/images/"?'),
+    ("Disallow: .pdf", 'did you mean "/*.pdf"?'),
+    ("Disallow: https://a.b/x", 'did you mean "/x"?'),
+    ("Disallow: /#!/app", 'read as "Disallow: /"'),
+    ("Disallow: / User-agent: a", 'begin a new line before "User-agent:"'),
+    ("Disallow: /a /b", "write each path on a line of its own"),
+    ("Disallow: /a, /b", 'it doesn\'t match "/a"'),
+    ("Disallow: /(a|b)/", '"(a|b)" is read as plain characters'),
+    ("Noindex: /x", "use a robots meta tag or an X-Robots-Tag header"),
+    ("Host: a.b", "Yandex has done so since 2018"),
+    ("Clean-param: s /", "Yandex reads clean-param"),
+    ("Dsallow: /x", "did you mean disallow?"),
+    ("User-agent: a, b", "write one name a line"),
+    ("User-agent: MJ12bot", "keep it if the crawler goes by this name"),
+]
+
+
+def test_what_was_meant_is_said() -> None:
+    for line, words in MEANT:
+        texts = [
+            f"{item.message} | {item.fix}"
+            for item in lint(f"User-agent: *\nDisallow: /y\n{line}\n".encode())
+            if item.line == 3
+        ]
+        assert words in " || ".join(texts), (line, texts)
 
 
 def test_nothing_is_said_of_our_settings() -> None:
@@ -139,7 +176,7 @@ def test_beyond_the_limit() -> None:
     assert one.message == ("never decides: line 3 (Allow: /a*) matches the same URLs and wins")
     assert one.text == "Disallow: /a"
     (one,) = lint(ALL + b"Allow: /\nCrawl-delay: 1/10\n")
-    assert one.message == '"1/10" is not a number of seconds: no effect'
+    assert one.message == '"1/10" is not a number of seconds: nobody is asked to wait'
 
 
 def test_a_sitemap_of_another_host_is_not_judged() -> None:
@@ -160,20 +197,3 @@ def test_lines_are_numbered_as_the_parser_numbers_them() -> None:
         rule = RobotsTxt.parse(body).decide("https://a.b/y", "c").rule
         assert rule is not None
         assert rule.line == 6
-
-
-# Rules of which it says that they never decide.
-NEVER = {"duplicate", "shadowed", "never-matches", "rule-before-group", "beyond-limit"}
-
-
-@given(questions())
-def test_what_never_decides_does_not(question: tuple[bytes, list[str]]) -> None:
-    body, some = question
-    found = lint(body)
-    assert not [one for one in found if "\n" in one.message]
-    never = {one.line for one in found if one.code in NEVER}
-    robots = RobotsTxt.parse(body)
-    for url in some:
-        for agent in ("foo", "bar", "foo-bar", "*"):
-            rule = robots.decide(url, agent).rule
-            assert rule is None or rule.line not in never

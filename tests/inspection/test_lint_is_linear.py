@@ -28,6 +28,25 @@ FILES: dict[str, Callable[[int], str]] = {
     "sitemaps and groups": lambda n: "".join(
         f"User-agent: {one}\nDisallow: /\nSitemap: http://a.example/{one}\n" for one in NAMES[:n]
     ),
+    "sitemaps and wildcards": lambda n: (
+        "User-agent: *\n"
+        + "".join(f"Disallow: /*{one}*x\nSitemap: /{one}.xml\n" for one in NAMES[: 4 * n])
+    ),
+    "a closed site and exceptions": lambda n: (
+        "User-agent: *\nDisallow: /\nUser-agent: a\n"
+        + "".join(f"Disallow: /*{one}*x\nAllow: /y{one}\n" for one in NAMES[: 4 * n])
+    ),
+    "agents joined by accident, and delays": lambda n: (
+        "".join(f"User-agent: {one}\nCrawl-delay: {len(one)}\n\n" for one in NAMES[:n])
+        + "".join(f"Disallow: /{one}\n" for one in NAMES[:n])
+    ),
+    "unknown fields and tags": lambda n: "".join(
+        f"{one}: {one}\n{one} {one} {one}\n<{one}>\n" for one in NAMES[: 4 * n]
+    ),
+    "long rules": lambda n: "".join(
+        f"Disallow: /{part * (8 * n)}\n"
+        for part in ("(|", "(a", "[a-a-", ",/", ", ", "$*", "{1", "*", "#", "%20", ".*", "\\", ":")
+    ),
 }
 
 

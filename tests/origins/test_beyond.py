@@ -64,7 +64,7 @@ async def test_401_and_403_mean_what_the_project_says(
     assert result.stat("rep/beyond/forbidden") == 2 * on
     told_once = (
         f"Beyond the protocol: {told}",
-        "Origins decided beyond the protocol: forbidden 2",
+        "Origins decided beyond the protocol: 2 by REP_FORBIDDEN",
     )
     assert [words in result.log for words in told_once] == [on, on]
     assert (result.log.count(told) >= 3) is on
@@ -96,7 +96,9 @@ async def test_a_page_of_html_without_a_rule_may_be_a_bot_walls(
         assert value == "allow" or lines[url]["reason"].endswith(told)
     assert [outcome(result, site.url("/")) for site in fine] == ["200"] * 3
     assert result.stat("rep/beyond/challenge") == (2 if value == "defer" else 0)
-    assert ("Origins decided beyond the protocol: challenge 2" in result.log) is (value == "defer")
+    assert ("Origins decided beyond the protocol: 2 by REP_CHALLENGE" in result.log) is (
+        value == "defer"
+    )
 
 
 def test_what_is_taken_for_a_bot_wall() -> None:
@@ -133,7 +135,7 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
         f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead",
         f"has 2 findings about the file for {named.host}. The first: line 3: ",
         "about the file for empty.example. The first: the file has no rules",
-        "beyond the protocol: overrides 2",
+        "beyond the protocol: 2 by REP_OVERRIDES",
         f"robots.txt of {origin_of(ignored)}: REP_OVERRIDES says to ignore it",
     ):
         assert told in result.log
@@ -238,6 +240,6 @@ async def test_no_crawling_then_the_copy_then_no_restrictions(
         **rules,
     )
     assert found == [*[NO if copied else OK, OK] * 5, OK, DOWN]
-    assert "Origins decided beyond the protocol: unreachable_rules 1" in runs.result.log
+    assert "Origins decided beyond the protocol: 1 by REP_UNREACHABLE_RULES" in runs.result.log
     site.set("/robots.txt", RULES)
     assert await runs.next(*at(24, private), **rules) == [NO]  # an answer ends it

@@ -177,7 +177,7 @@ async def test_status_and_headers_count_whatever_the_body_is(sites: Sites) -> No
                     assert isinstance(error, RobotsUnreachable)
                     told = f"HTTP {status}" if means == "busy" else "ResponseDataLossError: "
                     assert error.reason.startswith(told)
-    waits = re.findall(r"next attempt in (?:300|29\d)\.\d s", result.log)
+    waits = re.findall(r"no attempt is due for (?:300|29\d)\.\d s", result.log)
     assert len(waits) == len(BODIES)  # by Retry-After
     result.assert_clean()
 

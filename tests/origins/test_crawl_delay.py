@@ -108,7 +108,7 @@ def each_row(sites: Sites) -> Case:
         says.format(f"{DELAY:g}", asked, "crawl-delay in line 3", ""),
         says.format(f"{LONG:g}", limited, "crawl-delay in line 3", more),
         says.format(0.25, rate, "request-rate in line 2", ""),
-        "\nVisit times, which are not obeyed: origins 1",
+        "\nVisit times, which are not obeyed: 1",
     ):
         assert line in result.log
     stats = ("rep/crawl_delay/limited", "rep/visit_time/origins")
@@ -329,7 +329,7 @@ async def test_log_stays_short_and_summary_and_report_show_the_delays(
     result = await crawl(every, {**ON, "REP_REPORT": str(report)})
     levels = [one.levelname for one in result.records if "crawl-delay in" in one.getMessage()]
     assert levels == ["INFO"] * 10 + ["DEBUG"] * 4
-    assert "Crawl delays: max 0.6, origins 14" in result.log
+    assert "Crawl delays: 14 obeyed, at most 0.6 s" in result.log
     assert result.stat("rep/crawl_delay/max") == 0.6
     page = report.read_text()
     assert "crawl-delay, s" in page
@@ -381,7 +381,7 @@ def test_rates_are_read_and_others_have_no_effect() -> None:
                 assert (slowest and slowest.seconds) == seconds
                 assert robots.crawl_delay("FooBot") is None
                 [found] = [one for one in lint(body) if one.line == 2]
-                assert found.code == ("bad-delay" if seconds is None else "other-field")
+                assert found.code == ("bad-delay" if seconds is None else "other-delay")
 
 
 def test_the_slowest_line_of_the_group_counts() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from scrapy.settings import default_settings
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.test import get_crawler
-from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.engine.access import has_pool
@@ -26,7 +28,7 @@ from tests.helpers.behaviours import RULES, answer, in_turn, redirect, silence
 from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
 from tests.helpers.held import Record, a_while
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Sites
+from tests.helpers.servers import Connection, Hit, Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.download]
 
@@ -151,6 +153,51 @@ async def test_the_time_limit_is_ours(sites: Sites, handler: type) -> None:
     assert time.monotonic() - began < 10
     assert await record.concurrency() == [16, 16]
     result.assert_clean()
+
+
+class Cancels(Wrapped):
+    """Awaits what a timeout of its own cancels, say."""
+
+    error: BaseException
+
+    async def download_request(self, request: Request) -> Response:
+        if request.url.endswith("/robots.txt"):
+            raise self.error
+        return await super().download_request(request)
+
+
+@pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
+async def test_a_handler_that_cancels_has_failed(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Scrapy itself waits for ever after asyncio's."""
+    monkeypatch.setattr(Cancels, "error", error, raising=False)
+    site = sites.add(RULES)
+    result = await crawl([site.url("/x")], {**ONE_ATTEMPT, "DOWNLOAD_HANDLERS": {"http": Cancels}})
+    failed = result.failure(site.url("/x"))
+    assert isinstance(failed, RobotsUnreachable)
+    assert "the download handler cancelled the download" in failed.reason
+    result.assert_clean()
+
+
+async def test_a_fetch_that_is_given_up_frees_its_connection(sites: Sites) -> None:
+    """When the crawl closes, say, not when the site has been silent for long enough."""
+    record, left = Record(), []
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        with suppress(ConnectionError):
+            await connection.gone()
+        left.append(hit.path)
+
+    site = sites.add(behave)
+    record.on_deferred = lambda _, held: record.close()
+    result = await record.crawl([site.url("/x")], REP_DOWNLOAD_TIMEOUT=50.0, REP_DEFER_GRACE=0.1)
+    assert result.reason == "enough"
+    for _ in range(300):
+        if left:
+            break
+        await a_while(0.01)
+    assert left == ["/robots.txt"]
 
 
 class AsksAgain:

@@ -308,7 +308,8 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -
     assert len(lines(result, f"{drop} request to", more)) == 2
     assert len(lines(result, f"{drop} request to", level="DEBUG")) == 2
     assert summary(result)[2] == (
-        f"Rules of pages: {'dropped 7, ' * obeyed}expired 1, nofollow 1, nofollow_link 3, noindex 2"
+        "Rules of pages: 2 by noindex, 1 by unavailable_after, 1 by nofollow, 3 by rel of links"
+        f"{', 7 dropped in all' if obeyed else ''}"
     )
     result.assert_clean()
 

@@ -61,6 +61,8 @@ HEADERS: dict[str, list[tuple[list[bytes], str | list[str], str]]] = {
         ([b"foobot: noindex, revisit-after: 7 days, nofollow"], "foobot", BOTH),
         ([b"barbot: noindex, revisit-after: 7 days, nofollow"], "foobot", ""),
         ([b"noindex foobot: nofollow"], "foobot", BOTH),
+        ([b"max-bot: noindex, nofollow"], "max-bot", BOTH),
+        ([b"max-bot: noindex, nofollow"], "foobot", "nofollow"),
         ([b"noindex barbot: nofollow"], "foobot", "noindex"),
         ([b"refresh: 0;url=https://a.test/none,noindex"], "foobot", "noindex"),
     ],

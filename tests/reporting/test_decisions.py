@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -13,20 +14,21 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.reporting import record as module
-from scrapy_rep.reporting.summary import Counts
+from scrapy_rep.reporting.summary import STATS, Counts, parts_of
 from tests.helpers.behaviours import in_turn, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, crawl
 from tests.helpers.held import DEFER, NEVER, Record, as_soon_as, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
+from tests.helpers.sitemaps import urlset
 from tests.helpers.storing import missing, rules
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
 
 
-def warned(result: CrawlResult) -> list[str]:
-    return lines(result, "every start request", level="WARNING")
+def warned(result: CrawlResult, words: str = "every start request") -> list[str]:
+    return lines(result, words, level="WARNING")
 
 
 async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
@@ -94,10 +96,21 @@ async def test_every_start_request_was_given_up(sites: Sites) -> None:
     settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2}
     result = await crawl([f"{down}/1", f"{down}/2"], settings)
     [line] = warned(result)
-    assert "refused every start request (2)" in line
+    assert line.startswith("robots.txt was unreachable for every start request (2). If the crawl")
     assert "robots.txt unreachable" in line
     assert summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held, 2 given up"
     assert_clean(result)
+
+
+async def test_some_start_requests_were_forbidden_and_some_given_up(sites: Sites) -> None:
+    """Of the latter, robots.txt has refused nothing."""
+    site, down = sites.add(robots=RULES), sites.add(robots=503)
+    result = await crawl([site.url("/x"), *urls(down, 2)])  # REP_UNREACHABLE is "drop"
+    [line] = warned(result, "")
+    assert line.startswith(
+        "robots.txt refused 1 start request, and was unreachable for the other 2. If the crawl found "
+        "nothing, that is why; your spider may be fine. The first was "
+    )
 
 
 class ErrbackSpider(ListSpider):
@@ -176,6 +189,49 @@ async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> No
     ]
     assert len(result.responses) == 18
     assert_clean(result)
+
+
+async def test_the_summary_tells_of_stats_in_words_and_in_order(sites: Sites) -> None:
+    """What was found, read, taken; not the stats' names from A to Z."""
+    site = sites.add()
+    site.set("/robots.txt", f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n")
+    site.set("/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"]))
+    site.set("/gone.xml", 404)
+    result = await crawl([site.url("/")], {"REP_SITEMAPS": True})
+    told = summary(result)[2:]
+    assert told == [
+        "Sitemaps: 2 found, 1 read, 1 failed",
+        "Entries of sitemaps: 3 read, 2 scheduled as pages, rejected (1 invalid)",
+    ]
+    stats = {"rep/usage/n/search": 2, "rep/usage/n/train-ai": 1200, "rep/usage/pages": 1300,
+             "rep/crawl_delay/max": 2.5, "rep/crawl_delay/origins": 3, "rep/page/dropped": 0}  # fmt: skip
+    assert [parts_of(stats, words) for words in STATS.values() if parts_of(stats, words)] == [
+        ["3 obeyed", "at most 2.5 s"],
+        ["1,300 recorded", "disallowed (1,200 train-ai, 2 search)"],
+    ]
+
+
+async def test_no_line_tells_a_thing_twice(sites: Sites) -> None:
+    """The URL of a timeout, the time of what was given up; none promises an attempt."""
+    silent = sites.add(robots=silence())
+    settings = {**DEFER, "REP_DOWNLOAD_TIMEOUT": 0.2, "REP_DEFER_MAX_WAIT": 0.6}
+    result = await crawl(urls(silent, 2), settings)
+    [first, *_] = lines(result, "is unreachable (")
+    name = origin_of(silent)
+    assert re.fullmatch(
+        rf"robots.txt of {name} is unreachable \(DownloadTimeoutError: took longer than 0\.2 seconds\); "
+        r"no attempt is due for \d+\.\d s; more for this origin at DEBUG level",
+        first,
+    )
+    [gave_up] = lines(result, "Gave up")
+    assert re.fullmatch(
+        rf"Gave up 2 requests to {name}: DownloadTimeoutError: took longer than 0\.2 seconds; held for "
+        r"[\d.]+ s \(\d attempts? at robots\.txt\)",
+        gave_up,
+    )
+    for error in result.failures.values():
+        assert str(error).count("held for") == 1
+        assert name not in str(error)
 
 
 async def test_summaries_of_one_origin(sites: Sites) -> None:

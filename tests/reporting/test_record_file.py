@@ -256,7 +256,7 @@ def test_a_kill_loses_little(sites: Sites, tmp_path: Path, path: Path) -> None:
     [
         # A folder where the file should be: root may write everywhere else.
         ("{path}", f"IsADirectoryError: [Errno {errno.EISDIR}] Is a directory: '{{path}}'"),
-        ("/dev/full", "No space left on device"),
+        pytest.param("/dev/full", "No space left on device", marks=pytest.mark.linux),
         ("broken://x", "ConnectionError: the bucket is gone"),
     ],
 )  # fmt: skip

@@ -73,9 +73,37 @@ NO_STORAGES: dict[Any, str] = {
 }
 
 
+SQLITE = "scrapy_rep.storages.SqliteStorage"
+MISSPELT = {
+    "scrapy_rep.storages.SQLiteStorage": SQLITE,
+    "scrapy_rep.storages.SqlLiteStorage": SQLITE,
+    "scrapy_rep.storage.SqliteStorage": SQLITE,
+    "scrapy_rep.SqliteStorage": SQLITE,
+    "scrapyrep.storages.sqlite": SQLITE,
+    "storages.SqliteStorage": SQLITE,
+    "SqliteStorage": SQLITE,
+    "sqlite": SQLITE,
+    "redis": "scrapy_rep.storages.RedisStorage",
+    "memory": "scrapy_rep.storages.MemoryStorage",
+    # These are others', or nothing like one of ours.
+    "nowhere.Storage": None,
+    "myproject.SqliteStorage": None,
+    "scrapy_rep.storages.Nothing": None,
+}
+
+
+def test_a_misspelt_storage_is_suggested() -> None:
+    for path, meant in MISSPELT.items():
+        with pytest.raises(SettingsError) as raised:
+            opened(path)
+        said = str(raised.value)
+        assert said.endswith(f" Did you mean {meant}?") == (meant is not None), path
+        assert ("Did you mean" in said) == (meant is not None), path
+
+
 def test_what_is_no_storage() -> None:
     for storage, words in NO_STORAGES.items():
-        with pytest.raises(SettingsError, match=rf"^REP_CACHE_STORAGE is .*{words}.*\.$"):
+        with pytest.raises(SettingsError, match=rf"^REP_CACHE_STORAGE is .*{words}.*[.?]$"):
             opened(storage)
 
 

@@ -25,7 +25,7 @@ FILLER = "x" * 3000
 
 
 def journal_of(path: Path | None) -> Journal:
-    return Journal(path, SCHEMA, None, "it is tried again", "it is lost")
+    return Journal(path, SCHEMA, None, "it is tried again", "it is lost", gauge="rep/down/held")
 
 
 @pytest.fixture

@@ -32,7 +32,18 @@ from scrapy_rep.exceptions import (
     UsageDisallowed,
 )
 from scrapy_rep.preferences import PURPOSES, RobotsUsage, Statement, Usage, read_robots
-from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule, comparable, product_token
+from scrapy_rep.protocol import (
+    AgentLine,
+    CleanParam,
+    Decision,
+    Group,
+    Origin,
+    RobotsTxt,
+    Rule,
+    RuleLine,
+    comparable,
+    product_token,
+)
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.page import PageRule, PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
@@ -142,3 +153,15 @@ def read(body: bytes) -> Iterator[object]:
         yield [entry["loc"] for entry in entries]
     kind: Kind | None = reader.kind
     yield kind
+
+
+def rules_of(robots: RobotsTxt, token: str) -> list[str]:
+    patterns: list[str] = []
+    groups: tuple[Group, ...] = robots.groups
+    for group in groups:
+        first: AgentLine = group.agents[0]
+        if group.names(token) and first.line > 0:
+            lines: list[RuleLine] = group.rules
+            patterns += [f"{line.rule.line}: {line.pattern}" for line in lines]
+    cleaned: tuple[CleanParam, ...] = robots.clean_params
+    return patterns + [param for one in cleaned for param in one.params]

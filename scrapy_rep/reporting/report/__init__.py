@@ -1,8 +1,8 @@
 """The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
 
 It is made from the record alone, by a crawl as it goes, or from files later: `reading.py` sums up
-each crawl; here is what differs between crawls; `page.html`, with `page.css` and `page.js`, is the
-page, and says what needs a look. Jinja is an extra, imported only when a report is written.
+each crawl; `findings.py` says what needs a look; here is what differs between crawls; `page.html`,
+with `page.css` and `page.js`, is the page. Jinja is an extra, imported only when a report is written.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.record import changed_lines
+from scrapy_rep.reporting.record import ANSWERS, changed_lines
 from scrapy_rep.reporting.record_file import Feed
+from scrapy_rep.reporting.report.findings import findings_of, in_words
 from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, OriginRow, lines_of
 from scrapy_rep.text import clean, counted, date, duration
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 LIBRARY = "jinja2"
+
+MANUAL = "https://github.com/scrapy-rep/scrapy-rep/blob/main/docs/observing.md#report"
 
 _FOLDER = Path(__file__).parent
 
@@ -79,7 +82,8 @@ class Report:
             self._feed.log_error("can't write the report to %(uri)s: %(error)s", error)
 
     async def _page(self) -> bytes:
-        states = (self._table.get(Origin.from_url(one.origin)) for one in self._crawl.quoted())
+        quoted = await run_in_thread(lambda: list(self._crawl.quoted()))  # sorts many rows
+        states = (self._table.get(Origin.from_url(row.origin)) for row in quoted)
         entries = {(one.name, one.entry.sha256): one.entry for one in states if one is not None}
 
         def make() -> bytes:
@@ -182,6 +186,10 @@ def render(data: ReportData) -> bytes:
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
     text: str = _template().render(
         data=data,
+        findings=findings_of(data.crawl),
+        answers=ANSWERS,
+        in_words=in_words,
+        manual=MANUAL,
         counted=counted,
         most_changes=MAX_CHANGES,
         version=scrapy_rep.__version__,

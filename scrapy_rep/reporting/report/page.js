@@ -1,11 +1,29 @@
 "use strict";
-// All rows are on the page without this. It sorts and filters them, and saves them as CSV and JSON.
+// All rows are on the page without this. It sorts and filters them, saves them as CSV and JSON, and
+// copies URLs.
 
 const LIMIT = 200; // as in page.css
 const PLAIN = new Set(["value", "none"]); // columns that aren't sorted; "none" isn't saved either
 const collator = new Intl.Collator("en", { numeric: true });
 
 const textOf = (cell) => cell.textContent.trim();
+
+// Sorts origins as by_domain() in record.py does: shop.a.example and www.a.example stand together, 127.0.0.11
+// before 127.0.0.100.
+function byDomain(origin) {
+  const [, scheme, host, port] = /^(?:(.*?):\/\/)?(.*?)(?::(\d*))?$/s.exec(origin);
+  const labels = host.split(".");
+  if (!/^\d+$/.test(labels.at(-1))) labels.reverse();
+  return [...labels, port ?? "", scheme ?? ""].join("\0").replace(/\d+/g, (digits) => digits.padStart(8, "0"));
+}
+
+const compareValues = (a, b) => (a < b ? -1 : Number(a > b));
+
+function save(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
+  make("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
 
 // In columns of numbers an empty cell says nothing (NaN), in columns of counts it is 0.
 function numberOf(cell, kind) {
@@ -76,15 +94,29 @@ class Table {
     const order = head.getAttribute("aria-sort") === first ? second : first;
     for (const other of this.heads) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", order);
+    const isOrigin = this.kind(column) === "origin";
     const key = (row) => {
       const value = this.value(row.cells[column], column);
+      if (isOrigin) return byDomain(value);
       return numeric ? (value ?? -Infinity) : value;
     };
-    const compare = numeric ? (a, b) => (a < b ? -1 : Number(a > b)) : collator.compare;
+    const compare = numeric || isOrigin ? compareValues : collator.compare;
     const sign = order === "ascending" ? 1 : -1;
     const rows = Array.from(this.body.rows, (row) => [key(row), row]);
     rows.sort(([a], [b]) => sign * compare(a, b));
     this.body.append(...rows.map(([, row]) => row));
+    this.showOrder();
+  }
+
+  showOrder() {
+    const sorted = this.heads.find((head) => head.hasAttribute("aria-sort"));
+    if (!sorted) {
+      this.order.textContent = this.element.dataset.order ?? "";
+      return;
+    }
+    const [first, last] = isNumeric(sorted.dataset.kind) ? ["smallest", "largest"] : ["A", "Z"];
+    const begin = sorted.getAttribute("aria-sort") === "ascending" ? first : last;
+    this.order.textContent = `by ${textOf(sorted)}, ${begin} first`;
   }
 
   addFilters() {
@@ -112,11 +144,13 @@ class Table {
 
   addTools() {
     this.count = make("output");
+    this.order = make("span", { className: "order" });
     this.more = make("button", { type: "button" });
     this.more.addEventListener("click", () => this.filter((this.all = !this.all)));
     const csv = make("button", { type: "button", onclick: () => this.save("csv", asCsv) }, "CSV");
     const json = make("button", { type: "button", onclick: () => this.save("json", asJson) }, "JSON");
-    this.element.parentElement.before(make("div", { className: "tools" }, this.count, this.more, csv, json));
+    this.element.parentElement.before(make("div", { className: "tools" }, this.count, this.order, this.more, csv, json));
+    this.showOrder();
   }
 
   filter() {
@@ -143,9 +177,7 @@ class Table {
     const cells = rows.map((row) => this.names.map((_, column) => this.value(row.cells[column], column)));
     const columns = this.names.map((_, column) => column).filter((column) => this.kind(column) !== "none");
     const text = write(columns.map((at) => this.names[at]), cells.map((row) => columns.map((at) => row[at])));
-    const url = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
-    make("a", { href: url, download: `${this.element.id.replace("-table", "")}.${extension}` }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
+    save(`${this.element.id.replace("-table", "")}.${extension}`, text);
   }
 
   value(cell, column) {
@@ -180,7 +212,27 @@ function follow(link, tables) {
   table.filter();
 }
 
+// Buttons that copy and save the URLs to crawl again.
+function addList(list) {
+  const button = (text, onclick) => make("button", { type: "button", onclick }, text);
+  const copy = button("Copy", async () => {
+    list.closest("details").open = true;
+    const selection = getSelection();
+    selection.selectAllChildren(list);
+    // Browsers keep the clipboard from pages that they don't trust; then the URLs are selected.
+    const isCopied = await (navigator.clipboard?.writeText(list.textContent) ?? Promise.reject()).then(
+      () => true,
+      () => document.execCommand("copy"),
+    );
+    copy.textContent = isCopied ? "Copied" : "Selected";
+  });
+  const download = button("Download", () => save("given-up.txt", list.textContent));
+  list.closest("details").before(make("div", { className: "tools" }, make("output"), copy, download));
+}
+
 document.addEventListener("DOMContentLoaded", () => {
+  const list = document.getElementById("given-up-urls");
+  if (list) addList(list);
   const tables = Array.from(document.querySelectorAll(".scroll > table"), (element) => new Table(element));
   for (const link of document.querySelectorAll("a[data-filter]")) {
     link.addEventListener("click", () => follow(link, tables));

@@ -14,7 +14,18 @@ from operator import attrgetter
 from typing import IO, Any, ClassVar
 
 from scrapy_rep.origins.policy import UNKNOWN_YET
-from scrapy_rep.reporting.record import IMPOLITE, OUTCOMES, Rows, RuleOrigin, RuleRows, kind_of
+from scrapy_rep.reporting.record import (
+    ANSWERS,
+    IMPOLITE,
+    OUTCOMES,
+    OVERRULED,
+    Rows,
+    RuleOrigin,
+    RuleRows,
+    by_domain,
+    detailed,
+    kind_of,
+)
 from scrapy_rep.text import duration
 
 _MAX_LINE = 1 << 22
@@ -105,7 +116,7 @@ class Period:
 class OriginRow:
     origin: str
     outcome: str = "none"
-    """Its last answer, one of :data:`~scrapy_rep.reporting.record.OUTCOMES`."""
+    """Its last answer, a key of :data:`~scrapy_rep.reporting.record.ANSWERS`."""
     kind: str = ""
     reason: str = ""
     url: str = ""
@@ -130,8 +141,8 @@ class OriginRow:
     def order(self) -> tuple[int, str]:
         """Sorts those refused most first, and those whose answer is unusual."""
         refused = sum(self.counts[name] for name in _INTERESTING)
-        interest = 2 * refused + (self.outcome not in ("rules", "missing", "none"))
-        return -interest, self.origin
+        interest = 2 * refused + (self.outcome not in ("rules", "missing", "denied", "none"))
+        return -interest, by_domain(self.origin)
 
 
 @dataclass(slots=True)
@@ -211,6 +222,7 @@ _ORIGINS, _SAID, _PERIODS, _SITEMAPS = 50_000, 2_000, 4_000, 10_000
 _OF_A_RULE, _REASON_LENGTH, _SETTINGS = 100, 300, 200
 MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
 MAX_CHANGES, _URL_LENGTH = 500, 500
+MAX_GIVEN_UP = 5_000
 
 # Origins whose robots.txt is quoted: of one rule, of all.
 _QUOTED_OF_A_RULE, _QUOTED = 20, 250
@@ -250,6 +262,8 @@ class CrawlSum:
         self.changes: Rows[dict[str, Any]] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
         self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
         self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
+        self.given_up: dict[str, None] = {}
+        """URLs of requests that failed because robots.txt was unreachable, the first of them."""
         self._held_or_waiting, self._waiting = Timeline(), Timeline()
 
     def add(self, line: Line) -> None:
@@ -291,8 +305,10 @@ class CrawlSum:
         if outcome not in OUTCOMES or outcome == "none" or origin is self._nowhere:
             origin.reason = origin.reason or reason
             return
-        origin.outcome, origin.reason, origin.kind = outcome, reason, ""
         origin.url, origin.status = line.text("url"), line.number("status")
+        forbids = about.flag("forbids")
+        origin.outcome = detailed(outcome, origin.status, forbids=forbids)
+        origin.reason, origin.kind = reason, ""
         if outcome == "unreachable":
             origin.kind = about.text("kind", 40) or kind_of(reason)
             self._fails(origin, about.seconds("asked"), at, fetches)
@@ -340,12 +356,23 @@ class CrawlSum:
     # Requests
 
     def _allowed(self, line: Line, _: float) -> None:
-        passed = line.text("reason").startswith(IMPOLITE)
+        reason, kind = line.text("reason"), "allowed"
+        if reason.startswith(IMPOLITE):
+            kind = "passed"
+        elif reason == OVERRULED:
+            kind = "overruled"
         times = line.number("count") if "count" in line.fields else 1
-        self._of(line).counts["passed" if passed else "allowed"] += times
+        self._of(line).counts[kind] += times
 
     def _dropped(self, line: Line, _: float) -> None:
         self._of(line).counts["dropped"] += 1
+        self._give_up(line)
+
+    def _give_up(self, line: Line) -> None:
+        """Note a URL to crawl again."""
+        url = line.text("url", _MAX_TEXT + 1)
+        if 0 < len(url) <= _MAX_TEXT and len(self.given_up) < MAX_GIVEN_UP and not self.dry_run:
+            self.given_up[url] = None
 
     def _disallowed(self, line: Line, _: float) -> None:
         origin = self._of(line)
@@ -380,6 +407,8 @@ class CrawlSum:
             origin.still_waiting -= 1
             self._waiting.change(at, -1)
         origin.held = max(0, origin.held - 1)
+        if verdict == "given_up":
+            self._give_up(line)
         if verdict == "given_up" and origin.period is not None:
             origin.period.given_up += 1
             origin.period.ended = max(origin.period.ended, at)
@@ -427,6 +456,19 @@ class CrawlSum:
         """Yield the origins whose robots.txt is quoted, with the line that decided."""
         some = (one for rule in self.rules.top for one in rule.origins[:_QUOTED_OF_A_RULE])
         return islice((one for one in some if one.sha256), _QUOTED)
+
+    @property
+    def answered(self) -> list[tuple[str, int, list[str]]]:
+        """How origins answered, in the words of the log's summary: for each how many origins, and the
+        outcomes that amount to it."""
+        outcomes: dict[str, list[str]] = {}
+        for key, words in ANSWERS.items():
+            if self.outcomes[key]:
+                outcomes.setdefault(words, []).append(key)
+        return [
+            (words, sum(self.outcomes[key] for key in keys), keys)
+            for words, keys in outcomes.items()
+        ]
 
     @property
     def closed(self) -> list[str]:

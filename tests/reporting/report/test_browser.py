@@ -78,8 +78,8 @@ def test_bars_are_drawn(browser: Browser, show: Show) -> None:
         "[...document.querySelectorAll('#outcomes-table rect')]"
         ".map((r) => r.getBoundingClientRect().width)"
     )
-    # 16 origins with rules, 3 missing, 2 unreachable.
-    assert [round(2 * width / min(widths)) for width in widths] == [16, 3, 2]
+    # 16 origins with rules; 3 without restrictions, all of them missing; 2 unreachable.
+    assert [round(2 * width / min(widths)) for width in widths] == [16, 3, 3, 2]
     colours = dict(
         browser.run(
             "[...document.querySelectorAll('#unreachable-table tbody:last-child tr')].map((row) =>"
@@ -164,7 +164,88 @@ def test_names_and_durations_have_an_order(browser: Browser, show: Show) -> None
         "[...document.querySelector('#unreachable-table tbody:last-child').rows]"
         ".map((row) => parseFloat(row.cells[3].dataset.v))"
     )
-    assert seconds == sorted(seconds, reverse=True) != []
+    assert seconds == sorted(seconds) != []  # at first, the longest come first
+
+
+def test_hosts_are_sorted_by_domain(browser: Browser, show: Show) -> None:
+    """By the page as by the record."""
+    names = ["http://127.0.0.2", "http://127.0.0.11:80", "http://127.0.0.11:8080",
+             "http://127.0.0.100", "http://[::1]:80", "http://a.example", "http://www2.a.example",
+             "http://www10.a.example", "https://www10.a.example", "http://a.b.example"]  # fmt: skip
+    show([started(), *[answer("rules", 1, name) for name in sorted(names)], ended(2)])
+    assert browser.column(ORIGINS, 0) == names
+    for order in (names, names[::-1]):
+        browser.one(f"{ORIGINS} thead th:nth-child(1) button").click()
+        assert browser.column(ORIGINS, 0) == order
+
+
+def test_it_is_seen_how_a_table_is_sorted(browser: Browser, show: Show) -> None:
+    """From the beginning: by a column, or in words."""
+    show(61)
+
+    def order(section: str) -> str:
+        text = browser.one(f"#{section} .order").text
+        assert isinstance(text, str)
+        return text
+
+    assert order("origins") == "refused or held most often first"
+    assert order("unreachable") == "by length, largest first"
+    assert order("pages") == "by count, largest first"
+    browser.one(f"{ORIGINS} thead th:nth-child(1) button").click()
+    assert order("origins") == "by origin, A first"
+    arrow = browser.run(
+        "getComputedStyle(document.querySelector('#origins [aria-sort] button'), '::after').content"
+    )
+    assert "↑" in arrow
+
+
+def test_what_was_given_up_is_copied_and_saved(
+    browser: Browser, show: Show, tmp_path: Path
+) -> None:
+    urls = [f"http://a.example/{number}?x=<a>&y=1" for number in range(3)]
+    show([started(), *[line("given_up", 1, "http://a.example", url=url) for url in urls], ended(2)])
+    origin = {"permission": {"name": "clipboard-write"}, "setting": "granted"}
+    browser.tell("Browser.setPermission", **origin)
+    browser.tell("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    copy, download = browser.driver.find_elements("css selector", "#given-up button")
+    copy.click()
+    WebDriverWait(browser.driver, 20, 0.05).until(lambda _: copy.text == "Copied")
+    assert browser.run("getSelection().toString()").split() == urls
+    download.click()
+    saved = tmp_path / "given-up.txt"
+    WebDriverWait(browser.driver, 20, 0.05).until(lambda _: saved.exists())
+    assert saved.read_text("utf-8").split() == urls
+    assert browser.complaints() == []
+
+
+def test_a_table_with_every_column_fits_the_page(browser: Browser, show: Show) -> None:
+    """On a desk. On a phone it scrolls."""
+    site, gone = "http://a-shop-with-a-name.example", "http://gone.example"
+    about = {"bytes": 123_456, "sitemaps": 3, "crawl_delay": 2.5}
+    why = "DownloadFailedError: " + "a reason that takes some words to tell, " * 6
+    every = [answer("rules", 1, site, status=200, about=about)]
+    every += [line("held", 2, site, reason="no answer yet"), line("released", 3, site)]
+    every += [answer("unreachable", 2, gone, status=503, reason=why)]
+    every += [line("held", 3, gone, reason=why), line("given_up", 9, gone, reason=why)]
+    every += [line("unreachable", 9, gone, url=f"{gone}/x", reason=why)]
+    every += [line("allowed", 9, gone, url=f"{gone}/x", reason="REP_UNREACHABLE is 'allow'; x")]
+    show([*many_lines(61)[:-1], *every, ended(90)])
+    assert browser.run(f"document.querySelector('{ORIGINS}').tHead.rows[0].cells.length") == 17
+    for width in (1400, 1920):
+        browser.width(width)
+        boxes = "[...document.querySelectorAll('.scroll')].map((one) => one.scrollWidth - one.clientWidth)"
+        assert max(browser.run(boxes)) <= 1, width
+
+
+def test_the_timeline_is_as_wide_as_the_page(browser: Browser, show: Show) -> None:
+    show(61)
+    for width, height in ((390, 100), (1400, 150), (1920, 150)):
+        browser.width(width)
+        chart = browser.run(
+            "((r) => [r.width, r.height])(document.querySelector('svg.area').getBoundingClientRect())"
+        )
+        assert chart[0] > 0.9 * width
+        assert chart[1] > height
 
 
 def test_each_column_has_its_filter(browser: Browser, show: Show) -> None:

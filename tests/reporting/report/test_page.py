@@ -11,11 +11,12 @@ import pytest
 from lxml import etree, html
 
 from scrapy_rep.origins.policy import UNKNOWN_YET
-from scrapy_rep.reporting.report import ReportData, reading, render
-from tests.helpers.behaviours import in_turn
+from scrapy_rep.reporting.record import ANSWERS
+from scrapy_rep.reporting.report import MANUAL, ReportData, reading, render
+from tests.helpers.behaviours import in_turn, redirect
 from tests.helpers.crawling import crawl
 from tests.helpers.held import DEFER, assert_clean, origin_of
-from tests.helpers.log import lines
+from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.reporting.report.records import answer, data_of, ended, line, many, started
 
@@ -106,7 +107,8 @@ def test_nothing_is_loaded_and_links_lead_to_sites() -> None:
     assert page.cssselect("link, img, iframe, object, embed, image, base, form") == []
     for one in page.iter(etree.Element):
         assert not {"src", "srcset", "action", "style", "onclick"} & set(one.attrib)
-        assert one.get("href", "#").startswith(("#", "http://"))
+        assert one.get("href", "#").startswith(("#", "http://")) or one.get("href") == MANUAL
+    assert [one.get("href") for one in page.cssselect("footer a")] == [MANUAL]
     [policy] = page.cssselect("meta[http-equiv]")
     assert policy.get("content").startswith("default-src 'none'; style-src 'sha256-")
 
@@ -136,7 +138,7 @@ def refused(origin: str) -> bytes:
 
 
 def test_what_needs_a_look_is_said_in_sentences() -> None:
-    starts = {"refused": 2, "passed": False, "url": f"{A}/x", "why": "line 3", "command": "scrapy"}
+    starts = {"refused": 3, "passed": False, "url": f"{B}/y", "why": "line 3", "command": "scrapy"}
     listed = {"found": "listed", "by": f"{A}/robots.txt"}
     page = page_of(
         started(),
@@ -157,25 +159,164 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         line("changed", 5, A, change={"added": ["Disallow: /"], "lines_added": 1}),
         ended(9, start_requests=starts, page_dropped=1, usage_dropped=1),
     )
-    first = f"and none got through. The first was {A}/x: line 3 See rules"
+    first = f"and none got through. The first was {B}/y: line 3. See rules"
     assert texts(page, ".findings li > p:first-child") == [
-        "error 1 origin unreachable at the end: 1 HTTP 503. See origins",
-        f"error robots.txt refused 2 start requests, {first}",
+        "error 1 origin unreachable at the end (1 HTTP 503). See origins",
+        f"error robots.txt refused 3 start requests, {first}",
         "warning 1 origin answered with a bot wall in place of robots.txt. See origins",
         "warning 1 origin answered with an HTML page in place of robots.txt. See origins",
         "warning 1 origin redirected in a loop, too many times, or without a target. See origins",
-        "warning 1 origin closed to this crawler. See rules",
-        "warning 1 sitemap could not be read. The first: HTTP 404. See sitemaps",
+        (
+            "warning 1 origin closed to this crawler. 1 sitemap could not be read. The first: HTTP 404. "
+            "robots.txt files that changed in the crawl: 1. See rules, sitemaps, changes"
+        ),
         "note 1 origin without an answer. See origins",
-        "note robots.txt files that changed in the crawl: 1. See changes",
         "note Items and requests dropped because of page rules: 1. See pages",
         "note Items and requests dropped because of usage preferences: 1. See pages",
     ]
     assert texts(page, ".findings code") == ["scrapy"]
     assert [row[0] for row in rows(page, "outcomes")] == [
-        *("with rules", "HTML page in its place", "bot wall in its place"),
-        *("redirect loop, or redirect without a target", "unreachable 1 HTTP 503", "no answer"),
+        *("with rules", "without restrictions", "redirected nowhere"),
+        *("with HTML in place of robots.txt", "HTML page in its place", "bot wall in its place"),
+        *("unreachable 1 HTTP 503", "without an answer"),
     ]
+
+
+def start_requests(refused: int, unreachable: int, url: str, *, passed: bool) -> dict[str, Any]:
+    return {"refused": refused, "unreachable": unreachable, "passed": passed, "url": url,
+            "why": "why", "command": "scrapy robots"}  # fmt: skip
+
+
+def findings(*record: bytes) -> list[str]:
+    return texts(page_of(*record), ".findings li > p:first-child")
+
+
+def test_findings_about_the_same_origins_are_one() -> None:
+    """The most serious leads; each section that says more is named, and none that says nothing."""
+    gone = answer("unreachable", 1, A, reason="HTTP 503")
+    held = [line("held", 1, A, url=f"{A}/x", reason="HTTP 503")]
+    held.append(line("given_up", 2, A, url=f"{A}/x", reason="HTTP 503"))
+    starts = start_requests(1, 1, f"{A}/x", passed=True)
+    failed = "1 start request failed, robots.txt being unreachable; others got through"
+    said = "1 origin unreachable at the end (1 HTTP 503). 1 request given up or dropped. "
+    said += f"{failed}. The first was {A}/x: why."
+    end = ended(9, start_requests=starts, given_up=1)
+    assert findings(started(), gone, *held, end) == [
+        f"error {said} See origins, given up, unreachable"
+    ]
+    # An origin that answered in the end is another.
+    back = answer("rules", 3, A, status=200)
+    assert findings(started(), gone, *held, back, end) == [
+        (
+            "warning 1 request given up or dropped. "
+            f"{failed}. The first was {A}/x: why. See given up, unreachable"
+        )
+    ]
+    starts = start_requests(1, 0, f"{B}/x", passed=False)
+    record = started(), answer("rules", 1, B), refused(B), ended(9, start_requests=starts)
+    assert findings(*record) == [
+        (
+            f"error robots.txt refused 1 start request, and none got through. The first was {B}/x: why. "
+            "1 origin closed to this crawler. See rules"
+        )
+    ]
+
+
+def test_start_requests_that_robots_txt_did_not_refuse_lead_elsewhere() -> None:
+    starts = start_requests(3, 2, f"{C}/x", passed=False)
+    [said] = findings(started(), answer("rules", 1, A), ended(9, start_requests=starts))
+    assert said.startswith(
+        "error robots.txt refused 1 start request and 2 start requests failed, robots.txt being "
+        "unreachable, and none got through."
+    )
+    starts = start_requests(2, 2, f"{C}/x", passed=False)
+    [said] = findings(started(), answer("rules", 1, A), ended(9, start_requests=starts))
+    assert said.endswith("See unreachable")
+
+
+DETAILS = [
+    ("missing", 404, False, "missing"),
+    ("missing", 410, False, "missing"),
+    ("missing", 500, False, "missing"),  # a page that says "not found"
+    ("missing", None, False, "missing"),  # a setting, or ftp
+    ("missing", 401, False, "denied (4xx)"),
+    ("missing", 403, False, "denied (4xx)"),
+    ("missing", 451, False, "denied (4xx)"),
+    ("missing", 403, True, "closed by REP_FORBIDDEN"),
+]
+
+
+def test_a_file_is_missing_only_if_the_site_says_so() -> None:
+    for outcome, status, forbids, words in DETAILS:
+        about = {"forbids": forbids}
+        page = page_of(started(), answer(outcome, 1, A, status=status, about=about), ended(2))
+        [row] = rows(page, "origins")
+        assert row[1] == words
+        assert texts(page, "#look p") == [("Nothing does: every origin answered, and none refused a "
+                                          "start request.")]  # fmt: skip
+        assert texts(page, "#unreachable p") == ["No robots.txt was unreachable."]
+
+
+async def test_origins_add_up_as_in_the_log(sites: Sites, tmp_path: Path) -> None:
+    """With whatever a site may answer in place of rules."""
+    answers: list[Any] = [
+        *(RULES, "# nothing\n", "<!DOCTYPE html><title>Hello</title>", 404, 403, 451),
+        *(redirect("/robots.txt"), 503),
+    ]
+    town = [sites.add(robots=robots) for robots in answers]
+    for forbidden in ("allow", "disallow"):
+        path = tmp_path / f"{forbidden}.html"
+        settings = {"REP_REPORT": str(path), "REP_FORBIDDEN": forbidden}
+        result = await crawl([site.url("/x") for site in town], settings)
+        page = parse(path)
+        whole = [row for row in page.cssselect("#outcomes-table tbody tr")
+                 if "part" not in (row.get("class") or "")]  # fmt: skip
+        told = [f"{texts(row, 'td')[1]} {texts(row, 'th')[0]}" for row in whole]
+        told = [
+            f"{one.replace(' 1 HTTP', ' (HTTP')})" if "HTTP 503" in one else one for one in told
+        ]
+        assert summary(result)[0] == f"robots.txt of {len(town)} origins: {', '.join(told)}"
+        assert {" ".join(one.split()[1:]) for one in told} - {"unreachable (HTTP 503)"} < {
+            *ANSWERS.values()
+        }
+        assert ("1 closed by REP_FORBIDDEN" in told) == (forbidden == "disallow")
+
+
+def test_what_was_given_up_is_a_list_to_crawl_again() -> None:
+    urls = [f"{A}/{number}?a=1&b=<2>" for number in range(3)]
+    lost = [line("given_up", 2, A, url=urls[0], reason="HTTP 503")]
+    lost += [line("unreachable", 3, A, url=url, reason="HTTP 503") for url in urls]
+    page = page_of(started(), answer("unreachable", 1, A), *lost, ended(4))
+    assert page.cssselect("#given-up-urls")[0].text.split() == urls  # each once
+    assert len(page.cssselect("nav a[href='#given-up']")) == 1
+    for quiet in ([], [started(dry_run=True), *lost, ended(4)]):
+        assert page_of(*quiet).cssselect("#given-up") == []
+
+
+def test_not_all_that_was_given_up_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_GIVEN_UP", 2)
+    urls = [f"{A}/{'x' * 5000}", *(f"{A}/{number}" for number in range(4))]
+    lost = [line("given_up", 2, A, url=url, reason="HTTP 503") for url in urls]
+    page = page_of(started(), *lost, ended(4, given_up=5))
+    assert page.cssselect("#given-up-urls")[0].text.split() == urls[1:3]
+    assert texts(page, "#given-up .note")[-1] == "2 of 5 requests, each URL once."
+
+
+def test_origins_are_in_the_order_of_their_domains() -> None:
+    names = ["http://127.0.0.2", "http://127.0.0.11:80", "http://127.0.0.11:8080",
+             "http://127.0.0.100", "http://[::1]:80", "http://a.example", "http://www2.a.example",
+             "http://www10.a.example", "https://www10.a.example", "http://a.b.example"]  # fmt: skip
+    page = page_of(started(), *[answer("rules", 1, one) for one in sorted(names)], ended(2))
+    assert [row[0] for row in rows(page, "origins")] == names
+
+
+def test_what_overrules_lets_pass_is_not_allowed() -> None:
+    lines = [line("allowed", 1, A, url=f"{A}/x", reason="RepMiddleware.overrules()", line=3)]
+    page = page_of(started(), *lines, line("allowed_count", 2, A, count=4), ended(3))
+    found = numbers(page)
+    assert (found["allowed"], found["let through by overrules()"]) == ("4", "1")
+    heads = texts(page, "#origins-table thead th")
+    assert rows(page, "origins")[0][heads.index("let through")] == "1"
 
 
 def test_where_to_look_is_said_by_example() -> None:
@@ -186,6 +327,7 @@ def test_where_to_look_is_said_by_example() -> None:
     page = page_of(started(), *lines, ended(2))
     [finding] = texts(page, ".findings li")
     assert finding == f"note 6 origins without an answer. See origins {', '.join(town[:5])}, …"
+    assert [row[0] for row in rows(page, "outcomes")] == ["without an answer"]
     assert {row[8] for row in rows(page, "origins")} == {"NotSupported: no handler"}
 
 
@@ -211,9 +353,9 @@ def test_requests_that_only_waited_are_drawn() -> None:
     """Without an outage there is no bar, but there is how many waited."""
     waits = [line("held", n, "http://a.example", reason=UNKNOWN_YET) for n in range(3)]
     text = render(data_of(*waits, answer("rules", 4, "http://a.example"))).decode()
-    assert "Every robots.txt could be fetched." in text and "3 at the end" in text
+    assert "No robots.txt was unreachable." in text and "3 at the end" in text
     text = render(data_of(answer("rules", 4, "http://a.example"))).decode()
-    assert "Every robots.txt could be fetched." in text and "at the end" not in text
+    assert "No robots.txt was unreachable." in text and "at the end" not in text
 
 
 def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
@@ -278,7 +420,7 @@ def test_only_web_addresses_are_links() -> None:
     for name in ("javascript:alert(1)", "data:text/html,x", "//x.example", "HTTP://x.example"):
         page = parse(render(data_of(started(), answer("html", 1, name), ended(2))))
         assert rows(page, "origins")[0][0] == name
-        assert all(one.get("href").startswith("#") for one in page.cssselect("a"))
+        assert all(one.get("href").startswith("#") for one in page.cssselect("main a"))
 
 
 def test_no_more_than_a_browser_can_bear(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,67 @@
+"""``python -m scrapy_rep FILE URL…``, or ``scrapy-rep``: what ``scrapy robots`` does with files, without
+Scrapy, whose start takes a second."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from scrapy_rep.commands.options import (
+    DECIDE,
+    WITHOUT_SCRAPY,
+    action_of,
+    add_options,
+    check_options,
+    module_of,
+)
+from scrapy_rep.commands.output import Status, WrongUsage, complain, usage_error
+from scrapy_rep.commands.task import Task
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+_USAGE = "scrapy-rep [options] FILE [URL ...]"
+_DESCRIPTION = (
+    "Show whether a robots.txt lets a crawler fetch each URL, and which line decides; with --lint, its "
+    "likely mistakes. Give URLs or paths as arguments, or one per line on standard input. What needs a "
+    "site or a project is done by scrapy robots, which has the same options."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Return the exit status."""
+    parser = ArgumentParser("scrapy-rep", _USAGE, _DESCRIPTION)
+    add_options(parser)
+    options, names = parser.parse_known_args(arguments)
+    try:
+        check_options(options, names)
+        _check_needs(options)
+        if action_of(options) == DECIDE and options.file is None:
+            if not names:
+                raise WrongUsage("no file given")
+            options.file, *names = names
+            if "://" in options.file:
+                raise WrongUsage(f"a site is asked by Scrapy: scrapy robots {options.file}")
+        action, module = module_of(options)
+        return Task(names, options).run(getattr(import_module(module), action))
+    except WrongUsage as error:
+        parser.error(usage_error(error, parser.prog))
+    except KeyboardInterrupt:
+        complain("stopped before it was done")
+        return Status.UNREACHABLE
+
+
+def _check_needs(options: Namespace) -> None:
+    """Raise ``WrongUsage`` for what is done in a project only."""
+    action = action_of(options)
+    if action not in WITHOUT_SCRAPY:
+        raise WrongUsage(f"--{action} needs Scrapy: scrapy robots --{action}")
+    if options.spider is not None:
+        raise WrongUsage("--spider needs Scrapy: scrapy robots --spider")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
