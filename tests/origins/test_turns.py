@@ -202,6 +202,7 @@ def test_a_fleet_keeps_a_delay_though_one_is_killed(sites: Sites, tmp_path: Path
         finally:
             for one in crawls:
                 one.close()
-    assert min(until) >= 1 - LATE
-    assert sorted(until)[-2] <= 1 + LATE
-    assert max(until) <= 2 + LATE
+    # Three processes, each of which may be late. Without turns, gaps are a third of a second.
+    assert min(until) >= 1 - 3 * LATE
+    assert sorted(until)[-2] <= 1 + 3 * LATE
+    assert max(until) <= 2 + 3 * LATE
