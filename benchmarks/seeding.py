@@ -250,7 +250,7 @@ class Watch:
 
 
 class Draining(Scheduler):
-    """Takes the requests of pages as ever, and forgets them at once."""
+    """Takes the requests of pages as ever, and lets each of them be over at once."""
 
     taken = 0
 
@@ -265,6 +265,11 @@ class Draining(Scheduler):
             return False
         self.pages.push(request)
         self.pages.pop()
+        slot = self.crawler.engine._slot
+        slot.add_request(
+            request
+        )  # as the engine does when it takes one, and when its callback has ended
+        slot.remove_request(request)
         self.stats.inc_value("scheduler/enqueued")
         Draining.taken += 1
         if Draining.taken == Watch.total:

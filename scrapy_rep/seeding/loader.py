@@ -20,6 +20,7 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import Response
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import DeferredLock
@@ -151,7 +152,9 @@ class Loader:
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self.places = Places()
-        self._why_ended: dict[int, str] = {}  # by row
+        self._ending: dict[str, SitemapRow] = {}
+        """Sitemaps whose requests have ended, and of which it will be told why, by URL."""
+        self._failures: dict[str, Exception] = {}  # of requests, by the sitemap's URL
         # In memory where others are held on disk: the spool has them already.
         self._trail = self._engine.following.trail(
             ROW_KEY, self._ended, is_kept=context.spool.is_kept, in_memory=True
@@ -296,19 +299,35 @@ class Loader:
         if row is not None:
             self.places.release(row)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there are sitemaps that were requested and are neither read nor failed."""
+        return bool(len(self.places) or self._ending)
+
     def _request_failed(self, failure: Any) -> None:
+        url = failure.request.meta[SITEMAP]["url"]
         row = self._trail.number_of(failure.request)
-        if row is not None and row in self.places:
-            self._why_ended[row] = text_of(failure.value)
+        if url in self._ending or (row is not None and row in self.places):
+            self._failures[url] = failure.value
 
     def _ended(self, row: int) -> None:
         """Note that the crawl is done with the request for a sitemap. If that was neither read nor
-        failed, another component has dropped it."""
+        failed, another component has dropped it, or the rules did before it was queued."""
         sitemap = self._give_back(row)
-        why = self._why_ended.pop(row, "")
         if sitemap is not None and not self._spool.ending:
-            about = f" ({why})" if why else ""
+            self._ending[sitemap.url] = sitemap
+            call_later(0, self._tell_end, sitemap)  # the errback may be called then
+
+    def _tell_end(self, sitemap: SitemapRow) -> None:
+        self._ending.pop(sitemap.url, None)
+        error = self._failures.pop(sitemap.url, None)
+        if isinstance(error, RobotsDisallowed):
+            self._end(sitemap, str(error), DONE, error)
+        else:
+            about = "" if error is None else f" ({text_of(error)})"
             self._end(sitemap, f"another component dropped its request{about}", FAILED)
+        self._spool.wake()
+        self._engine.wake()  # the crawl may be over
 
     def _mark(self, sitemap: SitemapRow, state: int) -> None:
         """Note what became of a sitemap."""

@@ -242,7 +242,7 @@ class Feeder:
         self._failing_since: float | None = None
 
     def __bool__(self) -> bool:
-        is_busy = self._running or self._spool.waiting or len(self._loader.places)
+        is_busy = self._running or self._spool.waiting or self._loader.is_busy
         return not self._spool.over and bool(is_busy)
 
     @property
