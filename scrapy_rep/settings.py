@@ -265,6 +265,13 @@ class RepSettings:
     dry_run: bool = _setting(False, _flag, _FLAG)
     report: str | None = _setting(None, _optional(_path), _URI)
 
+    @property
+    def max_delay(self) -> float | None:
+        """Seconds: origins that ask for a longer crawl delay are not crawled; None if there is no such
+        limit."""
+        limit = self.crawl_delay
+        return limit.most if isinstance(limit, DelayLimit) and limit.skips else None
+
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
         """Read and check all; ``SettingsError`` names the setting, its value and what would be right."""

@@ -296,6 +296,7 @@ class RobotsCache:
         )
         about: dict[str, Any] = {"status": answer.status, "url": answer.url, "hops": answer.hops}
         about |= {
+            "wall": answer.wall,
             "updated_at": now,
             "fetched_at": now,
             "fresh_until": min(now + lifetime, MAX_TIME),

@@ -42,13 +42,19 @@ class Choices:
         return None if found is None else replace(found, url=origin.robots_url)
 
     def refusal(self, one: Answer | Entry) -> str:
-        """Return why this project doesn't accept such an answer; empty if it does. Another project
-        may have stored the entry."""
+        """Return why this project doesn't accept such an answer; empty if it does, or if the answer
+        counts as unreachable anyway. Another project may have stored the entry."""
+        if one.outcome is Outcome.UNREACHABLE:
+            return ""
         missing = one.outcome is Outcome.MISSING and one.status in FORBIDDEN
         if missing and self._settings.forbidden == "defer":
             return "REP_FORBIDDEN is 'defer'"
-        rules = one.outcome is Outcome.RULES and self._settings.challenge == "defer"
-        if rules and is_challenge(one.status, one.body):  # unpacks an entry's body
+        if self._settings.challenge != "defer":
+            return ""
+        if one.wall:
+            return f"{one.wall}, and REP_CHALLENGE is 'defer'"
+        has_rules = one.outcome is Outcome.RULES
+        if has_rules and is_challenge(one.status, one.body):  # unpacks an entry's body
             return "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
         return ""
 
