@@ -6,6 +6,7 @@ says anything about the origin.
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import ssl
@@ -84,6 +85,8 @@ class Answer:
     """The bot wall's sign that it carries, one of ``WALL_SIGNS``; empty without one."""
     by: str = ""
     """The setting that makes it what it is (REP.md section 13), in words."""
+    ends_at: float = math.inf
+    """Seconds since the epoch: from then on, the setting doesn't."""
 
     @property
     def reason(self) -> str:

@@ -48,7 +48,7 @@ from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_sum
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
 from scrapy_rep.signals import request_deferred, request_given_up, request_released, robots_resolved
-from scrapy_rep.text import clean, counted, text_of, without_secrets
+from scrapy_rep.text import clean, counted, iso, text_of, without_secrets
 
 logger = get_logger(__name__)
 
@@ -490,6 +490,14 @@ class ChoiceListener(ResolutionListener):
         values = {"settings": ", ".join(chosen(self._context.settings))}
         logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
         for host, override in self._choices.overrides.items():
+            if override.ends_at <= self._context.clock():
+                logger.warning(
+                    "REP_OVERRIDES: the entry for %(host)s ended on %(end)s, so its own robots.txt applies. "
+                    "Remove the entry, or give it a later date",
+                    {"host": host, "end": iso(override.ends_at)},
+                    extra=extra,
+                )
+                continue
             has_file = override.outcome is Outcome.RULES
             if has_file and (found := await run_in_thread(lint, override.body)):
                 where = f"line {found[0].line}: " if found[0].line else ""
