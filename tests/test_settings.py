@@ -108,8 +108,10 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
             {"a": {"file": None, "until": None}},
             {"a": {"file": None, "until": 2026}},
         ),
-        "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, to None, or, "
-        "if that ends at a date, to dicts such as {'file': 'own.txt', 'until': '2026-12-31'}",
+        (
+            "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, to None, "
+            "or, if that ends at a date, to dicts such as {'file': 'own.txt', 'until': '2026-12-31'}"
+        ),
     ),
     ("REP_NOFOLLOW", ("never", "drop", 2, []), "one of False, 'page', 'links', 'count', True"),
     (

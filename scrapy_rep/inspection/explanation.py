@@ -352,7 +352,10 @@ class RobotsFile:
         """The HTTP status, and what is strange about the answer."""
         status, hops = self.facts.status, self.facts.hops
         if self.outcome is not Outcome.MISSING:
-            return "" if status is None else f"HTTP {status}{', an HTML page' * self.is_page}"
+            if status is None:
+                return ""
+            page = ", an HTML page" if self.is_page else ""
+            return noted(f"HTTP {status}{page}", self.note)
         answer = f"HTTP {status}"
         if status is not None and 300 <= status < 400:
             after = f", after {hops} redirects" if hops else ""
