@@ -353,9 +353,7 @@ class Lookup(ResolutionListener):
         entry, stale = state.entry, isinstance(state.status, Stale)
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
-        notes = [answer.note] if answer is not None and answer.note else []
-        if entry.wall and not failed:
-            notes.append(f"a bot wall answered ({entry.wall})")
+        notes = [answer.note if answer is not None else "", "" if failed else entry.note]
         facts = Facts(
             origin=entry.origin,
             robots_url=state.origin.robots_url,
@@ -376,7 +374,7 @@ class Lookup(ResolutionListener):
             forbids=state.forbids_all,
             unrestricted=isinstance(state.status, Unrestricted),
             pass_unreachable=self.settings.unreachable == "allow",
-            note="; ".join(notes),
+            note="; ".join(filter(None, notes)),
         )
 
     def failed(self, origin: Origin, error: Exception) -> None:

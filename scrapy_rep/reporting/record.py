@@ -152,14 +152,14 @@ def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) 
         "sitemaps": len(robots.sitemaps) if robots is not None else 0,
         "forbids": state.forbids_all,
     }
-    notes = [answer.note] if answer is not None and answer.note else []
-    if entry.wall:
-        notes.append(f"a bot wall answered ({entry.wall})")
+    notes = [answer.note if answer is not None else "", entry.note]
     return {
         "status": answer.status if answer is not None else entry.status,
         "sha256": entry.sha256 if body is not None else None,
         "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
-        "reason": entry.error if failed else "; ".join(notes) or state.status.setting or None,
+        "reason": entry.error
+        if failed
+        else "; ".join(filter(None, notes)) or state.status.setting or None,
         "answer": about,
     }
 

@@ -160,6 +160,11 @@ class Entry:
         """
         return self.outcome is Outcome.RULES
 
+    @property
+    def note(self) -> str:
+        """What is strange about the last answer that counted, in words; empty if nothing is."""
+        return f"a bot wall answered ({self.wall})" if self.wall else ""
+
     def check(self, origin: str) -> Entry:
         """Return the entry.
 

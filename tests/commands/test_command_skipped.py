@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
+from tests.helpers.storing import in_a_file, missing, open_
 
 ROBOTS = "User-agent: *\nAllow: /a\nCrawl-delay: 100\n\nUser-agent: other\nDisallow: /b\n"
 WHY = "line 3: crawl-delay: 100, more than REP_CRAWL_DELAY allows"
@@ -132,3 +134,11 @@ async def test_a_bot_wall_is_named(sites: Sites, tmp_path: Path, status: int, si
     reason = f"HTTP {status}, {sign}, and REP_CHALLENGE is 'defer'"
     assert f"robots.txt unreachable ({reason}): nothing may be fetched for now" in done.out
     assert "a bot wall answered" not in done.out
+
+
+def test_a_bot_wall_that_was_stored(tmp_path: Path) -> None:
+    storage = open_(in_a_file(tmp_path))
+    storage.save(replace(missing(), status=403, wall="cf-mitigated: challenge"))
+    storage.close()
+    done = robots_here(tmp_path, "--cache", settings=in_a_file(tmp_path))
+    assert "HTTP 403; a bot wall answered (cf-mitigated: challenge)" in done.out

@@ -188,6 +188,7 @@ def both(site: Site) -> list[float | str]:
     return [site.url("/private"), site.url("/mine")]
 
 
+@pytest.mark.loop
 @pytest.mark.parametrize("origins", [10_000, 1])  # in memory: the second leaves, and comes back
 async def test_an_override_ends_at_its_date(
     sites: Sites, tmp_path: Path, runs: Runs, origins: int

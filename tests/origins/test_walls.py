@@ -108,6 +108,7 @@ async def test_a_wall_that_is_unreachable_anyway_is_counted_and_no_choice(sites:
         assert (result.stat("rep/bot_walls"), result.stat("rep/beyond/challenge")) == (2, chosen)
 
 
+@pytest.mark.loop
 async def test_requests_wait_until_the_wall_is_gone(sites: Sites) -> None:
     walls = [sites.add(robots=in_turn(walled(*wall), RULES)) for wall in WALLS]
     start = [url for site in walls for url in (*urls(site, 2), site.url("/private"))]
