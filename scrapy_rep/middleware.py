@@ -31,7 +31,7 @@ from scrapy_rep.origins.flight import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action, Drop
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.status import Stale, Unrestricted
+from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
@@ -213,11 +213,15 @@ class RepMiddleware:
     async def _wait(self, request: Request, origin: Origin, path: str, *, waited: bool) -> None:
         """Wait for the robots.txt of *origin*, for which a fetch is due."""
         known = self.origins.cache.look_up(origin)
-        passed_by = known or self._gate.known_of(request)
-        if passed_by is not None and not passed_by.unreachable and request in self._gate:
-            # It passed the gate by an answer that has expired since, or was forgotten: it still counts.
+        if known is not None and request in self._gate and not known.unreachable:
+            # It passed the gate by an answer that has expired since, and still counts.
             self._count("rep/cache/hit")
-            await self._act(request, passed_by, path, waited=waited)
+            await self._act(request, known, path, waited=waited)
+            return
+        passport = self._gate.passport_of(request)
+        if known is None and passport is not None:  # the origin was forgotten since
+            self._count("rep/cache/hit")
+            await self._act(request, passport[0], path, waited=waited)
             return
         if not waited:
             self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
@@ -239,6 +243,11 @@ class RepMiddleware:
         if self.origins.cache.takes_long(state, chain):
             # Before the policy is asked: the origin can become unreachable meanwhile.
             await self.origins.cache.read(state, chain)
+        passport = self._gate.passport_of(request)
+        if state.unreachable and passport is not None and not passport[1].says_nothing:
+            # It is down again since the request passed the gate, where it can't be held any more.
+            self._decide(request, passport[0], path, passport[1])
+            return
         policy = self.origins.policy
         advice = policy.in_the_middleware(state, self.clock())
         match advice.action:
@@ -269,11 +278,14 @@ class RepMiddleware:
         else:
             await self._act(request, answer, path, waited=True)
 
-    def _decide(self, request: Request, state: OriginState, path: str) -> None:
-        """Let the rules decide; ``RobotsDisallowed`` if they forbid the request."""
+    def _decide(
+        self, request: Request, state: OriginState, path: str, status: Status | None = None
+    ) -> None:
+        """Let the rules decide; ``RobotsDisallowed`` if they forbid the request. *status*: what counts, if
+        not what is known now."""
         everything = self.decisions.everything or bool(state.status.setting)
         chain = self.agents.chain_of(request)
-        decision = self.origins.decide(state, chain, path, always=everything)
+        decision = self.origins.decide(state, chain, path, always=everything, status=status)
         if decision is None or decision.allowed:
             if everything or isinstance(state.status.counts_as, Unrestricted):
                 self.decisions.record(request, state.origin, "allowed", state, decision)

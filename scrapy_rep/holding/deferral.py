@@ -206,10 +206,11 @@ class Deferral(WaitingRoom):
         if not queue.has_requests:
             return
         queue.is_answered = True
+        self._table.pin(state.origin)  # until all have left: they leave by what is known now
         if not state.unreachable or self._settings.dry_run:
             self.releases.add(queue)
             return
-        queue.recall(self.held.now())
+        self.held.recall(queue)
         if queue.unanswered:  # they no longer wait for a first answer, but for a better one
             self._context.stats.inc_value("rep/deferred/unreachable", queue.unanswered)
             queue.unanswered = 0
@@ -251,7 +252,7 @@ class Deferral(WaitingRoom):
         them. Return whether it was."""
         if self._settings.dry_run or self._cache.get(queue.origin) is not None:
             return False
-        queue.recall(self.held.now())
+        self.held.recall(queue)
         self._wait_for_answer(queue, request)
         return True
 
@@ -265,6 +266,7 @@ class Deferral(WaitingRoom):
             self._flights.abandon(queue.origin)
         if queue.given_up or queue.released:
             self.log.end(queue, kept=self.held.disk is not None)
+        self.held.forget(queue)
         queue.forget_past()
         self._flights.settle(queue)
 

@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS held (
     fingerprint INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS released (origin TEXT PRIMARY KEY, at REAL NOT NULL);
 """
 # The column of the request.
 _REQUEST = 4
@@ -59,6 +60,7 @@ AND typeof(since) = 'real' AND since BETWEEN 0 AND 1e10
 AND typeof(state) = 'integer' AND typeof(priority) = 'integer' AND typeof(fingerprint) = 'integer'
 ORDER BY id
 """
+_RELEASED = "SELECT origin, at FROM released WHERE typeof(at) = 'real' AND at BETWEEN 0 AND 1e10"
 _REST = """
 SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10),
        (SELECT count(*) FROM held)
@@ -122,13 +124,16 @@ class DiskHold:
         self.recovered, self._earlier = {}, {}
         rows = db.execute(_SOUND).fetchall()
         ran, all_rows = db.execute(_REST).fetchone()
+        released: dict[object, float] = dict(db.execute(_RELEASED).fetchall())
         # A killed run has taken at least until its last request was held.
         self.ran = max(ran or 0.0, *(row[2] for row in rows), 0.0)
         for number, (row, origin, since, state, priority, fingerprint) in enumerate(
             rows, -len(rows)
         ):
-            # Requests that were given up wait anew.
-            since = 0.0 if state == GIVEN_UP else since - self.ran
+            # The time of requests that had been released begins anew. Those that were given up wait anew.
+            since = max(since, min(released.get(origin, 0.0), self.ran)) - self.ran
+            if state == GIVEN_UP:
+                since = 0.0
             held = Held(-priority, number, since, row=row, counts=True)
             self.recovered.setdefault(origin, []).append(held)
             if fingerprint:
@@ -163,6 +168,15 @@ class DiskHold:
         self.journal.put("held", (row, origin, since, state, data, priority, fingerprint))
         self._following.stored(held.request)
         return Held(*held[:3], row=row, counts=True)
+
+    def release(self, origin: str, now: float) -> None:
+        """Note that an answer has come for those of *origin*, at *now* in seconds since this run began:
+        if it is down again before they have left, their time begins anew."""
+        self.journal.put("released", (origin, max(0.0, self.ran + now)))
+
+    def forget_release(self, origin: str) -> None:
+        """Note that all of *origin* have left."""
+        self.journal.delete("released", origin)
 
     def has(self, row: int) -> bool:
         """Whether the file has *row*: it can't always be written."""

@@ -30,11 +30,16 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action
 from scrapy_rep.origins.queue import Lateness
 from scrapy_rep.origins.state import OriginState
+from scrapy_rep.origins.status import Status
 from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 
 logger = get_logger(__name__)
 
 Check: TypeAlias = Callable[[Request], "Coroutine[Any, Any, None] | None"]
+
+
+Passport: TypeAlias = "tuple[OriginState, Status]"
+"""What was known of a request's origin when the request left the gate. It counts until the request is sent."""
 
 
 class Gate:
@@ -57,8 +62,8 @@ class Gate:
         self._held = deferral.held
         self._releases = deferral.releases
         self._check = check
-        self._let_out: WeakKeyDictionary[Request, OriginState | None] = WeakKeyDictionary()
-        """Requests that have left, and what was known of their origins then, if it was usable."""
+        self._let_out: WeakKeyDictionary[Request, Passport | None] = WeakKeyDictionary()
+        """Requests that have left. Until they get to the middleware, by what."""
         self._scheduler_is_useless = False
         """Whether it has only requests for which there is no room. The engine asks again at its next
         event, after some seconds at most."""
@@ -95,9 +100,9 @@ class Gate:
         """Whether *request* came through here, unlike a media pipeline's direct downloads."""
         return request in self._let_out
 
-    def known_of(self, request: Request) -> OriginState | None:
-        """Return by what was known of its origin *request* came through here, if it did. The origin may
-        have been forgotten since."""
+    def passport_of(self, request: Request) -> Passport | None:
+        """Return by what *request* came through here, if it did, and something was known of its origin.
+        The origin may have been forgotten since, or its robots.txt be unreachable again."""
         return self._let_out.get(request)
 
     def arrived(self, request: Request) -> None:
@@ -134,16 +139,16 @@ class Gate:
     def _next_released(self) -> Request | None:
         request = self._releases.next()
         if request is not None:
-            self._let_out[request] = self._known(request)
+            self._let_out[request] = self._passport_for(request)
         return request
 
-    def _known(self, request: Request) -> OriginState | None:
-        """Return what is known of the origin of *request*, usable or not."""
+    def _passport_for(self, request: Request) -> Passport | None:
         try:
             known, _ = self._origins.find(request)
         except ValueError:
             return None  # it has no origin
-        return self._origins.cache.look_up(known) if isinstance(known, Origin) else known
+        state = self._origins.cache.look_up(known) if isinstance(known, Origin) else known
+        return None if state is None else (state, state.status.counts_as)
 
     def _next_of_scheduler(self) -> Request | None:
         """Return a request of the scheduler that needn't wait, or one that leaves in place of one that
@@ -240,7 +245,7 @@ class Gate:
             and HANDED_BACK not in meta
             and not self._releases.has_turns
         ):
-            self._let_out[request] = state
+            self._let_out[request] = state, state.status
             return False
         past = NO_PAST
         if HANDED_BACK in meta:
@@ -266,7 +271,7 @@ class Gate:
             return self._keep_unless_full(known.origin, known, request, past)
         if self._deferral.stay_behind(known.origin, request, past.waited):
             return True
-        self._let_out[request] = known
+        self._let_out[request] = known, known.status
         return False
 
     def _keep_unless_full(

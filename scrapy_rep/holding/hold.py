@@ -151,6 +151,27 @@ class HeldRequests:
             until = queue.released_at
         return max(0.0, until - held.since)
 
+    def release(self, queue: Queue) -> None:
+        """Let all of *queue* leave, since an answer came."""
+        queue.let_leave(None, self.now())
+        self._begin_anew(queue)
+
+    def recall(self, queue: Queue) -> None:
+        """Keep those of *queue* that were about to leave."""
+        if queue.has_leaving and not queue.fails:
+            self._begin_anew(queue)
+        queue.recall(self.now())
+
+    def _begin_anew(self, queue: Queue) -> None:
+        """Note on disk that the time of those in *queue* begins anew, if they have to wait again."""
+        if self.disk is not None and queue.count:
+            self.disk.release(str(queue.origin), queue.clock(self.now()))
+
+    def forget(self, queue: Queue) -> None:
+        """Note that all of *queue* have left."""
+        if self.disk is not None and queue.released:
+            self.disk.forget_release(str(queue.origin))
+
     def leave_first(self, queue: Queue, held: Held) -> None:
         """Let *held*, which is next to leave, leave."""
         queue.longest = max(queue.longest, self.waited(queue, held))
@@ -166,7 +187,7 @@ class HeldRequests:
     def take_mortal(self, queue: Queue) -> Iterator[Held]:
         """Yield the requests that would end with the process, as they leave."""
         disk = self.disk
-        queue.recall(self.now())
+        self.recall(queue)
         if disk is not None:
             self.hold_waiting(queue, everything=True)
 
@@ -272,9 +293,11 @@ class Releases:
         given up; None to release them."""
         if self._ended:
             return
-        queue.let_leave(why, self._held.now(), before)
         if why is None:
+            self._held.release(queue)
             queue.good_until = self._held.now() + _GOOD_SECONDS
+        else:
+            queue.let_leave(why, self._held.now(), before)
         if not queue.has_turn:
             self._give_turn(queue)
             self._context.engine.wake()

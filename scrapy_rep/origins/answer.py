@@ -331,13 +331,15 @@ class _Kind:
         return (
             isinstance(error, self.types)
             or self.names.fullmatch(type(error).__name__) is not None
-            or (getattr(error, "code", None) in self.curl_codes and _is_curls(error))
+            or _curl_code(error) in self.curl_codes
             or self.texts.search(text_of(error)[:_MAX_MESSAGE]) is not None
         )
 
 
-def _is_curls(error: BaseException) -> bool:
-    return any(base.__name__ == "CurlError" for base in type(error).__mro__)
+def _curl_code(error: Exception) -> int | None:
+    """Return curl's number for *error*, None if it isn't curl's. (Others have a `code`, too.)"""
+    is_curls = any(base.__name__ == "CurlError" for base in type(error).__mro__)
+    return getattr(error, "code", None) if is_curls else None
 
 
 def _causes(error: BaseException | None) -> list[Exception]:

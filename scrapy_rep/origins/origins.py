@@ -15,7 +15,7 @@ from scrapy_rep.origins.flight import Flight, Limits
 from scrapy_rep.origins.flights import Flights, ResolutionListener
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.status import Fresh, Unrestricted
+from scrapy_rep.origins.status import Fresh, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
@@ -112,14 +112,22 @@ class Origins:
         return state or origin, path
 
     def decide(
-        self, state: OriginState, chain: tuple[str, ...], path: str, *, always: bool = False
+        self,
+        state: OriginState,
+        chain: tuple[str, ...],
+        path: str,
+        *,
+        always: bool = False,
+        status: Status | None = None,
     ) -> Decision | None:
         """Return what the rules say about *path* to a request with the product tokens *chain*; None
         if they allow it, and so the middleware's fast path can from now on. With *always*, return a
-        decision even then, and leave the fast path alone."""
-        robots, status = state.robots, state.status.counts_as
+        decision even then, and leave the fast path alone. *status*: what counts for this request, if not
+        what is known now."""
+        robots = state.robots
+        status = status or state.status.counts_as
         if robots is None or isinstance(status, Unrestricted):
-            if state.forbids_all:
+            if isinstance(status, Fresh) and status.forbids_all:
                 return Decision(False, None, None)
             if not always and isinstance(state.status, Fresh):
                 state.rules = NO_RULES

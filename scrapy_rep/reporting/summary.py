@@ -62,6 +62,8 @@ STATS = {
     "Crawl delays": {
         "rep/crawl_delay/origins": "{:,} obeyed",
         "rep/crawl_delay/limited": "{:,} limited",
+        "rep/crawl_delay/skipped": "{:,} sites skipped",
+        "rep/crawl_delay/alone": "{:,} requests without the fleet's turn",
         "rep/crawl_delay/max": "at most {:g} s",
     },
     "Visit times, which are not obeyed": {"rep/visit_time/origins": "{:,}"},
@@ -70,6 +72,7 @@ STATS = {
         "rep/sitemaps/found": "{:,} found",
         "rep/sitemaps/fetched": "{:,} read",
         "rep/sitemaps/failed": "{:,} failed",
+        "rep/sitemaps/unread": "{:,} not read",
         "rep/sitemaps/nothing_taken": "{:,} without an accepted entry",
     },
     "Entries of sitemaps": {

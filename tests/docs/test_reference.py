@@ -13,6 +13,7 @@ from scrapy.settings import Settings
 from scrapy_rep import signals
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.report.reading import DROPS
+from scrapy_rep.reporting.summary import STATS
 from scrapy_rep.seeding.selection import Reason
 from scrapy_rep.settings import RepSettings, setting_name
 from tests.docs.examples import PAGES, section
@@ -60,6 +61,20 @@ def test_every_stat_is_documented() -> None:
     }
     rejected = {reason.stat for reason in Reason}
     assert documented == counted | outcomes | pages | beyond | rejected
+
+
+def test_the_summary_has_words_for_each_stat_of_its_kinds() -> None:
+    """A new one would go untold."""
+    words = {name for stats in STATS.values() for name in stats}
+    kinds = {name.split("/")[1] for name in words}
+    lists = tuple(name for name in words if name.endswith("/"))
+    text = section(page("signals-and-stats.md"), "Stats")
+    documented = set(re.findall(r"`(rep/[a-z_/]+)`", text))
+    assert [
+        name
+        for name in documented
+        if name.split("/")[1] in kinds and name not in words and not name.startswith(lists)
+    ] == []
 
 
 def test_an_example_in_python_is_sound() -> None:

@@ -400,7 +400,11 @@ class Judge:
                 stats.get(name, 0) for name in ("rep/released", "rep/given_up", "rep/handed_back")
             )
             left = run.held_after - stats.get("rep/given_up", 0) if self.world.jobdir else 0
-            if came != went + left:
+            # A sitemap that is held when the crawl is stopped goes back to the spool, uncounted.
+            back = 0
+            if self.world.jobdir and self.world.settings.get("REP_SITEMAPS"):
+                back = sum(len(origin.lists) for origin in self.world.origins)
+            if abs(came - went - left) > back:
                 yield (
                     f"stats: run {run.number}: {stats.get('rep/deferred', 0)} held + {run.held_before} "
                     f"from before, but {went} went and {left} are left: "

@@ -127,6 +127,7 @@ class WorldSpider(Spider):
         self.roots: list[str] = world["roots"]
         self.acts: list[dict[str, Any]] = world["runs"][int(run)]["acts"]
         self.handler: str = world["handler"]
+        self.known: set[Any] = set()
         self.beside = 0
         """How many direct downloads and questions are under way."""
 
@@ -185,7 +186,8 @@ class WorldSpider(Spider):
     async def on_resolved(self, origin: Any, **_: Any) -> None:
         if self.handler == "slow":
             await a_while(0.3)
-        else:
+        elif origin not in self.known:  # each attempt would be followed by another one for its sake
+            self.known.add(origin)
             await self.aside_of_handler(f"{origin}/a/handler")
 
     async def aside_of_handler(self, url: str) -> None:

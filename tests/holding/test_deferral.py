@@ -84,7 +84,9 @@ async def test_waiting_goes_on_in_the_next_run(
 ) -> None:
     """It counts the seconds of all runs, not what lies between them."""
     passed = 0.0
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
+    clock = SimpleNamespace(
+        monotonic=lambda: time.monotonic() + passed, time=time.time, time_ns=time.time_ns
+    )
     monkeypatch.setattr("scrapy_rep.engine.access.time", clock)
     site = sites.add(robots=503)
     settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}

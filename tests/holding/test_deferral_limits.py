@@ -200,7 +200,9 @@ async def test_those_that_have_not_left_when_it_is_down_again_are_held_on(
 ) -> None:
     """An answer that must not be kept counts for a while, in which one leaves: there is one slot."""
     passed, record = 0.0, Record()
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, time=time.time)
+    clock = SimpleNamespace(
+        monotonic=lambda: time.monotonic() + passed, time=time.time, time_ns=time.time_ns
+    )
     monkeypatch.setattr("scrapy_rep.engine.access.time", clock)
     site = sites.add(robots=in_turn(503, 404, 503))
 

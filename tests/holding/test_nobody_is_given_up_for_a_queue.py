@@ -15,7 +15,6 @@ from tests.helpers.held import DEFER, NEVER, Bounded, InParts, a_while, urls
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
-given_up = pytest.mark.xfail(strict=True, reason="requests are given up though nobody failed")
 SECONDS = 25.0
 """In which each of these crawls should end by far."""
 PACED: dict[str, Any] = {"DOWNLOAD_DELAY": 0.2, "DOWNLOAD_DELAY_JITTER": 0}
@@ -205,7 +204,6 @@ async def test_a_page_whose_origin_was_forgotten_after_the_gate_is_not_lost(
         pytest.param(
             (after(0.4, RULES),),
             id="was slow",
-            marks=pytest.mark.xfail(strict=True, reason="they wait in the middleware"),
         ),
     ],
 )
@@ -233,7 +231,6 @@ async def test_pages_that_leave_after_their_origin_was_forgotten_are_not_lost(
     assert site.robots_fetches == len(answers)
 
 
-@pytest.mark.xfail(strict=True, reason="such a page fails, and is never held")
 async def test_a_page_that_passed_the_gate_does_not_fail_for_a_later_outage(
     sites: Sites, folder: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +252,6 @@ async def test_a_page_that_passed_the_gate_does_not_fail_for_a_later_outage(
     assert result.failures == {}
 
 
-@given_up
 async def test_the_time_after_a_release_does_not_count_in_the_next_run(
     sites: Sites, tmp_path: Path
 ) -> None:

@@ -261,7 +261,7 @@ async def test_sites_that_ask_for_more_are_not_crawled(sites: Sites, tmp_path: P
             f"INFO Not crawling {origin_of(site)}: {line} of its robots.txt asks for " in result.log
         )
     assert result.stat("rep/crawl_delay/skipped") == 3
-    assert "Crawl delays: max 0.3, origins 1, skipped 3" in result.log
+    assert "Crawl delays: 1 obeyed, 3 sites skipped, at most 0.3 s" in result.log
     page = report.read_text()
     assert "crawl-delay: 100, more than REP_CRAWL_DELAY allows" in page
     assert [page.count(f"<td>{seconds}<td class=t>") for seconds in (0.3, 100, 120)] == [1, 2, 1]

@@ -20,6 +20,7 @@ from scrapy.exceptions import (
     StopDownload,
 )
 from scrapy.http import Response
+from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
 
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.origins.answer import Answer, ProjectError, ProxyError, RedirectRefused
@@ -382,3 +383,53 @@ async def test_errors_have_their_cause(sites: Sites, settings: dict[str, Any]) -
                 assert isinstance(error.__cause__, kind or type(None))
                 assert getattr(error.__cause__, "__traceback__", None) is None  # a new exception
                 assert (type(error.__cause__).__name__ if kind else "HTTP 503") in error.reason
+
+
+INCUBATOR = "scrapy_download_handlers_incubator"
+# Other people's download handlers: the library that each needs, and whether it knows proxies.
+OTHERS: dict[str, tuple[str, bool]] = {
+    f"{INCUBATOR}.AiohttpDownloadHandler": ("aiohttp", True),
+    f"{INCUBATOR}.HttpxDownloadHandler": ("httpx2", True),
+    f"{INCUBATOR}.NiquestsDownloadHandler": ("niquests", True),
+    f"{INCUBATOR}.CurlCffiDownloadHandler": ("curl_cffi", True),
+    f"{INCUBATOR}.PyreqwestDownloadHandler": ("pyreqwest", False),
+    f"{INCUBATOR}.WreqDownloadHandler": ("wreq", True),
+    "scrapy_curl.handler.CurlDownloadHandler": ("curl_cffi", True),
+}
+
+
+@pytest.mark.parametrize("handler", OTHERS)
+async def test_other_handlers_failures_are_known_by_their_causes(
+    sites: Sites, handler: str
+) -> None:
+    library, knows_proxies = OTHERS[handler]
+    pytest.importorskip(handler.partition(".")[0], reason="the handler isn't installed")
+    pytest.importorskip(library, reason="the handler's library isn't installed")
+    if not (is_reactor_installed() and is_asyncio_reactor_installed()):
+        pytest.skip("the handler needs the asyncio reactor")
+    plain, refuses = sites.add(), sites.add()
+    refuses.pages = Always(403)
+    down = [f"{sites.refused()}/x", plain.url("/x").replace("http:", "https:")]
+    through = {
+        f"http://{sites.new_host()}/x": sites.refused(),
+        f"https://{sites.new_host()}/x": refuses.url(""),
+    }
+    requests = [Request(url) for url in down]
+    if knows_proxies:
+        requests += [Request(url, meta={"proxy": proxy}) for url, proxy in through.items()]
+    result = await crawl(
+        requests,
+        {
+            **DEFER,
+            "REP_DEFER_DEAD_HOST_TRIES": 1,
+            "REP_DEFER_MAX_WAIT": 1.2,
+            "CURL_IMPERSONATE": "chrome",
+            "DOWNLOAD_HANDLERS": {"http": handler, "https": handler},
+        },
+    )
+    for request in requests:
+        error = result.failure(request.url)
+        assert isinstance(error, RobotsUnreachable)
+        is_proxys = "ProxyError: no connection through the proxy" in error.reason
+        assert is_proxys == (request.url in through)
+        assert ("the host is down" in error.reason) == (request.url in down)

@@ -7,7 +7,18 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
-from tests.helpers.behaviours import RULES, RULES_BYTES, Behaviour, answer, hang_up, redirect, reset
+from scrapy_rep.protocol.freshness import retry_after
+from tests.helpers.behaviours import (
+    RULES,
+    RULES_BYTES,
+    Behaviour,
+    answer,
+    hang_up,
+    head,
+    raw,
+    redirect,
+    reset,
+)
 from tests.helpers.crawling import ONE_ATTEMPT, crawl
 from tests.helpers.servers import Sites
 
@@ -32,6 +43,10 @@ FETCHES: list[tuple[str, Behaviour | str | int, str, type[Exception] | None]] = 
     ("crawlee 1067", answer(RULES_BYTES, headers=[("Content-Encoding", "none")]), "/public", FETCHED),
     ("aws-sdk-java 5769", answer(RULES_BYTES, headers=[("Content-Encoding", "aws-chunked")]), "/private", REFUSED),
     ("yoko-crawler 97", answer(RULES_BYTES, 429), "/public", UNREACHABLE),
+    ("browsertrix-crawler 645", answer(RULES_BYTES[:20], 206, [("Content-Range", "bytes 0-19/33")]), "/public", UNREACHABLE),
+    ("redbot 137", answer(RULES_BYTES, 206), "/public", UNREACHABLE),
+    ("ServiceStack 863", answer(RULES_BYTES, 206, [("Content-Range", "bytes 0-32/33")]), "/private", REFUSED),
+    ("elastic crawler 219", raw(head(304)), "/public", UNREACHABLE),
     ("stormcrawler 1042", 500, "/public", UNREACHABLE),
     ("Scrapling 451", 503, "/public", UNREACHABLE),
     ("crawlee-python 2065", answer("<h1>Oops", 500, type="text/html"), "/public", UNREACHABLE),
@@ -60,3 +75,29 @@ async def test_what_answers_mean(sites: Sites) -> None:
     reported = [row[0] for row in FETCHES]
     assert dict(zip(reported, found, strict=True)) == {row[0]: row[3] for row in FETCHES}
     result.assert_clean()
+
+
+SENT: list[tuple[str, dict[str, str], bool]] = [
+    ("scrapy 5596", {"Cookie": "a=b"}, False),
+    ("scrapy 2088", {"Cookie2": "a=b"}, False),
+    ("typesense-docsearch-scraper 88", {"Authorization": "Basic dXNlcjpwYXNz"}, True),
+    ("elastic crawler 219", {"If-None-Match": '"a"'}, False),
+    ("browsertrix-crawler 645", {"Range": "bytes=0-19"}, False),
+]
+"""What a project adds to all requests, and whether robots.txt is asked for with it."""
+
+
+async def test_what_robots_txt_is_asked_with(sites: Sites) -> None:
+    for _, headers, expected in SENT:
+        site = sites.add(RULES)
+        result = await crawl([site.url("/private")], {"DEFAULT_REQUEST_HEADERS": headers})
+        assert result.disallowed(site.url("/private"))
+        [hit] = site.hits("/robots.txt")
+        assert [hit.header(name) for name in headers] == [
+            headers[name] if expected else None for name in headers
+        ]
+
+
+def test_how_people_write_retry_after() -> None:
+    """notebooklm-py 1275."""
+    assert [retry_after(text, 0.0) for text in ("5.0", "5s", "+5", '"5"')] == [5.0] * 4
