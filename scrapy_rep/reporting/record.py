@@ -152,14 +152,16 @@ def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) 
         "sitemaps": len(robots.sitemaps) if robots is not None else 0,
         "forbids": state.forbids_all,
     }
-    notes = [answer.note if answer is not None else "", entry.note]
+    if failed:
+        reason = entry.error
+    else:
+        notes = [answer.note if answer is not None else "", entry.note]
+        reason = "; ".join(filter(None, notes)) or state.status.setting
     return {
         "status": answer.status if answer is not None else entry.status,
         "sha256": entry.sha256 if body is not None else None,
         "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
-        "reason": entry.error
-        if failed
-        else "; ".join(filter(None, notes)) or state.status.setting or None,
+        "reason": reason or None,
         "answer": about,
     }
 
