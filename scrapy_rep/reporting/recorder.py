@@ -183,12 +183,8 @@ class Recorder(ResolutionListener):
             return
         message = (
             "A bot wall answered for robots.txt of %(origin)s (HTTP %(status)s, %(sign)s), so its rules "
-            "are unknown"
+            "are unknown; REP_CHALLENGE = 'defer' would hold its requests until they aren't"
         )
-        if not state.forbids_all:
-            message += (
-                ", and nothing is restricted; REP_CHALLENGE = 'defer' would hold its requests"
-            )
         sign = entry.wall or "a page of HTML"
         values = {"origin": state.origin, "status": entry.status, "sign": sign}
         self._log_walls.log(message, values, self._context.spider)

@@ -196,4 +196,4 @@ async def test_a_locked_site_stays_closed_behind_a_wall(sites: Sites) -> None:
     result.assert_clean()
     assert result.disallowed(site.url("/x"))
     assert "1 closed by REP_FORBIDDEN" in result.log
-    assert "nothing is restricted" not in result.log
+    assert "so its rules are unknown" in result.log
