@@ -69,6 +69,9 @@ def _number(kind: type, least: float) -> Callable[[Any], Any]:
 _seconds, _positive_seconds = _number(float, 0.0), _number(float, math.nextafter(0.0, 1.0))
 _integer, _count = _number(int, -math.inf), _number(int, 1)
 
+LAST = "last"
+"""The value of ``REP_SITEMAP_SINCE`` for the start of the spider's last crawl that ended in order."""
+
 
 def _flag(value: Any) -> bool:
     """As Scrapy's ``getbool`` reads it, command line included."""
@@ -87,6 +90,10 @@ def _text(value: Any) -> str:
 
 def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None or value == "" else check(value)
+
+
+def _since(value: Any) -> datetime | str:
+    return LAST if value == LAST else moment(value)
 
 
 def _path(value: Any) -> str:
@@ -220,6 +227,7 @@ _FLAG = "True or False"
 _URI = "a path, or a URI that a feed storage can write to"
 _COUNT = "a whole number, 1 or more"
 _DATE = "a date or a datetime, or its text as in '2026-01-31'"
+_SINCE = f"{_DATE}, or {LAST!r}"
 
 
 def setting_name(field_name: str) -> str:
@@ -266,7 +274,7 @@ class RepSettings:
     crawl_delay: DelayLimit | bool = _setting(False, _crawl_delay, _DELAY)
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)
-    sitemap_since: datetime | None = _setting(None, _optional(moment), _DATE)
+    sitemap_since: datetime | str | None = _setting(None, _optional(_since), _SINCE)
     sitemap_until: datetime | None = _setting(None, _optional(moment), _DATE)
     sitemap_cross_host: str = _choice("strict", "any", "site")
     sitemap_priority: int = _setting(10, _integer, "a whole number")

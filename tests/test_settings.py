@@ -84,6 +84,12 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
         ("yesterday", "2026-13-01", "2026", 20260131, 0, True, ["2026-01-31"]),
         "a date or a datetime, or its text as in '2026-01-31'",
     ),
+    (
+        "REP_SITEMAP_SINCE",
+        ("Last", "latest", ["last"]),
+        "a date or a datetime, or its text as in '2026-01-31', or 'last'.",
+    ),
+    ("REP_SITEMAP_UNTIL", ("last",), "a date or a datetime, or its text as in '2026-01-31'."),
     ("REP_SITEMAP_CROSS_HOST", ("Strict", "", True, "all", ["any"]), "one of 'strict', 'any'"),
     ("REP_UNREACHABLE", ("Drop", "", True, ["drop"], {}), "one of 'defer', 'drop', 'allow'"),
     ("REP_UNREACHABLE_RULES", ("google-2025", "", True), "one of 'google', 'google-2026'"),

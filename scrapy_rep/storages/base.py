@@ -55,6 +55,9 @@ MAX_TIME = 253_402_300_799.0
 MAX_TEXT = 65_536
 """Characters: longer than any URL from a header line that HTTP clients accept."""
 
+MAX_VALUE = 1000
+"""Characters of a value that belongs to no origin, see :meth:`Storage.load_value`."""
+
 # More attempts than fit into a century, and far from any overflow.
 _MAX_COUNT = 10**9
 # Characters of a bot wall's sign: a newer version may know longer ones.
@@ -371,6 +374,16 @@ class Storage:
         Without this method, each process keeps crawl delays by itself.
         """
         return [turn.wait for turn in turns]
+
+    def load_value(self, name: str) -> str | None:
+        """Return the text that :meth:`save_value` has stored as *name*, or None."""
+        return None
+
+    def save_value(self, name: str, value: str) -> None:
+        """Store *value*, a short text, as *name*, in place of the one before, until it is replaced.
+
+        Without this method, ``REP_SITEMAP_SINCE = "last"`` takes all pages.
+        """
 
     def close(self) -> None:
         """The crawl has ended."""
