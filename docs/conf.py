@@ -27,8 +27,10 @@ nitpick_ignore = [("py:class", "Kind"), ("py:meth", "pace")]
 
 html_theme = "furo"
 html_title = f"scrapy-rep {release}"
+html_static_path = ["_static"]
+html_css_files = ["wrap.css"]
 
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -50,12 +52,10 @@ def inventory(name: str) -> str:
 
 
 # Pages that live elsewhere in the repository, where people look for them first.
-ELSEWHERE = {
-    "security": "SECURITY.md",
-    "changelog": "CHANGELOG.md",
-    "contributing": "CONTRIBUTING.md",
-    "benchmarks": "benchmarks/README.md",
-}
+ELSEWHERE = {"security": "SECURITY.md", "changelog": "CHANGELOG.md"}
+# What only contributors read stays in the repository.
+REPOSITORY = "https://github.com/scrapy-rep/scrapy-rep/blob/main/"
+LINKED = ("CONTRIBUTING.md", "benchmarks/README.md")
 
 
 def bring_home(app: Sphinx, page: str, source: list[str]) -> None:
@@ -64,9 +64,11 @@ def bring_home(app: Sphinx, page: str, source: list[str]) -> None:
     text, root = source[0], "../"
     if page in ELSEWHERE:
         text = HERE.parent.joinpath(ELSEWHERE[page]).read_text("utf-8")
-        text, root = text.replace("](docs/", "](").replace("](../docs/", "]("), ""
+        text, root = text.replace("](docs/", "]("), ""
     for name, path in ELSEWHERE.items():
         text = text.replace(f"]({root}{path}", f"]({name}.md")
+    for path in LINKED:
+        text = text.replace(f"]({root}{path}", f"]({REPOSITORY}{path}")
     source[0] = text
 
 
