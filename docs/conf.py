@@ -8,6 +8,7 @@ import sys
 import zlib
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 HERE = Path(__file__).resolve().parent
@@ -72,8 +73,15 @@ def bring_home(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = text
 
 
+def separate_lines(app: Sphinx, document: nodes.document) -> None:
+    """Have each line of a listing in a span of its own: see _static/wrap.css."""
+    for number, block in enumerate(document.findall(nodes.literal_block)):
+        block.setdefault("highlight_args", {})["linespans"] = f"block{number}"
+
+
 def setup(app: Sphinx) -> None:
     app.connect("source-read", bring_home)
+    app.connect("doctree-read", separate_lines)
 
 
 intersphinx_mapping = {
