@@ -189,7 +189,7 @@ class RobotsCache:
         status, _ = self.known(origin)
         if isinstance(status, Misconfigured):
             raise ProjectError(status.reason)
-        state = await self._recall(origin, storage) if storage else None
+        state = await self._recall(flight, storage) if storage else None
         if state is not None:
             return state
         try:
@@ -218,9 +218,10 @@ class RobotsCache:
         assert isinstance(changed, Misconfigured)
         self._misconfigured[origin] = changed
 
-    async def _recall(self, origin: Origin, storage: StorageClient) -> OriginState | None:
-        """Return what *storage* has of *origin*, after another process's fetch if there is one;
+    async def _recall(self, flight: Flight, storage: StorageClient) -> OriginState | None:
+        """Return what *storage* has of the flight's origin, after another process's fetch if there is one;
         None if the fetch is ours to make."""
+        origin = flight.origin
         state = self.table.get(origin)
         known, seconds = state.entry.updated_at if state else -math.inf, _POLL_SECONDS
 
@@ -238,7 +239,9 @@ class RobotsCache:
                     return state
             if claim.granted:
                 return None
+            flight.queued(True)  # behind another process
             await pause(seconds)
+            flight.queued(False)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
     async def _fetch(self, flight: Flight) -> Answer:
@@ -260,7 +263,7 @@ class RobotsCache:
     async def _fetch_once(self, flight: Flight, allowance: Allowance) -> Answer:
         origin = flight.origin
         try:
-            return await self._fetcher.fetch(origin, flight.request, allowance, flight.sent)
+            return await self._fetcher.fetch(origin, flight.request, allowance, flight.queued)
         except CANCELLED as error:
             if flight.is_abandoned or is_ending_with_loop(error):
                 raise

@@ -55,9 +55,9 @@ from scrapy_rep.text import encoded, text_of
 # As in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for it.
 PRIORITY = 1000
 
-OnSent = Callable[[float | None], object]
-"""Is called with the time (of ``time.monotonic()``) when a transfer begins, and with None when it has
-ended. Between two transfers, a fetch waits in a queue of the downloader, or in a middleware."""
+OnQueue = Callable[[bool], object]
+"""Is called with True when a request of ours enters a queue of the downloader, and with False when it leaves
+that: the time between is nobody's fault."""
 
 # Nothing that is for pages applies. The status of a cut answer counts all the same.
 _META: dict[str, Any] = {
@@ -123,10 +123,10 @@ class Hop:
     """One URL on the way to an answer, in the meta of its requests: a middleware may ask several
     times (ban detection, proxy rotation), and each try is a transfer of its own."""
 
-    def __init__(self, allowance: Allowance, on_sent: OnSent, is_elsewhere: bool) -> None:
+    def __init__(self, allowance: Allowance, on_queue: OnQueue, is_elsewhere: bool) -> None:
         """*is_elsewhere*: whether a redirect led to another host than was asked first."""
         self._allowance = allowance
-        self._on_sent = on_sent
+        self._on_queue = on_queue
         self._is_elsewhere = is_elsewhere
         self._running: Deferred[Response] | None = None
         self.transfer = Transfer()
@@ -137,10 +137,14 @@ class Hop:
     def end(self) -> None:
         """Forget who waited: log records and other people's lists keep requests, and so their meta. If
         the fetch was given up, its connection is free at once."""
-        self._on_sent = _nobody
+        self._on_queue = _nobody
         if self._running is not None:
             self._running.cancel()
             self._running = None
+
+    def queued(self) -> None:
+        """Note that a request has entered a queue of the downloader."""
+        self._on_queue(True)
 
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
@@ -152,14 +156,13 @@ class Hop:
         make_plain(request, self._is_elsewhere)
         began = time.monotonic()
         self.transfer = transfer = Transfer(request, began)
-        self._on_sent(began)
+        self._on_queue(False)
         try:
             self._running = deferred_from_coro(handler(request))
             self._running.addErrback(_as_failure)
             response = await within(seconds, self._running, late)
         finally:
             self._allowance.in_all -= time.monotonic() - began
-            self._on_sent(None)
             self.slot.close()  # before a page takes it
         return received(response, transfer)
 
@@ -172,8 +175,8 @@ def _as_failure(failure: Failure) -> Failure:
     return failure
 
 
-def _nobody(sent_at: float | None) -> None:
-    """Wants to know no more when a transfer begins."""
+def _nobody(is_queued: bool) -> None:
+    """Wants to know no more of queues."""
 
 
 def make_plain(request: Request, is_elsewhere: bool) -> None:
@@ -231,7 +234,11 @@ class Fetcher:
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         # Connected while there are fetches: `bytes_received` is sent for every piece of every page.
-        self._listener = Listener(context.crawler, {signals.bytes_received: self._bytes_received})
+        handlers: dict[object, Callable[..., Any]] = {
+            signals.bytes_received: self._bytes_received,
+            signals.request_reached_downloader: self._reached_downloader,
+        }
+        self._listener = Listener(context.crawler, handlers)
         self._running = 0
         self.targets = Targets(context.crawler, context.settings.private_hosts)
         """Where an origin may lead us."""
@@ -241,17 +248,18 @@ class Fetcher:
         origin: Origin,
         like: Request,
         allowance: Allowance | None = None,
-        on_sent: OnSent = lambda sent_at: None,
+        on_queue: OnQueue = _nobody,
     ) -> Answer:
         """Fetch *origin*'s robots.txt, once. Any error is an answer, except
         :data:`CONFIGURATION_ERRORS` and ``CancelledError``. *like* is a request to *origin* whose
         User-Agent header, proxy and bind address to use. *allowance*: by default,
-        ``REP_DOWNLOAD_TIMEOUT`` for each transfer."""
+        ``REP_DOWNLOAD_TIMEOUT`` for each transfer. *on_queue* is called when a request enters a queue of
+        the downloader, and when it leaves it."""
         url, seen, hops = origin.robots_url, {origin.robots_url}, 0
         allowance = allowance or Allowance(self._context.settings.download_timeout)
         while True:
             elsewhere = is_elsewhere(Origin.from_url(url), origin)
-            found = await self._ask(url, hops, like, Hop(allowance, on_sent, elsewhere))
+            found = await self._ask(url, hops, like, Hop(allowance, on_queue, elsewhere))
             if isinstance(found, Answer):
                 return found
             given = url, hops, found.status, found.headers
@@ -356,6 +364,13 @@ class Fetcher:
         if self._takes_cut:
             hop.transfer.cut = hop.transfer.cut or "dataloss" in response.flags
         return response
+
+    def _reached_downloader(self, request: Request) -> None:
+        """Note that *request* is about to stand in the queue of its download slot."""
+        hop = request.meta.get(HOP_KEY)
+        # A project's own downloader doesn't tell when a request leaves its queue.
+        if isinstance(hop, Hop) and self._engine.hand_over():
+            hop.queued()
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         hop = request.meta.get(HOP_KEY)

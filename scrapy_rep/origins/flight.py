@@ -37,8 +37,8 @@ class Owner(Protocol):
     def clock(self) -> float:
         """Return for how many seconds the crawl has run."""
 
-    def sent(self, flight: Flight, *, is_sent: bool) -> None:
-        """Note whether a transfer of *flight* is under way."""
+    def queued(self, flight: Flight, *, is_queued: bool) -> None:
+        """Note whether *flight* stands in a queue."""
 
     async def wait_for(self, flight: Flight, seconds: float | None) -> OriginState:
         """Wait for *flight*, see :meth:`Flight.wait`."""
@@ -72,8 +72,7 @@ class Flight:
     took_off_at: float | None = None
     """When it left our queue; None before."""
     sent_at: float | None = None
-    """When the transfer that is under way began; None while the flight, or the request that it made,
-    waits in a queue."""
+    """When the last request of it left a queue of the downloader; None before."""
     has_place: bool = False
     """It counts among those that may run at a time."""
     is_slow: bool = False
@@ -107,13 +106,13 @@ class Flight:
 
     def patient_until(self, limits: Limits) -> float:
         """Return until when those whose time is over wait for this fetch."""
-        sent_at = self.began_at if self.sent_at is None else self.sent_at
-        return sent_at + limits.fetch + LANDING_SECONDS
+        since = self.sent_at or self.took_off_at or self.began_at
+        return since + limits.fetch + LANDING_SECONDS
 
-    def sent(self, at: float | None) -> None:
-        """Note that a transfer has begun, or (None) ended: the next one may have to queue."""
+    def queued(self, is_queued: bool) -> None:
+        """Note that a request of it has entered a queue of the downloader, or left it."""
         if self.owner is not None:
-            self.owner.sent(self, is_sent=at is not None)
+            self.owner.queued(self, is_queued=is_queued)
 
     async def wait(self, seconds: float | None = None) -> OriginState:
         """Wait for the answer: ``StillWaiting`` after *seconds*, ``CrawlEnding`` if the spider

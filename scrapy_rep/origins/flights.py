@@ -252,18 +252,17 @@ class Flights:
         self.settle(queue)
         return flight
 
-    def sent(self, flight: Flight, *, is_sent: bool) -> None:
-        """Note whether a transfer of *flight* is under way: only then does time count."""
+    def queued(self, flight: Flight, *, is_queued: bool) -> None:
+        """Note whether *flight* stands in a queue of the downloader: that time doesn't count."""
         queue = self.queues.get(flight.origin)
         if queue is None or queue.fetch is not flight:
             return
         now = self.clock()
-        if is_sent:
+        if is_queued:
+            queue.stop_clock(now)
+        else:
             flight.sent_at = now
             queue.start_clock(now)
-        else:
-            flight.sent_at = None
-            queue.stop_clock(now)
         self.settle(queue)
 
     def _take_off(self) -> None:
@@ -277,6 +276,7 @@ class Flights:
             self._quick += 1
             flight.took_off_at = self.clock()
             flight.has_place = True
+            self.queue_of(flight.origin).start_clock(flight.took_off_at)
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.

@@ -155,7 +155,7 @@ class Queue:
     # Its fetch
 
     def begin(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch*, which stands in a queue so far: that time doesn't count."""
+        """Wait for *fetch*, which stands in our queue so far: that time doesn't count."""
         self.fetch = fetch
         self.lateness = Lateness.NOT_LATE
         self.stop_clock(now)

@@ -402,7 +402,7 @@ class Feeder:
             return Reason.NO_RULE
         if self._twins.is_start(request):
             return Reason.START
-        return self._options.changed_page(request, page.about) or Reason.FILTERED
+        return self._options.changed_page(request) or Reason.FILTERED
 
     def _request_for(self, page: Page) -> Request | None:
         """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed

@@ -19,6 +19,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 from tldextract import TLDExtract
 
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import in_slices, pause
 from scrapy_rep.origins.context import CrawlContext
@@ -361,6 +362,12 @@ class Verifier:
         self._spool = context.spool
         self._origins = context.origins
         self._log = log
+        crawler = context.crawl.crawler
+        self._most, self._most_silent = _ORIGINS, _SILENT
+        if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
+            # Few robots.txt files are fetched at a time then, and silent ones keep their places. Half
+            # are for others.
+            self._most, self._most_silent = max(2, concurrency_of(crawler) // 4), 0
         self._asked: dict[int, Site] = {}  # those that are being looked at, or were a moment ago
         self._silent: dict[int, Site] = {}  # those of them that don't answer soon
 
@@ -369,7 +376,7 @@ class Verifier:
         sources = self._spool.unproven
         fruitless = 0  # sources without a site to look at, in a row
         while fruitless < len(sources) and not (self._spool.over or self._spool.ending):
-            if len(self._asked) >= _ORIGINS:
+            if len(self._asked) >= self._most:
                 return
             site = self._next_of(sources.next_source())
             if site is None:
@@ -381,7 +388,7 @@ class Verifier:
 
     def _next_of(self, source: str) -> Site | None:
         """Return a site to look at that *source* names."""
-        for sites, most in ((self._asked, _ORIGINS), (self._silent, _SILENT)):
+        for sites, most in ((self._asked, self._most), (self._silent, self._most_silent)):
             named = sum(site.named_by == source for site in sites.values())
             if named and named >= most - len(sites):
                 return None
@@ -395,7 +402,7 @@ class Verifier:
 
     def _is_silent(self, site: Site) -> None:
         """Give the place of *site*, whose origin doesn't answer, to another one."""
-        if len(self._silent) < _SILENT:
+        if len(self._silent) < self._most_silent:
             self._silent[site.id] = self._asked.pop(site.id)
             self._spool.wake()
 

@@ -159,11 +159,11 @@ class Crawl(RuleBasedStateMachine):
                 del self.asked[flight.origin]
         return self.origins.cache._learn(flight.origin, flight.answer)
 
-    @rule(origin=NAMES, is_sent=st.booleans())
-    def transfer(self, origin: Origin, is_sent: bool) -> None:
+    @rule(origin=NAMES, is_queued=st.booleans())
+    def enter_or_leave_a_queue(self, origin: Origin, is_queued: bool) -> None:
         flight = self.flights.get(origin)
         if flight is not None and origin in self.asked:
-            flight.sent(0.0 if is_sent else None)
+            flight.queued(is_queued)
 
     @rule(origin=NAMES, outcome=st.sampled_from([Outcome.MISSING, Outcome.UNREACHABLE]))
     def answer(self, origin: Origin, outcome: Outcome) -> None:
@@ -277,7 +277,7 @@ class Crawl(RuleBasedStateMachine):
         self.listener.is_slow = False
         for _ in range(200):
             for origin in list(self.asked):
-                self.transfer(origin, True)
+                self.enter_or_leave_a_queue(origin, False)
                 self.answer(origin, Outcome.MISSING)
             self.timers.pass_by(5.0)
             self.engine_asks(4)

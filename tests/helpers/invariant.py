@@ -63,7 +63,7 @@ def events_of(middleware: Any) -> list[tuple[Any, str]]:
         (flights, "_take_off"),
         (flights, "_came_down"),
         (flights, "_landed"),
-        (flights, "sent"),
+        (flights, "queued"),
         (flights, "abandon"),
     ]
 

@@ -256,3 +256,36 @@ async def test_all_who_wait_for_the_same_answer_are_told(sites: Sites, robots: A
         REP_RETRY_DELAY=0.3,
     )
     assert [end.status for end in Downloading.ends] == [200] * 6
+
+
+class Hanging:
+    """A component of the project that never lets a robots.txt request go on: on its way there, or back."""
+
+    where = ""
+
+    async def process_request(self, request: Request) -> None:
+        if request.url.endswith("/robots.txt") and self.where == "there":
+            await a_while(NEVER)
+
+    async def process_response(self, request: Request, response: Any) -> Any:
+        if request.url.endswith("/robots.txt") and self.where == "back":
+            await a_while(NEVER)
+        return response
+
+
+@pytest.mark.parametrize("where", ["there", "back"])
+async def test_a_middleware_that_never_returns_stops_only_those_who_wait_for_it(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """That is no queue: time goes on, and requests are given up."""
+    monkeypatch.setattr(Hanging, "where", where)
+    site, record = sites.add(robots=RULES), Bounded(SECONDS)
+    result = await record.crawl(
+        urls(site, 3),
+        DOWNLOADER_MIDDLEWARES={Hanging: 450},
+        REP_DEFER_MAX_WAIT=0.5,
+        REP_DEFER_GRACE=0.1,
+        JOBDIR=str(tmp_path),
+    )
+    assert result.reason == "finished"
+    assert set(result.failures) == set(urls(site, 3))

@@ -51,7 +51,8 @@ class FetchSpider(ListSpider):
     def __init__(self, origin: str, pages: list[str], allowance: Allowance, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.origin, self.pages, self.allowance = origin, pages, allowance
-        self.sent: list[float | None] = []
+        self.queued: list[tuple[bool, float]] = []
+        """Whether the fetch began to stand in a queue, or left it, and when."""
         self.answer: Answer | None = None
         self.began = 0.0
 
@@ -68,8 +69,11 @@ class FetchSpider(ListSpider):
         middleware = self.crawler.get_downloader_middleware(RepMiddleware)
         fetcher: Fetcher = middleware.origins.fetcher  # type: ignore[union-attr]
         self.answer = await fetcher.fetch(
-            Origin.from_url(self.origin), Request(self.origin), self.allowance, self.sent.append
+            Origin.from_url(self.origin), Request(self.origin), self.allowance, self.note_queue
         )
+
+    def note_queue(self, is_queued: bool) -> None:
+        self.queued.append((is_queued, time.monotonic()))
 
 
 @pytest.mark.scrapy_api
@@ -91,10 +95,9 @@ async def test_time_in_the_queue_of_a_download_slot_costs_nothing(sites: Sites) 
     spider: Any = result.spider
     assert spider.answer.error is None
     assert (spider.answer.outcome, spider.answer.hops) == (Outcome.RULES, 1)
-    sent = [at for at in spider.sent if at is not None]
-    assert len(sent) == 2
-    assert spider.sent == [sent[0], None, sent[1], None]
-    assert sent[0] - spider.began > 2 * DELAY / 2
+    assert [is_queued for is_queued, _ in spider.queued] == [True, False, True, False]
+    left_at = spider.queued[1][1]
+    assert left_at - spider.began > 2 * DELAY / 2
     assert 0 < allowance.in_all < 0.35
     assert [hit.path for hit in second.requests] == ["/robots.txt", "/rules.txt"]
     result.assert_clean()

@@ -48,7 +48,7 @@ STATUSES: list[Status] = [
     Expired(was=Unreachable(0.0, "", RETRY_AT)),
     Misconfigured(9e9, reason="no handler"),
 ]
-FETCHES = ["none", "queued", "sent", "sent, slow", "between two hops"]
+FETCHES = ["none", "queued", "in a middleware", "sent, slow", "in the downloader's queue"]
 WAITING = ["nobody", "one", "one without room"]
 
 
@@ -71,13 +71,12 @@ def queue_with(
         queue.begin(flight, NOW - 3)
     if fetch not in ("none", "queued"):
         flight.took_off_at = NOW - 3
-        flight.sent_at = NOW - 3
         queue.start_clock(NOW - 3)
     if fetch == "sent, slow":
+        flight.sent_at = NOW - 3
         flight.is_slow = True
         queue.become_late(Lateness.VERY_LATE)
-    if fetch == "between two hops":
-        flight.sent_at = None
+    if fetch == "in the downloader's queue":
         queue.stop_clock(NOW)
     if landing:
         told = Flight(queue.origin, Request("http://a.example"), answered_at=NOW - 0.1)
@@ -110,8 +109,9 @@ def assert_nobody_is_stuck(status: Status, queue: Queue) -> None:
         assert wakeup is not None, "a listener may never return"
     elif queue.fetch is None and stays:
         assert wakeup is not None
-    elif queue.fetch is not None and queue.fetch.sent_at is not None:
-        # A fetch that was sent ends within its own limit; requests don't wait much longer for it.
+    elif queue.fetch is not None and queue.clock_runs:
+        # A fetch that was sent ends within its own limit; a middleware of the project's may never return.
+        # Requests don't wait much longer.
         if queue.waiting or queue.held:
             assert wakeup is not None
             assert wakeup <= NOW + LIMITS.fetch + LIMITS.max_wait + LANDING_SECONDS
@@ -185,7 +185,7 @@ ROWS: list[tuple[str, Queue, Status, dict[Step, float]]] = [
     ("held, and an answer came", only(held_ones=True), STATUSES[1], {Step.APPLY: NOW}),
     ("leaving only", only(leaving=True), STATUSES[1], {}),
     ("leaving only, though it is down again", only(leaving=True), STATUSES[3], {}),
-    ("in a queue of the downloader", only(held_ones=True, fetch="between two hops"), UNKNOWN,
+    ("in a queue of the downloader", only(held_ones=True, fetch="in the downloader's queue"), UNKNOWN,
      {Step.FREE_PLACE: NOW - 3 + SLOW_SECONDS, Step.COUNT_LATE: NOW - 3 + LATE_SECONDS,
       Step.COUNT_VERY_LATE: NOW - 3 + VERY_LATE_SECONDS}),
     ("sent", only(held_ones=True, fetch="sent, slow"), UNKNOWN,

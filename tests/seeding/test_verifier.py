@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scrapy.utils.test import get_crawler
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import Reason, Verifier
@@ -49,7 +50,7 @@ class World:
             targets=SimpleNamespace(refuses=self.ask),
             flights=SimpleNamespace(abandon=lambda _: None),
         )
-        crawl = SimpleNamespace(engine=engine, settings=settings)
+        crawl = SimpleNamespace(engine=engine, settings=settings, crawler=get_crawler())
         context: Any = SimpleNamespace(crawl=crawl, spool=self.spool, origins=origins)
         self.verifier = Verifier(context, log)  # type: ignore[arg-type]
 
