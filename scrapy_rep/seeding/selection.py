@@ -122,6 +122,7 @@ class Selection:
         self.reader = reader
         self._spool = context.spool
         self._settings = context.crawl.settings
+        self._since = context.since.date
         self._options = context.options
         self._discovery = context.discovery
         self._cache = context.origins.cache
@@ -158,7 +159,7 @@ class Selection:
         kept, failed = self._options.filtered(sound, kind.value if kind else "", self.sitemap.url)
         self.rejected[Reason.FILTER_ERROR] += failed
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
-        if not (self._settings.sitemap_since or self._settings.sitemap_until):
+        if not (self._since or self._settings.sitemap_until):
             return kept
         chosen = []
         for entry in kept:
@@ -172,7 +173,7 @@ class Selection:
     def _wrong_date(self, entry: SitemapEntry) -> Reason | None:
         """Return why the project doesn't want a page that was changed then; None if it does, or if the
         date is missing or can't be read. An index may have been changed since it got a page."""
-        since, until = self._settings.sitemap_since, self._settings.sitemap_until
+        since, until = self._since, self._settings.sitemap_until
         lastmod = entry.get("lastmod")
         if not lastmod:
             return None

@@ -34,7 +34,7 @@ class World:
     def __init__(self) -> None:
         self.spool = Spool(None, 1.0, None)
         worlds.append(self)
-        assert self.spool._journal.open(_recover) == []
+        assert self.spool._journal.open(_recover).sites == []  # type: ignore[union-attr]
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
         number = self.spool.site(B, A)
         assert number is not None
