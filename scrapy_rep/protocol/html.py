@@ -78,6 +78,8 @@ _MAX_HEAD = 300_000
 _HEAD_TAGS = frozenset({b"base", b"body", b"link"})
 # Links to sitemaps that count of a page.
 _MAX_SITEMAPS = 10
+# What may be one, in lower case: nearly all pages have the word only elsewhere, if at all.
+_MAYBE_SITEMAP = re.compile(rb"<link[ \t\n\f\r/][^<]*sitemap")
 
 # Bytes of values with character references, which are slow to resolve.
 _MAX_REFERENCES = 100_000
@@ -192,9 +194,12 @@ def sitemaps_of(body: bytes, encoding: str = "utf-8") -> tuple[str, list[str]]:
     head, encoding = as_ascii(body[:_MAX_HEAD], encoding)
     base = ""
     sitemaps: list[str] = []
-    if b"sitemap" not in head.lower():
+    end = -1
+    for candidate in _MAYBE_SITEMAP.finditer(head.lower()):
+        end = candidate.start()
+    if end < 0:
         return base, sitemaps
-    for name, _, attributes in start_tags(head, _HEAD_TAGS, len(head)):
+    for name, _, attributes in start_tags(head, _HEAD_TAGS, end):
         if name == b"body" or len(sitemaps) == _MAX_SITEMAPS:
             break
         href = attributes.get(b"href", b"").strip(b" \t\r\n\f")
