@@ -452,12 +452,14 @@ class Loader:
         self._log.failed(sitemap, why, expected=is_guess or is_forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
-        """Try the first of the usual places, or the next *after* one. May raise ``sqlite3.Error``."""
-        at = 0 if after is None else GUESSES.index(after) + 1
-        for place in GUESSES[at : at + 1]:
+        """Try the first of the usual places, or the next *after* one that isn't known already: a page may
+        link to it. May raise ``sqlite3.Error``."""
+        places = GUESSES[:1] if after is None else GUESSES[GUESSES.index(after) + 1 :]
+        for place in places:
             url = origin + place
             if self._spool.add_sitemaps(origin, {url: origin}, how=Found.GUESSED)[0]:
                 self._context.discovery.count(url)
+                return
 
     def add_named(self, origin: str, sitemaps: dict[str, str], how: Found) -> None:
         """Add *sitemaps* that the robots.txt of *origin* or one of its pages names, counted already: the

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.seeding.loader import GUESSES
-from tests.helpers.behaviours import answer, page, redirect
+from tests.helpers.behaviours import after, answer, page, redirect
 from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row
@@ -128,6 +128,15 @@ async def test_the_limits_of_an_origin_hold(sites: Sites) -> None:
         site.set(f"/{number}.xml", urlset([]))
     await seeded(site, **GUESS)
     assert sum(site.count(f"/{number}.xml") for number in range(30)) == 10
+
+
+async def test_a_link_to_a_usual_place_does_not_end_the_guesses(sites: Sites) -> None:
+    """If it leads nowhere."""
+    site = linking(sites, page(f"<link rel=sitemap href='{GUESSES[1]}'>"))
+    site.set(GUESSES[3], urlset([site.url("/page")]))
+    site.set(GUESSES[0], after(0.2, 404))
+    assert pages(await seeded(site, **GUESS)) == [site.url("/page")]
+    assert [site.count(place) for place in GUESSES] == [1, 1, 1, 1, 0, 0]
 
 
 async def test_a_private_address_is_not_asked(
