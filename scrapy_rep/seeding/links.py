@@ -42,11 +42,12 @@ class PageLinks:
             return
         if str(origin) not in self._origins:
             return
-        linked = _joined(response.url, targets_of(response.headers.getlist("Link"), "sitemap"))
+        targets = targets_of(response.headers.getlist("Link"), "sitemap")
+        linked = _joined(response.url, targets[:_MOST])
         if isinstance(response, HtmlResponse):
             base, references = sitemaps_of(response.body, response.encoding)
-            for at in _joined(response.url, [base]):
-                linked += _joined(at, references)
+            bases = _joined(response.url, [base]) or [response.url]
+            linked += _joined(bases[0], references)
         new = [url for url in linked[:_MOST] if self._seen.add((str(origin), url))]
         if new:
             self._add(origin, response.url, new)

@@ -453,7 +453,7 @@ class SitemapSeeding(ResolutionListener):
         options = SpiderOptions(crawler.spider)
         self._since = Since(context, origins.storage)
         parts = SeedingContext(context, origins, discovery, options, self._spool, self._since)
-        log = SitemapLog(context, recorder.tell)
+        self._log = log = SitemapLog(context, recorder.tell)
         self.loader = Loader(parts, log)
         self.links = PageLinks(self._linked) if settings.sitemap_guess else None
         """None: links to sitemaps don't count."""
@@ -598,7 +598,9 @@ class SitemapSeeding(ResolutionListener):
     async def _before_closing(self) -> None:
         spool = self._spool
         spool.ending = True
-        if spool.started_at is not None and not spool.over and not self._is_left:
+        # One that has read nothing (the sites were down, say) must not keep away what was changed before it.
+        has_read = self._log.has_read or spool.had_done
+        if spool.started_at is not None and has_read and not spool.over and not self._is_left:
             self._since.complete(spool.started_at)
         while self._adding and not spool.over:
             await pause()

@@ -267,6 +267,8 @@ class SitemapLog:
         """*tell* puts a line on record: ``Recorder.tell``."""
         self._context = context
         self._tell = tell
+        self.has_read = False
+        """Whether a sitemap was read."""
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
@@ -278,6 +280,7 @@ class SitemapLog:
         sitemap, reader, accepted = selection.sitemap, selection.reader, selection.accepted
         rejected = +selection.rejected  # without zeros
         count = self._context.stats.inc_value
+        self.has_read = True
         count("rep/sitemaps/fetched")
         count("rep/sitemaps/urls", reader.count)
         if selection.undated:

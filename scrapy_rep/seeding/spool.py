@@ -104,7 +104,7 @@ class Found(IntEnum):
     @classmethod
     def of(cls, number: object) -> Found:
         """Return what *number*, which others may have written, means."""
-        return next((one for one in cls if one == number), cls.LISTED)
+        return next((found for found in cls if found == number), cls.LISTED)
 
 
 class SitemapRow(NamedTuple):
@@ -195,6 +195,8 @@ class _Recovered(NamedTuple):
     """Those with pages that wait."""
     started_at: float
     """When the first run with this file began."""
+    has_done: bool
+    """Whether there are sitemaps with which an earlier run is done."""
 
 
 def _recover(db: sqlite3.Connection) -> _Recovered:
@@ -213,7 +215,8 @@ def _recover(db: sqlite3.Connection) -> _Recovered:
     [started_at] = db.execute("SELECT started_at FROM job WHERE id = 1").fetchone()
     # Others may have written anything, and a clock may have been set back.
     is_sound = isinstance(started_at, float) and 0 < started_at <= now
-    return _Recovered(waiting_sites, started_at if is_sound else now)
+    done = db.execute("SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,)).fetchone()
+    return _Recovered(waiting_sites, started_at if is_sound else now, done is not None)
 
 
 class Spool:
@@ -253,6 +256,8 @@ class Spool:
         self.started_at: float | None = None
         """When the crawl began, in seconds since the epoch: with a JOBDIR, its first run. None until the
         file is open."""
+        self.had_done = False
+        """Whether an earlier run is done with some sitemaps: they aren't read again."""
 
     async def look(self) -> bool:
         """Open the file if it isn't open, and return whether that worked; else write what couldn't
@@ -266,7 +271,7 @@ class Spool:
         if found is None:
             return False
         self.opened = True
-        self.started_at = found.started_at
+        self.started_at, self.had_done = found.started_at, found.has_done
         for site in found.sites:
             pages, site.waiting = site.waiting, 0
             self._wait(site, pages)

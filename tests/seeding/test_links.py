@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy.http import HtmlResponse
 
+from scrapy_rep.protocol import Origin
+from scrapy_rep.seeding.links import PageLinks
 from scrapy_rep.seeding.loader import GUESSES
 from tests.helpers.behaviours import after, answer, page, redirect
 from tests.helpers.crawling import crawl
@@ -176,10 +179,21 @@ async def test_one_that_fails_is_a_warning_and_hostile_ones_cost_nothing(sites: 
         "http://a b/",
     ]
     bad = "".join(f"<link rel=sitemap href='{url}'>" for url in urls)
-    hostile = linking(sites, page(f"<base href='http://['>{bad}"))
+    hostile = linking(sites, page(bad))
     tail = linking(sites, page(bad + "<link rel=sitemap href='/own.xml'>"))
     result = await seeded(hostile, tail, **GUESS)
     assert pages(result) == [tail.url("/page")]
+
+
+def test_a_base_that_is_none_does_not_count() -> None:
+    """Scrapy's MetaRefreshMiddleware fails such pages, unless it is off."""
+    found: list[list[str]] = []
+    links = PageLinks(lambda origin, page, urls: found.append(urls))
+    links.expect(Origin.from_url("http://a.example"))
+    body = b"<base href='http://['><link rel=sitemap href=/own.xml>"
+    for _ in range(2):
+        links.look_at(HtmlResponse("http://a.example/x", body=body))
+    assert found == [["http://a.example/own.xml"]]
 
 
 async def test_only_start_pages_sites_count_if_the_project_says_so(sites: Sites) -> None:

@@ -306,6 +306,23 @@ async def test_sitemaps_that_could_not_be_kept_leave_the_date(
     assert date_in(stored) is None
 
 
+async def test_a_crawl_that_read_no_sitemap_leaves_the_date(
+    sites: Sites, stored: dict[str, Any]
+) -> None:
+    """What was changed before it would never come: the site was down for a while, say."""
+    news = News(sites)
+    write(stored, "2026-01-31T00:00:00Z")
+    with every_row() as row:
+        for answer in (503, 404, "no sitemap"):
+            with row(str(answer)):
+                news.site.set("/map.xml", answer)
+                assert names(await seeded(news.site, **stored)) == []
+                assert date_in(stored) == "2026-01-31T00:00:00Z"
+    news.has()
+    await seeded(news.site, **stored)
+    assert (date_in(stored) or "") > "2026-01-31T00:00:00Z"
+
+
 NOON, ONE, TWO = "2026-01-31T12:00:00Z", "2026-01-31T13:00:00Z", "2026-01-31T14:00:00Z"
 # Stored as the crawl began, stored as it ended, when it began; what is stored then.
 ENDS = [
@@ -373,5 +390,10 @@ def test_processes_that_share_a_queue_set_one_date(
     assert [run.join().reason for run in (first, second)] == ["finished"] * 2
     storage: Any = open_(stored)
     [key] = storage._client.keys(f"{tmp_path.name}:value:last-crawl:*")
-    assert began <= storage._client.get(key).decode() <= between
+    date = storage._client.get(key).decode()
+    assert began <= date <= between
+    # One that comes later finds everything done, and reads nothing.
+    third = Crawl(tmp_path / "3", [listed.site.url("/start")], settings, seeded="yes").join()
+    assert third.reason == "finished"
+    assert storage._client.get(key).decode() == date
     storage.close()
