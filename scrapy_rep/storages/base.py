@@ -60,6 +60,8 @@ MAX_VALUE = 1000
 
 # More attempts than fit into a century, and far from any overflow.
 _MAX_COUNT = 10**9
+# Characters of a bot wall's sign: a newer version may know longer ones.
+_MAX_WALL = 100
 # Characters of a bad value that are quoted in a message.
 _SHOWN = 80
 # Bytes that a small window holds, beside the preset dictionary.
@@ -115,6 +117,9 @@ class Entry:
     """The body as received, truncated and compressed."""
     sha256: str | None = None
     """Of the body, in hexadecimal; None if there are no rules."""
+    wall: str = ""
+    """The sign by which a bot wall said that the answer was its own; empty without one. See
+    :data:`~scrapy_rep.protocol.availability.WALL_SIGNS`."""
     fetched_at: float | None = None
     fresh_until: float = 0.0
 
@@ -157,6 +162,11 @@ class Entry:
         trouble, so it is polite to wait.
         """
         return self.outcome is Outcome.RULES
+
+    @property
+    def note(self) -> str:
+        """What is strange about the last answer that counted, in words; empty if nothing is."""
+        return f"a bot wall answered ({self.wall})" if self.wall else ""
 
     def check(self, origin: str) -> Entry:
         """Return the entry.
@@ -258,7 +268,7 @@ _KINDS = {
     item.name: (item.default is None, *_RANGES[str(item.type).removesuffix(" | None")])
     for item in fields(Entry)
     if item.name != "packed"
-} | {"status": (True, int, *STATUSES)}
+} | {"status": (True, int, *STATUSES), "wall": (False, str, 0, _MAX_WALL)}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
