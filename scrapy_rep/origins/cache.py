@@ -37,8 +37,11 @@ from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.status import (
     UNKNOWN,
     Answered,
+    Event,
     Failed,
+    Fresh,
     Misconfigured,
+    NotAccepted,
     NotConfigured,
     Status,
     Stored,
@@ -129,16 +132,23 @@ class RobotsCache:
         """Return what is known of *origin*, usable or not."""
         state = self.table.get(origin)
         if state is not None and isinstance(state.status, Unknown):
-            self._judge(state)  # it was packed
+            self._judge(state, is_stored=True)  # it was packed
         return state
 
     def known(self, origin: Origin) -> tuple[Status, OriginState | None]:
         """Return the status of *origin*, and what else is known of it."""
         state = self.look_up(origin)
         misconfigured = self._misconfigured.get(origin)
-        if misconfigured is not None and self._clock() < misconfigured.until:
-            return misconfigured, state
-        return (UNKNOWN if state is None else state.status), state
+        if misconfigured is not None:
+            if self._clock() < misconfigured.until:
+                return misconfigured, state
+            del self._misconfigured[origin]  # what else is known counts again
+        if state is None:
+            return UNKNOWN, None
+        # Of a failure, the time of the next attempt counts: the clock may be set.
+        if isinstance(state.status, Fresh) and self._clock() >= state.status.until:
+            state.become(expired(state.status))
+        return state.status, state
 
     def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
         """Whether :meth:`read` has to prepare the rules for *agent* in a thread."""
@@ -243,7 +253,7 @@ class RobotsCache:
             claim = await storage.claim(str(origin), is_enough)
             # An older entry was stored before the storage became unreachable.
             if claim.entry and claim.entry.updated_at > known:
-                state = self._take(origin, claim.entry)
+                state = self._take(origin, claim.entry, is_stored=True)
                 if is_enough(claim.entry) and not claim.granted:
                     return state
             if claim.granted:
@@ -353,17 +363,20 @@ class RobotsCache:
         attempts = entry.attempts - entry.proxy_attempts
         return unreachable_seconds(known, attempts, now - entry.updated_at, limit)
 
-    def _take(self, origin: Origin, entry: Entry) -> OriginState:
+    def _take(self, origin: Origin, entry: Entry, *, is_stored: bool = False) -> OriginState:
         if self.choices is not None and self.choices.refusal(entry):
             entry = Entry(entry.origin)
         state = self.table.put(origin, entry)
-        self._judge(state)
+        self._judge(state, is_stored=is_stored)
         return state
 
-    def _judge(self, state: OriginState) -> None:
+    def _judge(self, state: OriginState, *, is_stored: bool) -> None:
         """Replace the status by what the state's entry says now."""
         news = self._news(state.entry, state.origin)
-        state.become(UNKNOWN if news is None else after(state.status, Stored(news)))
+        event: Event = NotAccepted()
+        if news is not None:
+            event = Stored(news) if is_stored else news
+        state.become(after(state.status, event))
 
     def _is_usable(self, entry: Entry) -> bool:
         now = self._clock()

@@ -149,6 +149,7 @@ class Hop:
 
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
+        self._on_queue(False)
         seconds = self._allowance.seconds
         late = DownloadTimeoutError(f"took longer than {seconds} seconds")
         if seconds <= 0:  # earlier transfers took it all
@@ -157,7 +158,6 @@ class Hop:
         make_plain(request, self._is_elsewhere)
         began = time.monotonic()
         self.transfer = transfer = Transfer(request, began)
-        self._on_queue(False)
         try:
             self._running = deferred_from_coro(handler(request))
             self._running.addErrback(_as_failure)

@@ -80,8 +80,8 @@ WAIT = Advice(Action.WAIT)
 
 
 class Policy:
-    """The one place that decides what to do with a request, except when a held request's time is over:
-    holding/deferral.py does. Pure: no I/O, no clock."""
+    """The one place that decides what to do with a request, except when a held request's time is over, or
+    there is no room to hold those that waited: holding/deferral.py does. Pure: no I/O, no clock."""
 
     def __init__(self, settings: RepSettings) -> None:
         self.unreachable = settings.unreachable
