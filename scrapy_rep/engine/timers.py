@@ -167,9 +167,8 @@ class Slices:
     def __init__(self) -> None:
         self._until = time.perf_counter() + SLICE_SECONDS
 
-    @property
-    def over(self) -> bool:
-        """Whether the slice is over. If so, the next one begins."""
+    def renew_if_over(self) -> bool:
+        """Begin the next slice, if this one is over. Return whether it was."""
         now = time.perf_counter()
         if now < self._until:
             return False
@@ -182,5 +181,5 @@ async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
     slices = Slices()
     for one in items:
         yield one
-        if slices.over:
+        if slices.renew_if_over():
             await pause()

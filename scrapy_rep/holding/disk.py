@@ -203,7 +203,7 @@ class DiskHold:
         """Note that *held* has left the gate. Its row is deleted once the crawl is done with the request.
         If it was *given_up*, the next run has it again."""
         if held.number < 0:
-            self.is_held_already(origin, held.request)  # a retry of it isn't
+            self.recognise(origin, held.request)  # a retry of it isn't
         if given_up:
             self.hold(origin, held, GIVEN_UP)
         elif held.row is not None:
@@ -218,9 +218,9 @@ class DiskHold:
         finished, self._finished = self._finished, []
         self.journal.delete("held", *finished)
 
-    def is_held_already(self, origin: str, request: Request) -> bool:
-        """Whether an earlier run held *request*, which the spider or Scrapy's queue has yielded
-        again. Each held request is recognised once."""
+    def recognise(self, origin: str, request: Request) -> bool:
+        """Recognise *request* as one that an earlier run held, and that the spider or Scrapy's queue has
+        yielded again: each held one once. Return whether it is one."""
         earlier = self._earlier.get(origin)
         if earlier is None or not earlier[fingerprint := self._fingerprint(request)]:
             return False

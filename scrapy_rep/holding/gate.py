@@ -292,7 +292,7 @@ class Gate:
         advice = self._origins.policy.at_the_gate(state, full=is_full)
         if advice.action is Action.LEAVE:
             return False
-        if hold.disk is not None and hold.disk.is_held_already(str(origin), request):
+        if hold.disk is not None and hold.disk.recognise(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
         elif advice.action is Action.STAY:
             deferral.keep(origin, state, request, past.waited)

@@ -325,7 +325,7 @@ class Releases:
             queue = heappop(self.turns)[2]
             request = self._leave(queue)
             self._passed_over.append(queue)
-            if slices.over:
+            if slices.renew_if_over():
                 break
         if request is None and self.turns:
             self._context.engine.wake()  # the round goes on

@@ -194,7 +194,7 @@ class Loader:
             else:
                 self._fruitless = self._fruitless or origin
                 self._looked += 1
-            if slices.over:
+            if slices.renew_if_over():
                 return True
         return False
 
@@ -249,7 +249,7 @@ class Loader:
         slices = Slices()
         requested: Counter[str] = Counter()
         self._begin_row()
-        while not slices.over:
+        while not slices.renew_if_over():
             origin = self._next_origin()
             if origin is None or self._is_looked_at(origin):
                 break
@@ -517,7 +517,7 @@ class Loader:
         slices = Slices()
         for entries in reader.read([response.body]):
             await selection.add(entries)
-            if slices.over:
+            if slices.renew_if_over():
                 await self._next_turn()
             if spool.over:
                 return  # the spool ends with the crawl

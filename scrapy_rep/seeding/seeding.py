@@ -294,7 +294,7 @@ class Feeder:
             unusual = not isinstance(error, OSError)
             logger.error(message, values, extra=self._crawl.extra, exc_info=unusual)
         if now - self._failing_since >= seconds:
-            self._spool.over = True
+            self._spool.end()
 
     def step(self, *, everything: bool = False) -> float | None:
         """Schedule sitemaps and pages for one slice of time. Return the seconds until the next
@@ -314,7 +314,7 @@ class Feeder:
                 fruitless = 0
             else:
                 fruitless += 1
-            if slices.over:
+            if slices.renew_if_over():
                 return 0
         return 0 if more else None
 
@@ -458,7 +458,7 @@ class SitemapSeeding(ResolutionListener):
         self.links = PageLinks(self._linked) if settings.sitemap_guess else None
         """None: links to sitemaps don't count."""
         self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, log))
-        self._spool.wake = self._feeder.wake
+        self._spool.notify(self._feeder.wake)
         self._connect(crawler.signals.connect)
 
     def _connect(self, connect: Callable[..., None]) -> None:
@@ -597,7 +597,7 @@ class SitemapSeeding(ResolutionListener):
 
     async def _before_closing(self) -> None:
         spool = self._spool
-        spool.ending = True
+        spool.begin_ending()
         # One that has read nothing (the sites were down, say) must not keep away what was changed before it.
         has_read = self._log.has_read or spool.had_done
         if spool.started_at is not None and has_read and not spool.over and not self._is_left:
@@ -613,7 +613,7 @@ class SitemapSeeding(ResolutionListener):
                 logger.exception(message, extra=self._context.extra)
         if not spool.durable:
             self._tell_what_is_left()
-            spool.over = True
+            spool.end()
 
     def _tell_what_is_left(self) -> None:
         """Count the sitemaps that were not read, and log what ends with the crawl."""
@@ -644,7 +644,7 @@ class SitemapSeeding(ResolutionListener):
     async def _spider_closed(self, reason: str) -> None:
         if self._spool.durable:  # sitemaps on their way have been read since
             self._tell_what_is_left()
-        self._spool.over = True
+        self._spool.end()
         if reason == "finished":
             self._warn_of_no_seeds()
         self._feeder.outstanding.close()

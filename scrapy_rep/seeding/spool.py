@@ -245,8 +245,7 @@ class Spool:
         self.ending = False
         """Whether the crawl is closing: nothing more is requested, and nobody waits for the file. Under a
         JOBDIR, sitemaps that are on their way are still read."""
-        self.wake: Callable[[], None] = lambda: None
-        """Called when there may be something new to schedule."""
+        self._listeners: list[Callable[[], None]] = []
         self.proven = Sources()
         """Those whose pages wait for room in the scheduler."""
         self.unproven = Sources()
@@ -276,6 +275,23 @@ class Spool:
             pages, site.waiting = site.waiting, 0
             self._wait(site, pages)
         return True
+
+    def end(self) -> None:
+        """Seeding has ended for this run."""
+        self.over = True
+
+    def begin_ending(self) -> None:
+        """The crawl is closing: request nothing more."""
+        self.ending = True
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        """From now on, call *listener* when there may be something new to schedule."""
+        self._listeners.append(listener)
+
+    def wake(self) -> None:
+        """There may be something new to schedule."""
+        for listener in self._listeners:
+            listener()
 
     def _end_if_hopeless(self) -> None:
         since = self._journal.failing_since

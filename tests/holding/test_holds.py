@@ -262,16 +262,16 @@ def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None
     for number in (1, 1, 2):
         hold.hold(A, held(number))
     again = [held(number).request for number in (1, 1, 1, 2, 3)]
-    assert not any(hold.is_held_already(A, one) for one in again), "of this run"
+    assert not any(hold.recognise(A, one) for one in again), "of this run"
     hold.close()
     hold, _ = run(path)
-    assert not any(hold.is_held_already(B, one) for one in again)
-    assert [hold.is_held_already(A, one) for one in again] == [True, True, False, True, False]
+    assert not any(hold.recognise(B, one) for one in again)
+    assert [hold.recognise(A, one) for one in again] == [True, True, False, True, False]
     hold.close()
     hold, recovered = run(path)
     # A retry of it is a request of its own.
     hold.left(A, read_all(hold, recovered[A])[0], given_up=False)
-    assert [hold.is_held_already(A, one) for one in again] == [True, False, False, True, False]
+    assert [hold.recognise(A, one) for one in again] == [True, False, False, True, False]
     hold.close()
 
 
@@ -292,7 +292,7 @@ def test_fingerprints_of_a_project(path: Path, kind: type, recognised: list[bool
     hold.hold(A, held(1))
     hold.close()
     hold = opened(path, spider)
-    assert [hold.is_held_already(A, held(number).request) for number in (1, 2)] == recognised
+    assert [hold.recognise(A, held(number).request) for number in (1, 2)] == recognised
     hold.close()
 
 
