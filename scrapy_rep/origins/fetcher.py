@@ -27,7 +27,8 @@ from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.access import HOP_KEY, Download, Listener, has_pool
+from scrapy_rep.engine.access import HOP_KEY, Download, Listener
+from scrapy_rep.engine.pools import has_small_pool
 from scrapy_rep.engine.timers import within
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
@@ -229,7 +230,8 @@ class Fetcher:
         self._engine = context.engine
         self._accepts = accept_encoding()
         # More requests at a time than the pool has connections would wait for one, and fail.
-        self._extra_slot = nullcontext if has_pool(context.crawler) else context.engine.extra_slot
+        is_small = has_small_pool(context.crawler)
+        self._extra_slot = nullcontext if is_small else context.engine.extra_slot
         settings = context.crawler.settings
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)

@@ -19,8 +19,9 @@ from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.access import concurrency_of, has_pool
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import Isolation, get_logger
+from scrapy_rep.engine.pools import has_small_pool
 from scrapy_rep.engine.timers import Alarm, within
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, ProjectError
 from scrapy_rep.origins.flight import (
@@ -120,7 +121,7 @@ class Flights:
         self._end = Flight(Origin("", "", 0), Request("data:,"))
         """Landed: the spider closes."""
         concurrency = concurrency_of(crawler)
-        if has_pool(crawler):  # of as many connections; half are for pages
+        if has_small_pool(crawler):  # of as many connections; half are for pages
             self._cap = self._most = max(1, concurrency // 2)
         else:
             self._cap = _FETCHES_PER_SLOT * concurrency

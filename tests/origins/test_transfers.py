@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 
 from scrapy_rep import RepMiddleware
-from scrapy_rep.engine.access import has_pool
+from scrapy_rep.engine.pools import has_small_pool
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.fetcher import Allowance, Fetcher
@@ -293,7 +294,7 @@ async def test_half_of_a_pool_is_for_pages(sites: Sites) -> None:
     assert await record.concurrency() == [4, 4]
 
 
-def test_which_handlers_have_a_pool() -> None:
+def test_which_handlers_have_a_pool_that_stays_small() -> None:
     usual = default_settings.DOWNLOAD_HANDLERS_BASE["http"]
 
     class Own(load_object(usual)):  # type: ignore[misc]
@@ -307,10 +308,32 @@ def test_which_handlers_have_a_pool() -> None:
         f"{scrapys}.http2.H2DownloadHandler": False,
         Pool: True,
     }
+    if find_spec(f"{scrapys}._base_streaming"):
+        enlarged = load_object(f"{scrapys}._httpx.HttpxDownloadHandler")
+
+        class Made(enlarged):  # type: ignore[misc,valid-type]
+            """Nobody knows what making two of it does."""
+
+            def __init__(self, crawler: Crawler) -> None:
+                super().__init__(crawler)
+
+        class MadeElsewhere(enlarged):  # type: ignore[misc,valid-type]
+            @classmethod
+            def from_crawler(cls, crawler: Crawler) -> Any:
+                return cls(crawler)
+
+        class Late(enlarged):  # type: ignore[misc,valid-type]
+            """It is made at the first request."""
+
+            lazy = True
+
+        class Headers(enlarged):  # type: ignore[misc,valid-type]
+            """Overrides something else."""
+
+        table |= {enlarged: False, Headers: False, Made: True, MadeElsewhere: True, Late: True}
     with every_row() as row:
         for handler, expected in table.items():
             with row(handler):
                 handlers = {"http": handler, "https": f"{scrapys}.http11.HTTP11DownloadHandler"}
-                assert (
-                    has_pool(get_crawler(settings_dict={"DOWNLOAD_HANDLERS": handlers})) == expected
-                )
+                crawler = get_crawler(settings_dict={"DOWNLOAD_HANDLERS": handlers})
+                assert has_small_pool(crawler) == expected
