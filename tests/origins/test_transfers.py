@@ -294,6 +294,38 @@ async def test_half_of_a_pool_is_for_pages(sites: Sites) -> None:
     assert await record.concurrency() == [4, 4]
 
 
+async def test_silent_sites_give_their_connections_back_in_turns(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked again, and have the whole time limit when nobody else needs a place. What was broken
+    off is no attempt."""
+    monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", 0.2)
+    silent = [sites.add(silence()) for _ in range(4)]
+    healthy = sites.add(RULES)
+    result = await crawl(
+        [*(site.url("/x") for site in silent), healthy.url("/page")],
+        {
+            **ONE_ATTEMPT,
+            "DOWNLOAD_HANDLERS": {"http": Pool},
+            "CONCURRENT_REQUESTS": 4,
+            "REP_DOWNLOAD_TIMEOUT": 2.0,
+        },
+    )
+    result.assert_clean()
+    assert result.status(healthy.url("/page")) == 200
+    first = healthy.hits("/robots.txt")[0].time
+    asked = [hit.time for site in silent for hit in site.hits("/robots.txt")]
+    assert 0.3 < first - min(asked) < 1.5
+    assert sorted(site.robots_fetches for site in silent) == [
+        1,
+        2,
+        2,
+        2,
+    ]  # three places were needed
+    assert all(isinstance(result.failure(site.url("/x")), RobotsUnreachable) for site in silent)
+    assert result.stat("robotstxt/request_count") == 5
+
+
 def test_which_handlers_have_a_pool_that_stays_small() -> None:
     usual = default_settings.DOWNLOAD_HANDLERS_BASE["http"]
 
