@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from scrapy import signals
+from scrapy.core.downloader.handlers import DownloadHandlers
 from scrapy.crawler import Crawler
 from scrapy.settings import BaseSettings
 from scrapy.utils.misc import build_from_crawler, load_object
@@ -47,13 +48,21 @@ def has_small_pool(crawler: Crawler) -> bool:
     """Whether a download handler for http or https may have a pool, of ``CONCURRENT_REQUESTS`` connections,
     say, that :class:`Pools` can't enlarge: most of other people, and a project's own. A subclass of
     Scrapy's usual handlers counts as these: nobody can tell what it adds."""
+    return any(
+        _WITHOUT_POOL.isdisjoint(_names(kind)) and not _can_grow(kind)
+        for _, kind in _kinds(crawler)
+    )
+
+
+def _kinds(crawler: Crawler) -> Iterator[tuple[str, type]]:
+    """Yield the schemes that have a handler, and its class."""
     handlers = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
     for scheme in _SCHEMES:
+        kind = None
         with suppress(Exception):  # a broken one: Scrapy tells the user
             kind = load_object(handlers[scheme])
-            if _WITHOUT_POOL.isdisjoint(_names(kind)) and not _can_grow(kind):
-                return True
-    return False
+        if isinstance(kind, type):
+            yield scheme, kind
 
 
 def _names(kind: type) -> set[str]:
@@ -61,9 +70,9 @@ def _names(kind: type) -> set[str]:
 
 
 def _can_grow(kind: type) -> bool:
-    """Whether a handler of this *kind* is there when the spider opens, and can be made anew: a constructor of
-    the project's own might do anything."""
-    if _FROM_SETTING not in _names(kind) or getattr(kind, "lazy", True):
+    """Whether a handler of this *kind* can be made anew: a constructor of the project's own might do
+    anything."""
+    if _FROM_SETTING not in _names(kind):
         return False
     for name in ("__init__", "from_crawler"):
         owner = next((one for one in kind.__mro__ if name in vars(one)), None)
@@ -73,8 +82,8 @@ def _can_grow(kind: type) -> bool:
 
 
 class Pools:
-    """Makes room in the pools of download handlers, in the places where Scrapy keeps these:
-    ``DownloadHandlers._handlers``, undocumented."""
+    """Makes room in the pools of download handlers, where Scrapy keeps these: ``DownloadHandlers._handlers``,
+    which ``_get_handler`` fills, both undocumented."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
@@ -83,19 +92,19 @@ class Pools:
         when_opened(crawler, self._enlarge)
 
     def _enlarge(self) -> None:
-        # A project's own downloader may have none.
-        downloader = self._crawler.engine.downloader
-        handlers = getattr(getattr(downloader, "handlers", None), "_handlers", {})
+        handlers = getattr(self._crawler.engine.downloader, "handlers", None)
         size = self._crawler.settings.getint(_SETTING)
-        for scheme in _SCHEMES:
-            handler = handlers.get(scheme)
-            # 0: as many as there are requests. Another: it has been enlarged.
-            if size <= 0 or getattr(handler, "_pool_size_total", None) != size:
+        # Without a limit there is room. A project's own downloader may have no such handlers.
+        if size <= 0 or not isinstance(handlers, DownloadHandlers):
+            return
+        for scheme, kind in _kinds(self._crawler):
+            if not _can_grow(kind):
                 continue
-            if not _can_grow(type(handler)):
-                continue
+            handler: Any = handlers._get_handler(scheme)  # a lazy one is made now
+            if handler is None or handler._pool_size_total != size:
+                continue  # it can't be made, or it has been enlarged
             with self._roomy_settings(size), _quiet():
-                handlers[scheme] = build_from_crawler(type(handler), self._crawler)
+                handlers._handlers[scheme] = build_from_crawler(kind, self._crawler)
             if not self._replaced:
                 self._crawler.signals.connect(self._close, signals.engine_stopped)
             self._replaced.append(handler)

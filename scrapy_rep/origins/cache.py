@@ -29,7 +29,7 @@ from scrapy_rep.origins.answer import (
     is_lost_connection,
     is_tls_failure,
 )
-from scrapy_rep.origins.choices import Choices, in_outage
+from scrapy_rep.origins.choices import Choices, in_outage, is_own
 from scrapy_rep.origins.fetcher import Allowance, Fetcher
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import CANCELLED, is_ending_with_loop
@@ -183,9 +183,12 @@ class RobotsCache:
         """Get the robots.txt of the flight's origin fetched, here or by another process. Return
         what is known now. Raises :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         origin, storage, choices = flight.origin, self._storage, self.choices
-        if choices is not None and (answer := choices.own_answer(origin)) is not None:
-            flight.answer = answer
-            return self._learn(origin, answer)
+        if choices is not None:
+            own_answer = choices.own_answer(origin, self._clock())
+            if own_answer is not None:
+                flight.answer = own_answer
+                return self._learn(origin, own_answer)
+            self._forget_own_answer(origin)
         status, _ = self.known(origin)
         if isinstance(status, Misconfigured):
             raise ProjectError(status.reason)
@@ -208,6 +211,12 @@ class RobotsCache:
         if storage:
             storage.publish(state.entry)
         return state
+
+    def _forget_own_answer(self, origin: Origin) -> None:
+        """Forget the project's answer, which has ended: it is no older copy of the origin's."""
+        state = self.table.get(origin)
+        if state is not None and is_own(state.entry):
+            self._take(origin, Entry(str(origin)))
 
     def _note_misconfiguration(self, origin: Origin, error: ProjectError) -> None:
         status, _ = self.known(origin)
@@ -296,9 +305,10 @@ class RobotsCache:
         )
         about: dict[str, Any] = {"status": answer.status, "url": answer.url, "hops": answer.hops}
         about |= {
+            "wall": answer.wall,
             "updated_at": now,
             "fetched_at": now,
-            "fresh_until": min(now + lifetime, MAX_TIME),
+            "fresh_until": min(now + lifetime, answer.ends_at, MAX_TIME),
         }
         if answer.outcome is Outcome.RULES:
             body = cut(answer.body)
@@ -363,7 +373,7 @@ class RobotsCache:
         """Return what *entry* says of *origin*; None if that is nothing (REP.md sections 4 and 5)."""
         now, choices = self._clock(), self.choices
         until = usable_until(entry, now, self._settings)
-        setting = choices.setting_for(entry, origin) if choices is not None else ""
+        setting = choices.setting_for(entry, origin, now) if choices is not None else ""
         if entry.unreachable_since is not None:
             means = in_outage(entry, now, self._settings)
             # In running time, from now on: the clock may be set.

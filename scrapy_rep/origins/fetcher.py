@@ -45,6 +45,7 @@ from scrapy_rep.origins.answer import (
     answer_of,
     blamed_on_proxy,
     refused_by_project,
+    wall_sign,
 )
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.targets import Targets
@@ -279,7 +280,7 @@ class Fetcher:
                 seen.add(target)
                 url, hops = target, hops + 1
                 continue
-            return Answer(Outcome.MISSING, *given, note=note)
+            return Answer(Outcome.MISSING, *given, note=note, wall=wall_sign(found.headers))
 
     async def _ask(self, url: str, hops: int, like: Request, hop: Hop) -> Answer | Response:
         self._running += 1

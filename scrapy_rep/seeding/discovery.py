@@ -280,10 +280,11 @@ class SpiderOptions:
             request.priority += priority
         return request
 
-    def changed_page(self, request: Request, about: dict[str, Any]) -> Request | None:
+    def changed_page(self, request: Request) -> Request | None:
         """Return the request for a page as ``sitemap_page`` wants it; None to skip the page."""
         if self._page is None:
             return request
+        about = request.meta.get(PAGE_KEY)  # a rule's process_request may have removed it
         try:
             made: Request | None = self._page(request, about)
             if made is not None and not isinstance(made, Request):

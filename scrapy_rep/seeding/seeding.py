@@ -45,6 +45,7 @@ from scrapy_rep.seeding.discovery import (
 )
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier, registrable_domain
+from scrapy_rep.seeding.since import Since
 from scrapy_rep.seeding.spool import (
     RETRY_SECONDS,
     Page,
@@ -402,7 +403,7 @@ class Feeder:
             return Reason.NO_RULE
         if self._twins.is_start(request):
             return Reason.START
-        return self._options.changed_page(request, page.about) or Reason.FILTERED
+        return self._options.changed_page(request) or Reason.FILTERED
 
     def _request_for(self, page: Page) -> Request | None:
         """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed
@@ -448,7 +449,8 @@ class SitemapSeeding(ResolutionListener):
         self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         options = SpiderOptions(crawler.spider)
-        parts = SeedingContext(context, origins, discovery, options, self._spool)
+        self._since = Since(context, origins.storage)
+        parts = SeedingContext(context, origins, discovery, options, self._spool, self._since)
         log = SitemapLog(context, recorder.tell)
         self.loader = Loader(parts, log)
         self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, log))
@@ -529,6 +531,7 @@ class SitemapSeeding(ResolutionListener):
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
+        await self._since.begin()
         await self._upkeep.begin()
         async for url in in_slices(own_sitemaps(self._context.crawler)):
             if url != without_user(url):
@@ -561,9 +564,19 @@ class SitemapSeeding(ResolutionListener):
         if self._feeder or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
+    @property
+    def _is_left(self) -> bool:
+        """Whether there are sitemaps or pages that this process has yet to deal with. Those in a scheduler
+        that processes share may be another one's."""
+        if self._context.engine.scheduler_is_foreign:
+            return False
+        return bool(self._spool.unread() or self._feeder.left)
+
     async def _before_closing(self) -> None:
         spool = self._spool
         spool.ending = True
+        if spool.started_at is not None and not spool.over and not self._is_left:
+            self._since.complete(spool.started_at)
         while self._adding and not spool.over:
             await pause()
         if self._context.engine.scheduler_outlives and not spool.durable:

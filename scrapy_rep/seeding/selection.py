@@ -19,6 +19,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 from tldextract import TLDExtract
 
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import in_slices, pause
 from scrapy_rep.origins.context import CrawlContext
@@ -121,6 +122,7 @@ class Selection:
         self.reader = reader
         self._spool = context.spool
         self._settings = context.crawl.settings
+        self._since = context.since.date
         self._options = context.options
         self._discovery = context.discovery
         self._cache = context.origins.cache
@@ -157,7 +159,7 @@ class Selection:
         kept, failed = self._options.filtered(sound, kind.value if kind else "", self.sitemap.url)
         self.rejected[Reason.FILTER_ERROR] += failed
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
-        if not (self._settings.sitemap_since or self._settings.sitemap_until):
+        if not (self._since or self._settings.sitemap_until):
             return kept
         chosen = []
         for entry in kept:
@@ -171,7 +173,7 @@ class Selection:
     def _wrong_date(self, entry: SitemapEntry) -> Reason | None:
         """Return why the project doesn't want a page that was changed then; None if it does, or if the
         date is missing or can't be read. An index may have been changed since it got a page."""
-        since, until = self._settings.sitemap_since, self._settings.sitemap_until
+        since, until = self._since, self._settings.sitemap_until
         lastmod = entry.get("lastmod")
         if not lastmod:
             return None
@@ -361,6 +363,12 @@ class Verifier:
         self._spool = context.spool
         self._origins = context.origins
         self._log = log
+        crawler = context.crawl.crawler
+        self._most, self._most_silent = _ORIGINS, _SILENT
+        if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
+            # Few robots.txt files are fetched at a time then, and silent ones keep their places. Half
+            # are for others.
+            self._most, self._most_silent = max(2, concurrency_of(crawler) // 4), 0
         self._asked: dict[int, Site] = {}  # those that are being looked at, or were a moment ago
         self._silent: dict[int, Site] = {}  # those of them that don't answer soon
 
@@ -369,7 +377,7 @@ class Verifier:
         sources = self._spool.unproven
         fruitless = 0  # sources without a site to look at, in a row
         while fruitless < len(sources) and not (self._spool.over or self._spool.ending):
-            if len(self._asked) >= _ORIGINS:
+            if len(self._asked) >= self._most:
                 return
             site = self._next_of(sources.next_source())
             if site is None:
@@ -381,7 +389,7 @@ class Verifier:
 
     def _next_of(self, source: str) -> Site | None:
         """Return a site to look at that *source* names."""
-        for sites, most in ((self._asked, _ORIGINS), (self._silent, _SILENT)):
+        for sites, most in ((self._asked, self._most), (self._silent, self._most_silent)):
             named = sum(site.named_by == source for site in sites.values())
             if named and named >= most - len(sites):
                 return None
@@ -395,7 +403,7 @@ class Verifier:
 
     def _is_silent(self, site: Site) -> None:
         """Give the place of *site*, whose origin doesn't answer, to another one."""
-        if len(self._silent) < _SILENT:
+        if len(self._silent) < self._most_silent:
             self._silent[site.id] = self._asked.pop(site.id)
             self._spool.wake()
 

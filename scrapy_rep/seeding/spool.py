@@ -25,6 +25,7 @@ from scrapy_rep.engine.timers import pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.seeding.discovery import Discovery, SpiderOptions
+from scrapy_rep.seeding.since import Since
 from scrapy_rep.storages.journal import Journal
 
 P = ParamSpec("P")
@@ -59,6 +60,7 @@ CREATE TABLE IF NOT EXISTS pages (
     url TEXT NOT NULL, entry TEXT
 );
 CREATE INDEX IF NOT EXISTS pages_by_site ON pages (site);
+CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, started_at REAL NOT NULL);
 """
 
 # Other hosts that one origin's sitemaps may make us ask for anything.
@@ -171,17 +173,30 @@ class Sources:
             del self.waiting[site.named_by]
 
 
-def _recover(db: sqlite3.Connection) -> list[Site]:
+class _Recovered(NamedTuple):
+    sites: list[Site]
+    """Those with pages that wait."""
+    started_at: float
+    """When the first run with this file began."""
+
+
+def _recover(db: sqlite3.Connection) -> _Recovered:
     # Ask again for what an earlier run has asked for and not read, or in vain.
     db.execute("UPDATE sitemaps SET state = ? WHERE state IN (?, ?)", (WAITING, ASKED, FAILED))
     sites = db.execute(
         "SELECT site, origin, named_by, proven, 0, cursor, count(*) "
         "FROM pages JOIN sites ON sites.id = site GROUP BY site"
     )
-    return [
+    waiting_sites = [
         Site(number, origin, named_by, bool(proven), position, sent, waiting)
         for number, origin, named_by, proven, position, sent, waiting in sites
     ]
+    now = time.time()
+    db.execute("INSERT OR IGNORE INTO job VALUES (1, ?)", (now,))
+    [started_at] = db.execute("SELECT started_at FROM job WHERE id = 1").fetchone()
+    # Others may have written anything, and a clock may have been set back.
+    is_sound = isinstance(started_at, float) and 0 < started_at <= now
+    return _Recovered(waiting_sites, started_at if is_sound else now)
 
 
 class Spool:
@@ -218,6 +233,9 @@ class Spool:
         """Those whose pages wait for their origin's robots.txt."""
         self._sites: dict[int, Site] = {}  # all of these, by number
         self.waiting = 0  # how many pages wait
+        self.started_at: float | None = None
+        """When the crawl began, in seconds since the epoch: with a JOBDIR, its first run. None until the
+        file is open."""
 
     async def look(self) -> bool:
         """Open the file if it isn't open, and return whether that worked; else write what couldn't
@@ -231,7 +249,8 @@ class Spool:
         if found is None:
             return False
         self.opened = True
-        for site in found:
+        self.started_at = found.started_at
+        for site in found.sites:
             pages, site.waiting = site.waiting, 0
             self._wait(site, pages)
         return True
@@ -447,3 +466,4 @@ class SeedingContext:
     discovery: Discovery
     options: SpiderOptions
     spool: Spool
+    since: Since

@@ -18,8 +18,9 @@ from scrapy.core.downloader import Downloader
 from scrapy.core.scheduler import Scheduler
 from scrapy.core.scraper import Scraper
 from scrapy.exceptions import CloseSpider, IgnoreRequest
-from scrapy.http import Response, XmlResponse
+from scrapy.http import HtmlResponse, Response, XmlResponse
 from scrapy.link import Link
+from scrapy.linkextractors import LinkExtractor
 from scrapy.settings import Settings
 from scrapy.signalmanager import SignalManager
 from scrapy.spiders import CrawlSpider, Rule
@@ -41,6 +42,7 @@ from scrapy_rep.engine.access import (
     _clock,
     _InProgress,
 )
+from scrapy_rep.engine.crawl_rules import CrawlRules
 from scrapy_rep.engine.pools import ROOM
 from tests.helpers.behaviours import after, redirect, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -59,7 +61,7 @@ PRIVATE = {
     "scraper",
     "downloader",
 }
-PRIVATE |= {"_errback", "_handle_failure"}
+PRIVATE |= {"_errback", "_handle_failure", "_build_request"}
 
 
 async def in_a_crawl(
@@ -94,8 +96,9 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
     assert seen == [5, 6, 5, Scheduler, False, True]
 
 
+@pytest.mark.parametrize("is_lazy", [False, True])
 @pytest.mark.parametrize("handler", OTHERS)
-async def test_pools_of_connections_are_enlarged(sites: Sites, handler: str) -> None:
+async def test_pools_of_connections_are_enlarged(sites: Sites, handler: str, is_lazy: bool) -> None:
     """Handlers that take the size of their pool from a setting are made anew before the first request, say
     nothing a second time, and all are closed after the crawl."""
     settings = {**handler_settings(handler), "CONCURRENT_REQUESTS": 5}
@@ -106,6 +109,8 @@ async def test_pools_of_connections_are_enlarged(sites: Sites, handler: str) -> 
     closed: list[Any] = []
 
     class Watched(kind):  # type: ignore[misc,valid-type]
+        lazy = is_lazy
+
         async def download_request(self, request: Request) -> Response:
             made.append(self)
             response: Response = await super().download_request(request)
@@ -235,6 +240,54 @@ def test_the_errback_of_a_crawl_spider() -> None:
     assert EngineAccess.has_errback(without.replace(meta={}))  # nobody can tell
     assert EngineAccess.has_errback(without.replace(errback=spider.failed))
     assert not EngineAccess.has_errback(Request("http://a.example/"))
+
+
+def test_what_a_rule_of_a_crawl_spider_makes_of_a_page() -> None:
+    """`CrawlSpider._rules` has the spider's own methods for their names, and `_build_request` makes of
+    a link what Scrapy itself makes of one that it finds in a page."""
+
+    class RulesSpider(CrawlSpider):
+        name = "rules"
+        rules = (
+            Rule(LinkExtractor(allow="/other")),
+            Rule(
+                LinkExtractor(allow="/page"),
+                callback="found",
+                errback="failed",
+                cb_kwargs={"answer": 42},
+                process_request="marked",
+            ),
+        )
+
+        def found(self, response: Response, answer: int) -> dict[str, int]:
+            return {"answer": answer}
+
+        def failed(self, failure: Any) -> str:
+            return "failed"
+
+        def marked(self, request: Request, response: Response) -> Request:
+            request.meta["found_in"] = response.url
+            return request
+
+    spider = RulesSpider()
+    rule = spider._rules[1]
+    assert (rule.callback, rule.errback) == (spider.found, spider.failed)
+    assert rule.process_request == spider.marked
+
+    url, where = "http://a.example/page", "http://a.example/sitemap.xml"
+    rules = CrawlRules(spider)
+    number = rules.index_for(url)
+    assert number == 1
+    ours = rules.request(number, url, where)
+    page = HtmlResponse(where, body=b"<a href='/page'>x</a>", encoding="utf-8")
+    [scrapys] = spider._requests_to_follow(page)
+    assert ours is not None
+    assert ours.to_dict(spider=spider) | {"meta": None} == scrapys.to_dict(spider=spider) | {
+        "meta": None
+    }
+    assert ours.meta == {"rule": 1, "link_text": "", "found_in": where}
+    assert scrapys.meta == {**ours.meta, "link_text": "x"}
+    assert ours.callback == spider._callback
 
 
 async def test_the_middlewares_in_their_order(sites: Sites) -> None:
