@@ -20,7 +20,12 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
-from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
+from scrapy.exceptions import (
+    DownloadCancelledError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    StopDownload,
+)
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro
@@ -131,6 +136,7 @@ class Hop:
         self._on_queue = on_queue
         self._is_elsewhere = is_elsewhere
         self._running: Deferred[Response] | None = None
+        self._is_over = False
         self.transfer = Transfer()
         """The last one."""
         self.slot = ExitStack()
@@ -138,8 +144,10 @@ class Hop:
 
     def end(self) -> None:
         """Forget who waited: log records and other people's lists keep requests, and so their meta. If
-        the fetch was given up, its connection is free at once."""
+        the fetch was given up, its connection is free at once; a request that stands in the queue of a
+        download slot, from which Scrapy takes nothing, isn't sent when its turn comes."""
         self._on_queue = _nobody
+        self._is_over = True
         if self._running is not None:
             self._running.cancel()
             self._running = None
@@ -150,6 +158,8 @@ class Hop:
 
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
+        if self._is_over:
+            raise DownloadCancelledError("nobody waits for it any more")
         seconds = self._allowance.seconds
         late = DownloadTimeoutError(f"took longer than {seconds} seconds")
         if seconds <= 0:  # earlier transfers took it all
