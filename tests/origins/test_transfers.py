@@ -333,23 +333,23 @@ async def test_what_gives_way_in_a_download_slot_is_not_sent_when_its_turn_comes
     monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", 0.1)
     busy = sites.add(RULES)
     beside, other = sites.add(RULES, host=busy.host), sites.add(RULES)
-    pages = [busy.url(f"/{number}") for number in range(4)]
+    pages = [busy.url(f"/{number}") for number in range(2)]
     result = await crawl(
         [*pages, beside.url("/page"), other.url("/page")],
         {
             "DOWNLOAD_HANDLERS": {"http": Pool},
             "CONCURRENT_REQUESTS": 3,
-            "DOWNLOAD_DELAY": DELAY,
+            "DOWNLOAD_DELAY": 2 * DELAY,
             "REP_UNREACHABLE": "defer",
         },
     )
     result.assert_clean()
     assert [record.getMessage() for record in result.records if record.levelname == "ERROR"] == []
-    assert len(result.responses) == 6
+    assert len(result.responses) == 4
     assert [site.robots_fetches for site in (busy, beside, other)] == [1, 1, 1]
     [first], [last] = other.hits("/robots.txt"), beside.hits("/robots.txt")
     assert first.time < last.time
-    assert result.stat("downloader/request_count") > 9  # it gave way
+    assert result.stat("downloader/request_count") > 7  # it gave way
 
 
 def test_which_handlers_have_a_pool_that_stays_small() -> None:
