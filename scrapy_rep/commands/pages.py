@@ -185,7 +185,7 @@ Place = tuple[str, int, str]
 
 @dataclass
 class Sitemap:
-    """What ``--json`` prints of a sitemap (docs/command-look.md explains the fields)."""
+    """What ``--json`` prints of a sitemap (docs/command.md explains the fields)."""
 
     sitemap: str
     listed_in: str

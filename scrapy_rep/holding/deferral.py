@@ -150,8 +150,10 @@ class Deferral(WaitingRoom):
     def _wait_for_answer(self, queue: Queue, request: Request) -> None:
         if not queue.has_leaving:
             queue.is_answered = False
-        self._flights.to(queue.origin, request)
-        self._flights.settle(queue)
+        if queue.fetch is None:
+            self._flights.to(queue.origin, request)
+        else:
+            self._flights.settle(queue)
 
     def stay_behind(self, origin: Origin, request: Request, waited: float | None) -> bool:
         """Let *request*, which may be fetched, stay behind others of its origin that are about to

@@ -265,10 +265,11 @@ class Flights:
             return
         now = self.clock()
         if is_queued:
+            # The alarm may ring too early now, and is set anew then.
             queue.stop_clock(now)
-        else:
-            flight.sent_at = now
-            queue.start_clock(now)
+            return
+        flight.sent_at = now
+        queue.start_clock(now)
         self.settle(queue)
 
     def _take_off(self) -> None:

@@ -153,6 +153,8 @@ class SeedingMiddleware:
             self._seeding.loader.targets.check_answer(request, response)
         if SITEMAP in request.meta:
             return self._seeding.loader.read(request, response)
+        if self._seeding.links is not None:
+            self._seeding.links.look_at(response)
         theirs = getattr(super(), "process_response", None)
         return response if theirs is None else theirs(request, response)
 

@@ -29,7 +29,7 @@ from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow
+from scrapy_rep.seeding.spool import Found, Row, SeedingContext, Site, SitemapRow
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -267,6 +267,8 @@ class SitemapLog:
         """*tell* puts a line on record: ``Recorder.tell``."""
         self._context = context
         self._tell = tell
+        self.has_read = False
+        """Whether a sitemap was read."""
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
@@ -278,6 +280,7 @@ class SitemapLog:
         sitemap, reader, accepted = selection.sitemap, selection.reader, selection.accepted
         rejected = +selection.rejected  # without zeros
         count = self._context.stats.inc_value
+        self.has_read = True
         count("rep/sitemaps/fetched")
         count("rep/sitemaps/urls", reader.count)
         if selection.undated:
@@ -338,8 +341,11 @@ class SitemapLog:
             self.warn(sitemap.origin, message, **values)
 
     def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
-        found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
-        by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
+        found, by = sitemap.found.name.lower(), f"{sitemap.origin}/robots.txt"
+        if sitemap.chain:
+            found, by = "index", sitemap.chain[-1]
+        elif sitemap.found is Found.LINKED:
+            by = sitemap.origin
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
         fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
         self._tell("sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields)

@@ -207,9 +207,13 @@ class _Calls:
 
     def replace_value(self, name: str, successor: Callable[[str | None], str | None]) -> None:
         """Store what *successor* makes of the value; None: leave it as it is."""
-        value = successor(self.load_value(name))
-        if value is not None:
-            self.attempt(_SAVE, None, lambda: self.storage.save_value(name, value))
+
+        def replace() -> None:
+            value = successor(self.load_value(name))
+            if value is not None:
+                self.storage.save_value(name, value)
+
+        self.attempt(_SAVE, None, replace)
 
     def write(self, entries: list[Entry], released: list[str]) -> bool:
         """Save *entries*, then end the leases of *released*. Return whether *entries* are saved."""
@@ -382,8 +386,8 @@ class StorageClient:
 
     async def _load_values(self) -> None:
         asked, self._values = self._values, []
-        for one in asked:
-            one.answer.callback(await run_in_thread(self._calls.load_value, one.name))
+        for pending in asked:
+            pending.answer.callback(await run_in_thread(self._calls.load_value, pending.name))
 
     async def _answer(self) -> None:
         renewed = [one for one in self._renewed[:BATCH] if one in self._leased]

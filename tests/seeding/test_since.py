@@ -20,14 +20,21 @@ from scrapy_rep.seeding.spool import FILE_NAME
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import MemoryStorage, Storage
 from scrapy_rep.text import iso
+from tests.helpers.behaviours import after
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl
-from tests.helpers.redisserver import RedisServer, needs_server
+from tests.helpers.redisserver import (
+    RedisServer,
+    fleet_settings,
+    needs_scrapy_redis,
+    needs_server,
+)
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import NAMESPACE, SeededSpider, index, lists, pages, seeded, urlset
 from tests.helpers.storing import in_a_file, on_a_server, open_
+from tests.seeding.listed import Listed
 
 pytestmark = pytest.mark.slow
 
@@ -299,6 +306,23 @@ async def test_sitemaps_that_could_not_be_kept_leave_the_date(
     assert date_in(stored) is None
 
 
+async def test_a_crawl_that_read_no_sitemap_leaves_the_date(
+    sites: Sites, stored: dict[str, Any]
+) -> None:
+    """What was changed before it would never come: the site was down for a while, say."""
+    news = News(sites)
+    write(stored, "2026-01-31T00:00:00Z")
+    with every_row() as row:
+        for answer in (503, 404, "no sitemap"):
+            with row(str(answer)):
+                news.site.set("/map.xml", answer)
+                assert names(await seeded(news.site, **stored)) == []
+                assert date_in(stored) == "2026-01-31T00:00:00Z"
+    news.has()
+    await seeded(news.site, **stored)
+    assert (date_in(stored) or "") > "2026-01-31T00:00:00Z"
+
+
 NOON, ONE, TWO = "2026-01-31T12:00:00Z", "2026-01-31T13:00:00Z", "2026-01-31T14:00:00Z"
 # Stored as the crawl began, stored as it ended, when it began; what is stored then.
 ENDS = [
@@ -343,3 +367,33 @@ async def ended(stored: str | None, began: str) -> Any:
     since.complete(moment(began).timestamp())
     [successor] = successors
     return successor
+
+
+@pytest.mark.process
+@needs_scrapy_redis
+@needs_server
+def test_processes_that_share_a_queue_set_one_date(
+    sites: Sites, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """That of the one that began first, whichever has read the sitemaps."""
+    listed = Listed(sites, 0.15)
+    # Whoever gets this page ends after the other one.
+    listed.site.set("/slow", after(6, "slow"))
+    stored = on_a_server(redis_server.url, tmp_path.name)
+    settings = {**Listed.SETTINGS, **fleet_settings(redis_server), **stored, **LAST}
+    began = ago(0)
+    first = Crawl(tmp_path / "1", [listed.site.url("/start")], settings, seeded="yes")
+    first.wait_for("page")
+    between = ago(0)
+    time.sleep(1.1)  # a date has seconds
+    second = Crawl(tmp_path / "2", [listed.site.url("/slow")], settings, seeded="yes")
+    assert [run.join().reason for run in (first, second)] == ["finished"] * 2
+    storage: Any = open_(stored)
+    [key] = storage._client.keys(f"{tmp_path.name}:value:last-crawl:*")
+    date = storage._client.get(key).decode()
+    assert began <= date <= between
+    # One that comes later finds everything done, and reads nothing.
+    third = Crawl(tmp_path / "3", [listed.site.url("/start")], settings, seeded="yes").join()
+    assert third.reason == "finished"
+    assert storage._client.get(key).decode() == date
+    storage.close()
