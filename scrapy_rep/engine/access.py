@@ -34,7 +34,6 @@ from scrapy.utils import httpobj
 from scrapy.utils import request as of_requests
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred, DeferredLock, succeed
 from twisted.python.failure import Failure
 
@@ -82,23 +81,16 @@ def concurrency_of(crawler: Crawler) -> int:
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 16
 
 
-# Scrapy's handlers that open as many connections as its slots let requests through.
-_WITHOUT_POOL = ("http11.HTTP11DownloadHandler", "http2.H2DownloadHandler")
-
-
-def has_pool(crawler: Crawler) -> bool:
-    """Whether a download handler has a pool of its own, of ``CONCURRENT_REQUESTS`` connections, say:
-    Scrapy's for httpx and aiohttp, all handlers without a reactor, and most of other people. A subclass
-    of Scrapy's usual handlers counts as these: nobody can tell what it adds."""
-    handlers = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
-    # By name: without a reactor, they may not be imported.
-    usual = {f"scrapy.core.downloader.handlers.{name}" for name in _WITHOUT_POOL}
-    for scheme in ("http", "https"):
-        with suppress(Exception):  # a broken one: Scrapy tells the user
-            kinds = load_object(handlers[scheme]).__mro__
-            if usual.isdisjoint(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds):
-                return True
-    return False
+def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
+    """Call *start*, a method whose object lives as long as the crawl, when the spider opens; at once if it
+    has: for a command's, while its crawl runs."""
+    engine = None
+    with suppress(RuntimeError):  # in newer Scrapy, if there is none so far
+        engine = crawler.engine
+    if engine is None:
+        crawler.signals.connect(start, signals.spider_opened)
+    else:
+        start()
 
 
 def in_shell(crawler: Crawler) -> bool:
@@ -214,13 +206,7 @@ class RunningClock:
         self._began_at = time.monotonic()
         self._paused_at: float | None = None
         self._paused_for = 0.0
-        engine = None
-        with suppress(RuntimeError):  # in newer Scrapy, if there is none so far
-            engine = crawler.engine
-        if engine is None:
-            crawler.signals.connect(self._watch, signals.spider_opened)
-        else:  # a command's, while its crawl runs
-            self._watch()
+        when_opened(crawler, self._watch)
 
     def __call__(self) -> float:
         now = time.monotonic() if self._paused_at is None else self._paused_at

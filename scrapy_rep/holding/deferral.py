@@ -116,7 +116,9 @@ class Deferral(WaitingRoom):
         for origin, queue in self.held.queues.items():
             if queue.count:
                 requests = chain(queue.held, queue.leaving_held)
-                seconds = queue.clock(self.held.now()) - min(held.since for held in requests)
+                seconds = max(
+                    0.0, queue.clock(self.held.now()) - min(held.since for held in requests)
+                )
                 known = self._table.get(origin)
                 entry = known.entry if known else None
                 rows.append(held_fields(str(origin), queue.count, seconds, entry))
@@ -245,7 +247,9 @@ class Deferral(WaitingRoom):
         """Drop those that still wait, since there is no room to hold them."""
         now = self.held.now()
         for held in queue.dismiss_waiting():
-            if not self.handing_back.hand_back(held.request, queue.clock(now) - held.since):
+            if not self.handing_back.hand_back(
+                held.request, max(0.0, queue.clock(now) - held.since)
+            ):
                 self.log.full(queue.origin)
                 self.releases.let_out(held.request, drop._replace(for_room=True))
 

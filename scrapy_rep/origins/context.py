@@ -9,6 +9,7 @@ from scrapy import Spider
 from scrapy.crawler import Crawler
 
 from scrapy_rep.engine.access import EngineAccess, RunningClock
+from scrapy_rep.engine.pools import Pools
 from scrapy_rep.settings import RepSettings
 
 
@@ -18,6 +19,7 @@ class CrawlContext:
         assert crawler.stats is not None
         self.crawler, self.settings, self.clock = crawler, settings, clock
         self.engine, self.stats = EngineAccess(crawler), crawler.stats
+        self._pools = Pools(crawler)
         self.running = RunningClock(crawler)
         """Seconds for which the crawl has run, without pauses."""
 

@@ -20,14 +20,20 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
-from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, StopDownload
+from scrapy.exceptions import (
+    DownloadCancelledError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    StopDownload,
+)
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.access import HOP_KEY, Download, Listener, has_pool
+from scrapy_rep.engine.access import HOP_KEY, Download, Listener
+from scrapy_rep.engine.pools import has_small_pool
 from scrapy_rep.engine.timers import within
 from scrapy_rep.origins.answer import (
     CONFIGURATION_ERRORS,
@@ -130,6 +136,7 @@ class Hop:
         self._on_queue = on_queue
         self._is_elsewhere = is_elsewhere
         self._running: Deferred[Response] | None = None
+        self._is_over = False
         self.transfer = Transfer()
         """The last one."""
         self.slot = ExitStack()
@@ -137,8 +144,10 @@ class Hop:
 
     def end(self) -> None:
         """Forget who waited: log records and other people's lists keep requests, and so their meta. If
-        the fetch was given up, its connection is free at once."""
+        the fetch was given up, its connection is free at once; a request that stands in the queue of a
+        download slot, from which Scrapy takes nothing, isn't sent when its turn comes."""
         self._on_queue = _nobody
+        self._is_over = True
         if self._running is not None:
             self._running.cancel()
             self._running = None
@@ -150,6 +159,8 @@ class Hop:
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
         self._on_queue(False)
+        if self._is_over:
+            raise DownloadCancelledError("nobody waits for it any more")
         seconds = self._allowance.seconds
         late = DownloadTimeoutError(f"took longer than {seconds} seconds")
         if seconds <= 0:  # earlier transfers took it all
@@ -230,7 +241,8 @@ class Fetcher:
         self._engine = context.engine
         self._accepts = accept_encoding()
         # More requests at a time than the pool has connections would wait for one, and fail.
-        self._extra_slot = nullcontext if has_pool(context.crawler) else context.engine.extra_slot
+        is_small = has_small_pool(context.crawler)
+        self._extra_slot = nullcontext if is_small else context.engine.extra_slot
         settings = context.crawler.settings
         # A project that accepts cut pages accepts a cut robots.txt.
         self._takes_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)

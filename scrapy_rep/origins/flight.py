@@ -77,8 +77,12 @@ class Flight:
     """It counts among those that may run at a time."""
     is_slow: bool = False
     """It doesn't count any more among those that may run at a time."""
+    patience: int = 1
+    """How many times as long as others it may be in flight before it is slow."""
     is_abandoned: bool = False
     """We cancelled it."""
+    is_put_off: bool = False
+    """We cancelled it for others that needed its place: another flight to this origin is queued instead."""
     running: Deferred[Any] | None = None
     fetches: int = 0
     """How often this process has asked the origin."""
@@ -98,6 +102,17 @@ class Flight:
     """Those who wait in coroutines of their own, once the answer is known: until listeners have been told."""
     result: OriginState | Exception | None = None
     """Set when it has landed."""
+
+    def later(self) -> Flight:
+        """Return a flight that asks again in place of this one, which is put off, and has twice the time."""
+        return Flight(
+            self.origin,
+            self.request,
+            owner=self.owner,
+            again=self.again,
+            began_at=self.began_at,
+            patience=2 * self.patience,
+        )
 
     def left_of(self, seconds: float) -> float:
         """Return how many of the *seconds* since the flight began are left."""

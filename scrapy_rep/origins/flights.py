@@ -19,8 +19,9 @@ from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_rep.engine.access import concurrency_of, has_pool
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import Isolation, get_logger
+from scrapy_rep.engine.pools import has_small_pool
 from scrapy_rep.engine.timers import Alarm, within
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, ProjectError
 from scrapy_rep.origins.flight import (
@@ -115,12 +116,16 @@ class Flights:
         self._running = 0
         self._quick = 0
         """How many are in flight, without the slow ones."""
+        self._slow: OrderedDict[Flight, None] = OrderedDict()
+        """The slow ones in flight."""
         self._telling: set[Flight] = set()
         """Those of whose answers listeners are being told."""
         self._end = Flight(Origin("", "", 0), Request("data:,"))
         """Landed: the spider closes."""
         concurrency = concurrency_of(crawler)
-        if has_pool(crawler):  # of as many connections; half are for pages
+        self._slow_give_way = has_small_pool(crawler)
+        """Slow flights are put off if others need their place: there are no further connections."""
+        if self._slow_give_way:  # half of the connections are for pages
             self._cap = self._most = max(1, concurrency // 2)
         else:
             self._cap = _FETCHES_PER_SLOT * concurrency
@@ -220,6 +225,7 @@ class Flights:
         if step is Step.FREE_PLACE:
             if flight is not None:
                 flight.is_slow = True
+                self._slow[flight] = None
                 self._quick -= 1
                 self._take_off()
         elif step is Step.APPLY and queue.landing:
@@ -278,20 +284,38 @@ class Flights:
     def _take_off(self) -> None:
         """Let those fly for which there is room."""
         self._take_off_soon = None
+        if self._slow_give_way:
+            self._put_off_slow()
         while (waiting := self._first or self._again) and self._end.result is None:
             if self._quick >= self._cap or self._running >= self._most:
                 break
             flight, _ = waiting.popitem(last=False)
             self._running += 1
             self._quick += 1
-            flight.took_off_at = self.clock()
             flight.has_place = True
-            self.queue_of(flight.origin).start_clock(flight.took_off_at)
+            self.queue_of(flight.origin).take_off(self.clock())
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # Not in _fly(): a task that is cancelled at once does not even begin.
             flight.running.addBoth(self._came_down, flight)
             self.settle(self.queue_of(flight.origin))
+
+    def _put_off_slow(self) -> None:
+        """Break off as many slow flights as there are others that never took off and have no place. What is
+        broken off was no attempt. It is made again when none of these waits, and may take twice as long: so
+        a silent origin keeps its place at last until it has failed."""
+        without_place = len(self._first) - (self._most - self._running)
+        # Others were cancelled, and have not ended so far.
+        slow = [flight for flight in self._slow if self.get(flight.origin) is flight]
+        for flight in slow[: max(0, without_place)]:
+            later, queue = flight.later(), self.queue_of(flight.origin)
+            self._free_place(flight)
+            flight.is_abandoned = flight.is_put_off = True
+            queue.put_off(later, self.clock())
+            self._again[later] = None
+            assert flight.running is not None
+            flight.running.cancel()
+            self.settle(queue)
 
     def _came_down(self, result: Any, flight: Flight) -> Any:
         self._free_place(flight)
@@ -307,6 +331,7 @@ class Flights:
         self._running -= 1
         if not flight.is_slow:
             self._quick -= 1
+        self._slow.pop(flight, None)
         if self._take_off_soon is None and (self._first or self._again):
             # Without asyncio, hundreds may end at once: none of them may begin the next within itself.
             self._take_off_soon = call_later(0, self._take_off)
@@ -338,6 +363,8 @@ class Flights:
 
     async def _failed(self, flight: Flight, error: Exception | asyncio.CancelledError) -> None:
         """Tell that there is no answer, and will be none."""
+        if flight.is_put_off:
+            return
         if flight.is_abandoned:
             await self._tell(flight, FetchAbandoned())
             return

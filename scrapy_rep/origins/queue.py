@@ -149,6 +149,8 @@ class Queue:
     """No request that waits or is held came before this; see :meth:`find_oldest`."""
     _stopped_at: float | None = None
     _stopped_for: float = 0.0
+    _clock_before: float = 0.0
+    """What its clock showed when the fetch took off."""
     _reported: tuple[int, int, int] = (0, 0, 0)
     """What :attr:`tally` has of this queue."""
 
@@ -160,6 +162,19 @@ class Queue:
         self.lateness = Lateness.NOT_LATE
         self.stop_clock(now)
         self.report()
+
+    def take_off(self, now: float) -> None:
+        """Note that the fetch leaves our queue."""
+        assert self.fetch is not None
+        self.fetch.took_off_at = now
+        self._clock_before = self.clock(now)
+        self.start_clock(now)
+
+    def put_off(self, later: Flight, now: float) -> None:
+        """Wait for *later*, which stands in our queue, in place of a fetch that was broken off: as if that had
+        never been."""
+        self.fetch = later
+        self._stopped_at, self._stopped_for = now, now - self._clock_before
 
     def end_fetch(self, fetch: Flight, now: float) -> None:
         """Wait for *fetch* no more: it has ended."""
@@ -393,7 +408,7 @@ class Step(Enum):
         "the answer is very late: let none count, and drop those for which there is no room"
     )
     TIME_IS_OVER = "give up those whose time is over, or make a last attempt"
-    FREE_PLACE = "the fetch is slow: let another begin"
+    FREE_PLACE = "the fetch is slow: another may have its place"
 
 
 def steps(status: Status, queue: Queue, now: float, limits: Limits) -> dict[Step, float]:
@@ -421,7 +436,7 @@ def next_wakeup(status: Status, queue: Queue, now: float, limits: Limits) -> flo
 def _during_fetch(queue: Queue, fetch: Flight, now: float, limits: Limits) -> dict[Step, float]:
     due: dict[Step, float] = {}
     if fetch.took_off_at is not None and not fetch.is_slow:
-        due[Step.FREE_PLACE] = fetch.took_off_at + SLOW_SECONDS
+        due[Step.FREE_PLACE] = fetch.took_off_at + fetch.patience * SLOW_SECONDS
     stays = bool(queue.waiting or queue.held)
     if stays and queue.lateness is Lateness.NOT_LATE:
         due[Step.COUNT_LATE] = fetch.began_at + LATE_SECONDS

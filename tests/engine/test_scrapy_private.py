@@ -26,6 +26,7 @@ from scrapy.signalmanager import SignalManager
 from scrapy.spiders import CrawlSpider, Rule
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.httpobj import _urlparse_cache, urlparse_cached
+from scrapy.utils.misc import load_object
 from scrapy.utils.request import _fingerprint_cache, fingerprint
 
 import scrapy_rep
@@ -42,8 +43,10 @@ from scrapy_rep.engine.access import (
     _InProgress,
 )
 from scrapy_rep.engine.crawl_rules import CrawlRules
+from scrapy_rep.engine.pools import ROOM
 from tests.helpers.behaviours import after, redirect, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
+from tests.helpers.handlers import OTHERS, handler_settings
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
@@ -91,6 +94,56 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
 
     assert_no_errors(await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5}))
     assert seen == [5, 6, 5, Scheduler, False, True]
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+@pytest.mark.parametrize("handler", OTHERS)
+async def test_pools_of_connections_are_enlarged(sites: Sites, handler: str, is_lazy: bool) -> None:
+    """Handlers that take the size of their pool from a setting are made anew before the first request, say
+    nothing a second time, and all are closed after the crawl."""
+    settings = {**handler_settings(handler), "CONCURRENT_REQUESTS": 5}
+    kind = load_object(handler)
+    if "_base_streaming" not in kind.__mro__[1].__module__:
+        pytest.skip("its pool doesn't depend on settings in this Scrapy")
+    made: list[Any] = []
+    closed: list[Any] = []
+
+    class Watched(kind):  # type: ignore[misc,valid-type]
+        lazy = is_lazy
+
+        async def download_request(self, request: Request) -> Response:
+            made.append(self)
+            response: Response = await super().download_request(request)
+            return response
+
+        async def close(self) -> None:
+            closed.append(self)
+            await super().close()
+
+    def look(engine: EngineAccess) -> None:
+        assert engine._crawler.engine.downloader.handlers._handlers["http"] is made[0]
+        assert engine._crawler.settings.getint("CONCURRENT_REQUESTS") == 5
+        assert made[0].crawler.settings.getint("CONCURRENT_REQUESTS") == 5
+
+    settings["DOWNLOAD_HANDLERS"] = {"http": Watched}
+    result = await in_a_crawl(sites, look, settings)
+    assert_no_errors(result)
+    assert len(result.responses) == 1
+    assert {one._pool_size_total for one in made} == {5 + ROOM}
+    assert sorted(one._pool_size_total for one in closed) == [5, 5 + ROOM]
+    assert result.log.count("Watched is experimental") == 1
+
+
+async def test_a_pool_without_a_limit_stays_so(sites: Sites) -> None:
+    settings = {**handler_settings(OTHERS[-1]), "CONCURRENT_REQUESTS": 0}
+    sizes: list[int] = []
+
+    def look(engine: EngineAccess) -> None:
+        handlers = engine._crawler.engine.downloader.handlers._handlers
+        sizes.append(handlers["http"]._pool_size_total)
+
+    assert_no_errors(await in_a_crawl(sites, look, settings))
+    assert sizes == [0]
 
 
 async def test_the_engine_knows_what_is_in_progress(sites: Sites) -> None:

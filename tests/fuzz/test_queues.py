@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -99,6 +100,8 @@ class SlowListener(ResolutionListener):
 
 
 class Crawl(RuleBasedStateMachine):
+    has_small_pool = False
+
     def __init__(self) -> None:
         super().__init__()
         self.timers = timers = Timers()
@@ -113,6 +116,7 @@ class Crawl(RuleBasedStateMachine):
             # Coroutines run at once, as without asyncio.
             patch("scrapy_rep.origins.flights.deferred_from_coro", Deferred.fromCoroutine),
             patch("scrapy_rep.engine.timers.maybe_deferred_to_future", lambda deferred: deferred),
+            patch("scrapy_rep.origins.flights.has_small_pool", lambda _: self.has_small_pool),
             patch.object(EngineAccess, "wake", lambda _: None),
             patch.object(DownloadSlots, "is_full", lambda *_: False),
             patch.object(DownloadSlots, "not_there_yet", lambda *_: []),
@@ -123,7 +127,7 @@ class Crawl(RuleBasedStateMachine):
         known_settings = RepSettings.from_settings(crawler.settings)
         context = CrawlContext(crawler, known_settings, lambda: timers.now)
         context.crawler.engine = SimpleNamespace(
-            paused=False, pause=None, unpause=None, scheduler=None, _slot=None
+            paused=False, pause=None, unpause=None, scheduler=None, _slot=None, downloader=None
         )
         self.origins = Origins(context)
         self.flights = self.origins.flights
@@ -289,5 +293,16 @@ class Crawl(RuleBasedStateMachine):
         assert not self.callers
 
 
-def test_nobody_is_stuck_whatever_happens() -> None:
-    run_state_machine_as_test(Crawl, settings=settings(stateful_step_count=60, deadline=None))  # type: ignore[no-untyped-call]
+class CrawlWithSmallPool(Crawl):
+    """Slow fetches give way: one may run at a time."""
+
+    has_small_pool = True
+
+    def __init__(self) -> None:
+        with patch("scrapy_rep.origins.flights.concurrency_of", lambda _: 2):
+            super().__init__()
+
+
+@pytest.mark.parametrize("crawl", [Crawl, CrawlWithSmallPool])
+def test_nobody_is_stuck_whatever_happens(crawl: type[Crawl]) -> None:
+    run_state_machine_as_test(crawl, settings=settings(stateful_step_count=60, deadline=None))  # type: ignore[no-untyped-call]

@@ -8,13 +8,15 @@ from statistics import median
 from typing import Any
 
 import pytest
+import scrapy
 from scrapy import Request
 
 from tests.helpers.behaviours import RULES, after, silence
+from tests.helpers.handlers import NEEDS, handler_settings
 from tests.helpers.held import NEVER, Bounded, InParts, urls
 from tests.helpers.servers import Sites
 
-pytestmark = [pytest.mark.loop, pytest.mark.slow]
+pytestmark = [pytest.mark.loop, pytest.mark.slow, pytest.mark.download]
 
 
 @pytest.mark.parametrize(
@@ -95,3 +97,27 @@ async def test_any_number_of_full_download_slots_hides_no_free_one(sites: Sites)
     first = min(site.hits("/page0")[0].time for site in busy if site.count("/page0"))
     [page] = free.hits("/page")
     assert page.time - first < 1.0
+
+
+@pytest.mark.parametrize("handler", NEEDS)
+async def test_silent_origins_leave_pages_their_connections(
+    sites: Sites, handler: str | None
+) -> None:
+    """Though a handler's pool has as many as CONCURRENT_REQUESTS, and the silent ones come first."""
+    settings = handler_settings(handler)
+    if handler is not None and scrapy.version_info[:2] < (2, 16):
+        pytest.skip("its pool can't be enlarged in this Scrapy")
+    silent = [sites.add(robots=silence()) for _ in range(12)]
+    healthy, record = sites.add(robots=RULES), Bounded(10.0)
+    wanted = urls(healthy, 30)
+    result = await record.crawl(
+        [*(site.url("/page") for site in silent), *wanted],
+        on_page=lambda spider: record.close() if len(spider.responses) == 30 else None,
+        CONCURRENT_REQUESTS=4,
+        REP_DEFER_MAX_WAIT=NEVER,
+        REP_DOWNLOAD_TIMEOUT=NEVER,
+        **settings,
+    )
+    assert set(result.responses) == set(wanted)
+    assert all(site.robots_fetches == 1 for site in silent)
+    assert await record.concurrency() == [4, 4]

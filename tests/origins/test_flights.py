@@ -256,6 +256,94 @@ async def test_only_what_we_cancel_ourselves_is_told_as_abandoned(error: BaseExc
     await world.end()
 
 
+class SmallPool(World):
+    """Two fetches at a time, whose places are needed when they have been in flight for a moment."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("scrapy_rep.origins.flights.has_small_pool", lambda _: True)
+        monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", 0.05)
+        super().__init__(concurrency=4)
+
+
+@pytest.mark.loop
+async def test_slow_flights_give_way_to_those_that_were_never_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are asked again, last. Nobody is told, and whoever waits goes on waiting."""
+    world = SmallPool(monkeypatch)
+    silent = world.begin("s0", "s1", "s2")
+    waiting = waits(silent[0])
+    world.begin("again", again=True)
+    world.begin("good")
+    await a_while(0.08)
+    assert world.asked == ["s0", "s1", "s2", "good"]
+    assert (world.most, world.told) == (2, [])
+    await world.answer("good")
+    await world.answer("s2")
+    await a_while(0.02)
+    assert world.asked[4:] == ["again", "s0"]
+    await world.answer("s0", "rules")
+    assert await maybe_deferred_to_future(waiting) == "rules"
+    assert world.told == ["known", "known", "rules"]
+    await world.end()
+    assert world.flights._running == len(world.flights._slow) == 0
+
+
+@pytest.mark.loop
+async def test_a_slow_flight_keeps_its_place_while_nobody_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Retries don't. Each time it's put off, it may take twice as long before it is again."""
+    world = SmallPool(monkeypatch)
+    world.begin("s0", "s1")
+    world.begin("again", again=True)
+    await a_while(0.1)
+    assert world.asked == ["s0", "s1"]
+    world.begin("good")
+    await a_while(0.01)
+    assert world.asked == ["s0", "s1", "good"]
+    await world.answer("good")
+    await a_while(0.01)
+    await world.answer("again")
+    await a_while(0.01)
+    assert world.asked[3:] == ["again", "s0"]
+    queue = world.flights.queues[origin("s0")]
+    assert queue.fetch is not None and queue.fetch.patience == 2
+    await world.end()
+
+
+@pytest.mark.loop
+async def test_what_nobody_waits_for_is_not_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was cancelled, and may not have ended so far."""
+    world = SmallPool(monkeypatch)
+    world.begin("s0", "s1")
+    await a_while(0.1)
+    world.flights.abandon(origin("s0"))
+    world.begin("good", "better", "best")
+    world.flights._take_off()
+    assert origin("s0") not in world.flights.queues
+    await a_while(0.02)
+    assert origin("s0") not in world.flights.queues
+    await world.end()
+    assert world.flights._running == len(world.flights._slow) == 0
+
+
+@pytest.mark.loop
+async def test_what_was_put_off_counts_against_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = SmallPool(monkeypatch)
+    world.begin("s0", "s1")
+    await a_while(0.01)
+    queue = world.flights.queues[origin("s0")]
+    clock = queue.clock(queue.fetch.took_off_at)  # type: ignore[union-attr,arg-type]
+    await a_while(0.1)
+    assert queue.clock_runs
+    world.begin("good")
+    await a_while(0.03)
+    assert not queue.clock_runs
+    assert queue.clock(world.flights.clock()) == pytest.approx(clock)
+    await world.end()
+
+
 async def test_a_failed_fetch_frees_its_slot() -> None:
     """By a downloader of the project's own, too."""
     crawler: Any = get_crawler()

@@ -3,26 +3,16 @@ with a new Scrapy or a new library, a site may be able to lead crawlers inside (
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from typing import Any
-
 import pytest
 from scrapy.exceptions import CannotResolveHostError
-from scrapy.utils.reactor import is_asyncio_reactor_installed, is_reactor_installed
+from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep.origins.targets import Targets, look_up
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
+from tests.helpers.handlers import NEEDS, handler_settings
 from tests.helpers.names import resolvers
 from tests.helpers.servers import Sites
-
-HANDLERS = "scrapy.core.downloader.handlers."
-# What they need; None for what Scrapy uses by default.
-NEEDS = {
-    None: None,
-    f"{HANDLERS}_httpx.HttpxDownloadHandler": "httpx",
-    f"{HANDLERS}_aiohttp.AiohttpDownloadHandler": "aiohttp",
-}
 
 
 class Watcher(Targets):
@@ -33,19 +23,6 @@ class Watcher(Targets):
     def may_connect(self, host: str, address: str) -> bool:
         self.asked.add((host, address))
         return self.lets
-
-
-def handler_settings(handler: str | None) -> dict[str, Any]:
-    if handler is None:
-        return {}
-    if find_spec(handler.rpartition(".")[0]) is None:
-        pytest.skip("this Scrapy doesn't have that handler")
-    library = NEEDS[handler]
-    assert library is not None
-    pytest.importorskip(library)
-    if is_reactor_installed() and not is_asyncio_reactor_installed():
-        pytest.skip("needs asyncio")
-    return {"DOWNLOAD_HANDLERS": {"http": handler}}
 
 
 @pytest.mark.parametrize("handler", NEEDS)

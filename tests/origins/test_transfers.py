@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 
 from scrapy_rep import RepMiddleware
-from scrapy_rep.engine.access import has_pool
+from scrapy_rep.engine.pools import has_small_pool
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.fetcher import Allowance, Fetcher
@@ -293,7 +294,65 @@ async def test_half_of_a_pool_is_for_pages(sites: Sites) -> None:
     assert await record.concurrency() == [4, 4]
 
 
-def test_which_handlers_have_a_pool() -> None:
+async def test_silent_sites_give_their_connections_back_in_turns(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked again, and have the whole time limit when nobody else needs a place. What was broken
+    off is no attempt."""
+    monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", 0.2)
+    silent = [sites.add(silence()) for _ in range(4)]
+    healthy = sites.add(RULES)
+    result = await crawl(
+        [*(site.url("/x") for site in silent), healthy.url("/page")],
+        {
+            **ONE_ATTEMPT,
+            "DOWNLOAD_HANDLERS": {"http": Pool},
+            "CONCURRENT_REQUESTS": 4,
+            "REP_DOWNLOAD_TIMEOUT": 2.0,
+        },
+    )
+    result.assert_clean()
+    assert result.status(healthy.url("/page")) == 200
+    first = healthy.hits("/robots.txt")[0].time
+    asked = [hit.time for site in silent for hit in site.hits("/robots.txt")]
+    assert 0.3 < first - min(asked) < 1.5
+    assert sorted(site.robots_fetches for site in silent) == [
+        1,
+        2,
+        2,
+        2,
+    ]  # three places were needed
+    assert all(isinstance(result.failure(site.url("/x")), RobotsUnreachable) for site in silent)
+    assert result.stat("robotstxt/request_count") == 5
+
+
+async def test_what_gives_way_in_a_download_slot_is_not_sent_when_its_turn_comes(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind pages of another origin of its host."""
+    monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", 0.1)
+    busy = sites.add(RULES)
+    beside, other = sites.add(RULES, host=busy.host), sites.add(RULES)
+    pages = [busy.url(f"/{number}") for number in range(2)]
+    result = await crawl(
+        [*pages, beside.url("/page"), other.url("/page")],
+        {
+            "DOWNLOAD_HANDLERS": {"http": Pool},
+            "CONCURRENT_REQUESTS": 3,
+            "DOWNLOAD_DELAY": 2 * DELAY,
+            "REP_UNREACHABLE": "defer",
+        },
+    )
+    result.assert_clean()
+    assert [record.getMessage() for record in result.records if record.levelname == "ERROR"] == []
+    assert len(result.responses) == 4
+    assert [site.robots_fetches for site in (busy, beside, other)] == [1, 1, 1]
+    [first], [last] = other.hits("/robots.txt"), beside.hits("/robots.txt")
+    assert first.time < last.time
+    assert result.stat("downloader/request_count") > 7  # it gave way
+
+
+def test_which_handlers_have_a_pool_that_stays_small() -> None:
     usual = default_settings.DOWNLOAD_HANDLERS_BASE["http"]
 
     class Own(load_object(usual)):  # type: ignore[misc]
@@ -307,10 +366,32 @@ def test_which_handlers_have_a_pool() -> None:
         f"{scrapys}.http2.H2DownloadHandler": False,
         Pool: True,
     }
+    if find_spec(f"{scrapys}._base_streaming"):
+        enlarged = load_object(f"{scrapys}._httpx.HttpxDownloadHandler")
+
+        class Made(enlarged):  # type: ignore[misc,valid-type]
+            """Nobody knows what making two of it does."""
+
+            def __init__(self, crawler: Crawler) -> None:
+                super().__init__(crawler)
+
+        class MadeElsewhere(enlarged):  # type: ignore[misc,valid-type]
+            @classmethod
+            def from_crawler(cls, crawler: Crawler) -> Any:
+                return cls(crawler)
+
+        class Late(enlarged):  # type: ignore[misc,valid-type]
+            """Scrapy makes it at the first request."""
+
+            lazy = True
+
+        class Headers(enlarged):  # type: ignore[misc,valid-type]
+            """Overrides something else."""
+
+        table |= {enlarged: False, Headers: False, Made: True, MadeElsewhere: True, Late: False}
     with every_row() as row:
         for handler, expected in table.items():
             with row(handler):
                 handlers = {"http": handler, "https": f"{scrapys}.http11.HTTP11DownloadHandler"}
-                assert (
-                    has_pool(get_crawler(settings_dict={"DOWNLOAD_HANDLERS": handlers})) == expected
-                )
+                crawler = get_crawler(settings_dict={"DOWNLOAD_HANDLERS": handlers})
+                assert has_small_pool(crawler) == expected
