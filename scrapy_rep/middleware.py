@@ -142,8 +142,10 @@ class RepMiddleware:
                 return None
             state.used_at = now
             self._count("rep/cache/hit")
-            self._gate.arrived(request)
-            self._decide(request, state, path)
+            is_direct = not self._gate.arrived(request)
+            decision = self.origins.decide_at_hand(state, rules, path)
+            assert decision is not None  # the line that forbids it
+            self._forbid(request, state, path, decision, direct=is_direct)
             return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
@@ -291,26 +293,37 @@ class RepMiddleware:
                 self.decisions.record(request, state.origin, "allowed", state, decision)
             else:
                 state.allowed += 1
-        elif self.overrules(request, decision):
+        else:
+            self._forbid(request, state, path, decision, direct=request not in self._gate)
+
+    def _forbid(
+        self, request: Request, state: OriginState, path: str, decision: Decision, *, direct: bool
+    ) -> None:
+        """Fail *request*, which *decision* forbids, unless it is overruled or this is a dry run."""
+        if self.overrules(request, decision):
             reason = OVERRULED
             self._count("rep/overruled")
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
-        else:
-            error = RobotsDisallowed(state.origin, decision, state.status.setting)
-            is_direct = request not in self._gate
-            if is_direct or self._early.remember(request, state, path):
-                self.decisions.dropped(request, error, state, direct=is_direct)
-            if not self.decisions.dry_run:
-                raise error from None
+            return
+        error = RobotsDisallowed(state.origin, decision, state.status.setting)
+        if direct or self._early.remember(request, state, path):
+            self.decisions.dropped(request, error, state, direct=direct)
+        if not self.decisions.dry_run:
+            raise error from None
 
     def _refusal(self, request: Request, state: OriginState, path: str) -> RobotsDisallowed | None:
         """Return what *request* would fail with if it came here now; None if it would pass, or if
         that isn't known without waiting. *state* is fresh."""
-        chain = self.agents.chain_of(request)
-        if path == ROBOTS_PATH or self.origins.cache.takes_long(state, chain):
+        if path == ROBOTS_PATH:
             return None
-        # The fast path is left alone: each allowed request may have to be recorded.
-        decision = self.origins.decide(state, chain, path, always=True)
+        if state.rules is not None and self.agents.is_usual(request):
+            decision = self.origins.decide_at_hand(state, state.rules, path)
+        else:
+            chain = self.agents.chain_of(request)
+            if self.origins.cache.takes_long(state, chain):
+                return None
+            # The fast path is left alone: each allowed request may have to be recorded.
+            decision = self.origins.decide(state, chain, path, always=True)
         if decision is None or decision.allowed or self.overrules(request, decision):
             return None
         return RobotsDisallowed(state.origin, decision, state.status.setting)

@@ -131,6 +131,20 @@ def _text(value: Any) -> Any:
         return f"<{type(value).__name__}>"
 
 
+def is_heard(logger: logging.Logger, level: int) -> bool:
+    """Whether a handler takes records of *level*. Loggers alone can't tell: Scrapy's setting
+    ``LOG_LEVEL`` is its handlers'."""
+    if not logger.isEnabledFor(level):
+        return False
+    asked: logging.Logger | None = logger
+    while asked is not None:
+        for handler in asked.handlers:
+            if handler.level <= level:
+                return True
+        asked = asked.parent if asked.propagate else None
+    return False
+
+
 class Limiter:
     """Logs what happens to each of many origins: the first ten at INFO level, the others at DEBUG
     level, and their number at INFO level now and then."""
@@ -150,8 +164,10 @@ class Limiter:
         extra = {"spider": spider}
         if about is not None:
             if not self._seen.add(about):
-                # There may be millions. Cleaning one text takes less time than cleaning each value.
-                self._logger.debug(message % values, extra=extra)
+                # There may be millions, and a record takes as long as all else about a refusal. Cleaning
+                # one text takes less time than cleaning each value, and keeps no request in memory.
+                if is_heard(self._logger, logging.DEBUG):
+                    self._logger.debug(without_passwords(message % values), extra=extra)
                 return
             message += "; more for this origin at DEBUG level"
         self._count += 1

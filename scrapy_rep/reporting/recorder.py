@@ -81,6 +81,7 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
+        self._inc_value = context.stats.inc_value  # Scrapy's collectors take long to look it up
         self._origins = origins
         settings = context.settings
         self.dry_run = settings.dry_run
@@ -90,6 +91,8 @@ class Recorder(ResolutionListener):
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
+        self._counting = self._isolated(Counts.part)
+        self._logging_refusals = self._isolated("log of refusals")
         self._listeners: list[RecordFile | Report] = []
         if settings.decisions:
             self._listeners.append(RecordFile(context, settings.decisions))
@@ -241,7 +244,7 @@ class Recorder(ResolutionListener):
         """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
         and Scrapy doesn't log that its item goes on without it."""
         self._count_refusal(request, error)
-        with self._isolated("log of refusals"):
+        with self._logging_refusals:
             self._log_drop(request, error, direct=direct)
         if isinstance(error, RobotsUnreachable):
             self.record(request, error.origin, "unreachable", state, reason=error.reason)
@@ -265,7 +268,6 @@ class Recorder(ResolutionListener):
                 extra=extra,
             )
         else:
-            # Each value takes as long as much of the rest: there may be millions of such lines.
             values: dict[str, object] = {"error": error, "request": request}
             message = "%(error)s: %(request)s"
             if self.dry_run:
@@ -298,11 +300,11 @@ class Recorder(ResolutionListener):
         self.record(request, origin, "given_up", reason=reason, held_for=round(held_for, 3))
 
     def _count_refusal(self, request: Request, error: Refusal) -> None:
-        with self._isolated(Counts.part):
+        with self._counting:
             if request.meta.get(_START):
                 self._refuse_start(request, error)
             if isinstance(error, RobotsDisallowed):
-                self._stats.inc_value("robotstxt/forbidden")
+                self._inc_value("robotstxt/forbidden")
                 self._counts.forbids(error)
                 self._changes.forbidden(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:
