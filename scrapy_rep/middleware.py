@@ -145,7 +145,9 @@ class RepMiddleware:
             is_direct = not self._gate.arrived(request)
             decision = self.origins.decide_at_hand(state, rules, path)
             assert decision is not None  # the line that forbids it
-            self._forbid(request, state, path, decision, direct=is_direct)
+            error = self._forbid(request, state, path, decision, direct=is_direct)
+            if error is not None:
+                raise error
             return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
@@ -294,22 +296,25 @@ class RepMiddleware:
             else:
                 state.allowed += 1
         else:
-            self._forbid(request, state, path, decision, direct=request not in self._gate)
+            is_direct = request not in self._gate
+            error = self._forbid(request, state, path, decision, direct=is_direct)
+            if error is not None:
+                raise error from None
 
     def _forbid(
         self, request: Request, state: OriginState, path: str, decision: Decision, *, direct: bool
-    ) -> None:
-        """Fail *request*, which *decision* forbids, unless it is overruled or this is a dry run."""
+    ) -> RobotsDisallowed | None:
+        """Report that *decision* forbids *request*. Return what it fails with; None if it passes all the
+        same: it is overruled, or this is a dry run."""
         if self.overrules(request, decision):
             reason = OVERRULED
             self._count("rep/overruled")
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
-            return
+            return None
         error = RobotsDisallowed(state.origin, decision, state.status.setting)
         if direct or self._early.remember(request, state, path):
             self.decisions.dropped(request, error, state, direct=direct)
-        if not self.decisions.dry_run:
-            raise error from None
+        return None if self.decisions.dry_run else error
 
     def _refusal(self, request: Request, state: OriginState, path: str) -> RobotsDisallowed | None:
         """Return what *request* would fail with if it came here now; None if it would pass, or if

@@ -105,12 +105,12 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def _clean(record: logging.LogRecord) -> bool:
-    if isinstance(record.args, Mapping):
-        record.args = {key: _text(value) for key, value in record.args.items()}
-    elif record.args:
-        record.args = tuple(map(_text, record.args))
-    else:
+    if not record.args:  # first: as refusals are, which may be millions
         record.msg = clean(str(record.msg))
+    elif isinstance(record.args, Mapping):
+        record.args = {key: _text(value) for key, value in record.args.items()}
+    else:
+        record.args = tuple(map(_text, record.args))
     if record.exc_info and record.exc_text is None:
         # Indented, so that its lines can't pass for log lines. Formatters use it if set.
         text = "".join(traceback.format_exception(*record.exc_info)).removesuffix("\n")

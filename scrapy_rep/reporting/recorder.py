@@ -101,6 +101,9 @@ class Recorder(ResolutionListener):
         self._misconfigured: set[str] = set()
         self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
         self._drops = Limiter(logger, "origins whose requests are dropped")
+        self._drop_message = "%(error)s: %(request)s"
+        if self.dry_run:
+            self._drop_message = f"Dry run, not dropped: {self._drop_message}"
         self._holds = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
         self._starts: dict[str, Any] = {"refused": 0, "unreachable": 0, "passed": False}
@@ -253,27 +256,23 @@ class Recorder(ResolutionListener):
 
     def _log_drop(self, request: Request, error: Refusal, *, direct: bool) -> None:
         unreachable = isinstance(error, RobotsUnreachable)
-        extra = self._context.extra
         if unreachable and direct:
             logger.warning(
                 "Not downloading %(url)s: %(error)s",
                 {"url": request.url, "error": error},
-                extra=extra,
+                extra=self._context.extra,
             )
         elif unreachable and self._interactive and error.origin is not None and not self.dry_run:
             logger.error(
                 "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
                 "fetch the page anyway, add -s REP_UNREACHABLE=allow",
                 {"url": request.url, "error": error},
-                extra=extra,
+                extra=self._context.extra,
             )
         else:
-            values: dict[str, object] = {"error": error, "request": request}
-            message = "%(error)s: %(request)s"
-            if self.dry_run:
-                message = f"Dry run, not dropped: {message}"
+            values = {"error": error, "request": request}
             about = error.origin, unreachable
-            self._drops.log(message, values, self._context.spider, about)
+            self._drops.log(self._drop_message, values, self._context.crawler.spider, about)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """Report that *request* would be held if this weren't a dry run."""
