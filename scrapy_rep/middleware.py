@@ -33,7 +33,7 @@ from scrapy_rep.origins.policy import Action, Drop
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
-from scrapy_rep.protocol.matching import comparable
+from scrapy_rep.protocol.matching import allows, comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
@@ -134,7 +134,8 @@ class RepMiddleware:
             path = url[slash:]
             if "#" in path:
                 path = path[: path.index("#")]
-            if rules.allows(comparable(path)):
+            key = rules.find(comparable(path))
+            if allows(key) or path == ROBOTS_PATH:
                 state.used_at = now
                 state.allowed += 1
                 self._count("rep/cache/hit")
@@ -143,8 +144,7 @@ class RepMiddleware:
             state.used_at = now
             self._count("rep/cache/hit")
             is_direct = not self._gate.arrived(request)
-            decision = self.origins.decide_at_hand(state, rules, path)
-            assert decision is not None  # the line that forbids it
+            decision = self.origins.decision(state, key)
             error = self._forbid(request, state, path, decision, direct=is_direct)
             if error is not None:
                 raise error
@@ -321,8 +321,10 @@ class RepMiddleware:
         that isn't known without waiting. *state* is fresh."""
         if path == ROBOTS_PATH:
             return None
+        decision: Decision | None
         if state.rules is not None and self.agents.is_usual(request):
-            decision = self.origins.decide_at_hand(state, state.rules, path)
+            key = state.rules.find(comparable(path))
+            decision = None if allows(key) else self.origins.decision(state, key)
         else:
             chain = self.agents.chain_of(request)
             if self.origins.cache.takes_long(state, chain):

@@ -18,7 +18,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Fresh, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable
+from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.client import open_storage
 
@@ -111,18 +111,14 @@ class Origins:
             self.table.add_prefix(state, prefix)
         return state or origin, path
 
-    def decide_at_hand(self, state: OriginState, rules: Rules, path: str) -> Decision | None:
-        """Return what *rules* say about *path*: those that *state* has for the fast path. None if no line
-        matches."""
-        number = rules.find(comparable(path))
-        if not number:
-            return None
+    def decision(self, state: OriginState, key: int) -> Decision:
+        """Return what the rule with *key* decides: one of those that *state* has for the fast path."""
         robots, agent = state.robots, self.agents.usual
         assert robots is not None
         assert agent is not None
         token, _ = robots.rules(agent, self._obey_global)
         self.table.weigh(state)
-        return robots.decision(token, number)
+        return robots.decision(token, key)
 
     def decide(
         self,

@@ -67,6 +67,16 @@ def test_no_line_shows_a_password(caplog: pytest.LogCaptureFixture) -> None:
     assert others == [f"Refused: <GET http://me:***@site.example/{n}>" for n in (1, 2)]
 
 
+def logger_alone(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """Return a logger without pytest's handlers. No fixture: pytest adds some once fixtures are set up."""
+    logger = logging.getLogger("alone")
+    logger.setLevel("DEBUG")
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "filters", [])
+    return logger
+
+
 @pytest.mark.parametrize(
     ("of_logger", "of_handler", "is_made"),
     [("DEBUG", "DEBUG", True), ("DEBUG", "INFO", False), ("INFO", "DEBUG", False)],
@@ -77,28 +87,35 @@ def test_a_record_is_made_if_a_handler_takes_it(
     """Scrapy's LOG_LEVEL is its handlers' level; the loggers let all pass. At INFO level, a line that
     nobody sees must not take the time of a record."""
     made: list[logging.LogRecord] = []
-    logger = logging.Logger("alone", of_logger)  # without pytest's handlers
-    handler = logging.Handler(of_handler)
-    monkeypatch.setattr(handler, "emit", lambda record: None)
-    logger.addHandler(handler)
-    logger.addFilter(lambda record: made.append(record) or True)
-    limiter = Limiter(logger, "sites so")
+
+    def keep(record: logging.LogRecord) -> bool:
+        made.append(record)
+        return False
+
+    alone = logger_alone(monkeypatch)
+    alone.setLevel(of_logger)
+    alone.addHandler(logging.Handler(of_handler))
+    alone.addFilter(keep)
+    limiter = Limiter(alone, "sites so")
     for _ in range(2):
         limiter.log("Site", {}, None, "a")
     debug = [record for record in made if record.levelno == logging.DEBUG]
     assert bool(debug) is is_made
 
 
-def test_a_logger_that_does_not_propagate_is_heard_by_its_own_handlers_only() -> None:
-    logger = logging.Logger("alone")
-    logger.parent = logging.Logger("parent")
-    logger.parent.addHandler(logging.Handler())
-    assert is_heard(logger, logging.DEBUG)
-    logger.propagate = False
-    assert not is_heard(logger, logging.DEBUG)
-    logger.addHandler(logging.Handler(logging.INFO))
-    assert is_heard(logger, logging.INFO)
-    assert not is_heard(logger, logging.DEBUG)
+def test_a_logger_that_does_not_propagate_is_heard_by_its_own_handlers_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = logger_alone(monkeypatch)
+    child = logging.getLogger("alone.child")
+    assert not is_heard(child, logging.DEBUG)
+    alone.addHandler(logging.Handler())
+    assert is_heard(child, logging.DEBUG)
+    monkeypatch.setattr(child, "propagate", False)
+    assert not is_heard(child, logging.DEBUG)
+    monkeypatch.setattr(child, "handlers", [logging.Handler(logging.INFO)])
+    assert is_heard(child, logging.INFO)
+    assert not is_heard(child, logging.DEBUG)
 
 
 def test_words_for_numbers_and_times() -> None:
