@@ -41,7 +41,7 @@ CONCURRENCY = 64
 SCRAPYS_QUEUE = {"SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue"}
 WITH_THEIRS = "scrapy-rep, Scrapy's queue"
 FEWER_ITEMS = {"CONCURRENT_ITEMS": 10}
-"""As docs/broad-crawls.md has it."""
+"""As docs/running.md has it."""
 CAP = 3600.0
 
 ROW = "  {:44}{:>13}{:>9}{:>10}{:>10}{:>9}{:>12}"

@@ -8,6 +8,7 @@ import sys
 import zlib
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 HERE = Path(__file__).resolve().parent
@@ -27,8 +28,10 @@ nitpick_ignore = [("py:class", "Kind"), ("py:meth", "pace")]
 
 html_theme = "furo"
 html_title = f"scrapy-rep {release}"
+html_static_path = ["_static"]
+html_css_files = ["wrap.css"]
 
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -50,12 +53,10 @@ def inventory(name: str) -> str:
 
 
 # Pages that live elsewhere in the repository, where people look for them first.
-ELSEWHERE = {
-    "security": "SECURITY.md",
-    "changelog": "CHANGELOG.md",
-    "contributing": "CONTRIBUTING.md",
-    "benchmarks": "benchmarks/README.md",
-}
+ELSEWHERE = {"security": "SECURITY.md", "changelog": "CHANGELOG.md"}
+# What only contributors read stays in the repository.
+REPOSITORY = "https://github.com/scrapy-rep/scrapy-rep/blob/main/"
+LINKED = ("CONTRIBUTING.md", "benchmarks/README.md")
 
 
 def bring_home(app: Sphinx, page: str, source: list[str]) -> None:
@@ -64,14 +65,23 @@ def bring_home(app: Sphinx, page: str, source: list[str]) -> None:
     text, root = source[0], "../"
     if page in ELSEWHERE:
         text = HERE.parent.joinpath(ELSEWHERE[page]).read_text("utf-8")
-        text, root = text.replace("](docs/", "](").replace("](../docs/", "]("), ""
+        text, root = text.replace("](docs/", "]("), ""
     for name, path in ELSEWHERE.items():
         text = text.replace(f"]({root}{path}", f"]({name}.md")
+    for path in LINKED:
+        text = text.replace(f"]({root}{path}", f"]({REPOSITORY}{path}")
     source[0] = text
+
+
+def separate_lines(app: Sphinx, document: nodes.document) -> None:
+    """Have each line of a listing in a span of its own: see _static/wrap.css."""
+    for number, block in enumerate(document.findall(nodes.literal_block)):
+        block.setdefault("highlight_args", {})["linespans"] = f"block{number}"
 
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", bring_home)
+    app.connect("doctree-read", separate_lines)
 
 
 intersphinx_mapping = {

@@ -69,6 +69,9 @@ def _number(kind: type, least: float) -> Callable[[Any], Any]:
 _seconds, _positive_seconds = _number(float, 0.0), _number(float, math.nextafter(0.0, 1.0))
 _integer, _count = _number(int, -math.inf), _number(int, 1)
 
+LAST = "last"
+"""The value of ``REP_SITEMAP_SINCE`` for the start of the spider's last crawl that ended in order."""
+
 
 def _flag(value: Any) -> bool:
     """As Scrapy's ``getbool`` reads it, command line included."""
@@ -87,6 +90,10 @@ def _text(value: Any) -> str:
 
 def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None or value == "" else check(value)
+
+
+def _since(value: Any) -> datetime | str:
+    return LAST if value == LAST else moment(value)
 
 
 def _path(value: Any) -> str:
@@ -131,21 +138,40 @@ def _crawl_delay(value: Any) -> DelayLimit | bool:
     return DelayLimit(_seconds(value))
 
 
-def _overrides(value: Any) -> dict[str, str | None] | None:
-    """Return the path of a robots.txt, or None, for each host or ``*.domain``; None without hosts."""
+class Override(NamedTuple):
+    """``REP_OVERRIDES`` for one host or ``*.domain``."""
+
+    file: str | None
+    """The path of a robots.txt; None: there are no rules."""
+    until: datetime | None = None
+    """From then on, the site's own robots.txt counts again."""
+
+
+def _override(value: Any) -> Override:
+    if not isinstance(value, Mapping):
+        return Override(None if value is None else _path(value))
+    # A missing "file" must not mean to ignore the site's rules.
+    if value.keys() != {"file", "until"}:
+        raise ValueError
+    file = value["file"]
+    return Override(None if file is None else _path(file), moment(value["until"]))
+
+
+def _overrides(value: Any) -> dict[str, Override] | None:
+    """Return what counts for each host or ``*.domain``; None without hosts."""
     value = loaded(value)
     if not value:
         return None
     if not isinstance(value, Mapping):
         raise ValueError
     found = {}
-    for name, path in value.items():
+    for name, chosen in value.items():
         domain = name.removeprefix("*.") if isinstance(name, str) else "*"
         if "*" in domain:
             raise ValueError
         ip6 = domain[:1] == "[" and domain[-1:] == "]"
         host = Origin.from_url(f"http://{domain}/").host if ip6 else punycode(domain)
-        found["*." * (domain != name) + host] = None if path is None else _path(path)
+        found["*." * (domain != name) + host] = _override(chosen)
     return found
 
 
@@ -163,7 +189,10 @@ def loaded(value: Any) -> Any:
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
-_OVERRIDES = "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, or to None"
+_OVERRIDES = (
+    "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, to None, or, if "
+    "that ends at a date, to dicts such as {'file': 'own.txt', 'until': '2026-12-31'}"
+)
 AGENT_HINT = "a product token (letters, - and _ only, such as FooBot) or a list of them"
 
 
@@ -198,6 +227,7 @@ _FLAG = "True or False"
 _URI = "a path, or a URI that a feed storage can write to"
 _COUNT = "a whole number, 1 or more"
 _DATE = "a date or a datetime, or its text as in '2026-01-31'"
+_SINCE = f"{_DATE}, or {LAST!r}"
 
 
 def setting_name(field_name: str) -> str:
@@ -215,7 +245,7 @@ class RepSettings:
     unreachable_rules: str = _choice("google", LADDER)
     forbidden: str = _choice("allow", "disallow", "defer")
     challenge: str = _choice("allow", "defer")
-    overrides: dict[str, str | None] | None = _setting(None, _overrides, _OVERRIDES)
+    overrides: dict[str, Override] | None = _setting(None, _overrides, _OVERRIDES)
     defer_grace: float = _setting(0.5, _seconds, _SECONDS)
     defer_idle: float = _setting(60.0, _seconds, _SECONDS)
     defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)
@@ -244,7 +274,7 @@ class RepSettings:
     crawl_delay: DelayLimit | bool = _setting(False, _crawl_delay, _DELAY)
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)
-    sitemap_since: datetime | None = _setting(None, _optional(moment), _DATE)
+    sitemap_since: datetime | str | None = _setting(None, _optional(_since), _SINCE)
     sitemap_until: datetime | None = _setting(None, _optional(moment), _DATE)
     sitemap_cross_host: str = _choice("strict", "any", "site")
     sitemap_priority: int = _setting(10, _integer, "a whole number")
@@ -264,6 +294,13 @@ class RepSettings:
     decisions_all: bool = _setting(False, _flag, _FLAG)
     dry_run: bool = _setting(False, _flag, _FLAG)
     report: str | None = _setting(None, _optional(_path), _URI)
+
+    @property
+    def max_delay(self) -> float | None:
+        """Seconds: origins that ask for a longer crawl delay are not crawled; None if there is no such
+        limit."""
+        limit = self.crawl_delay
+        return limit.most if isinstance(limit, DelayLimit) and limit.skips else None
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:

@@ -84,6 +84,12 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
         ("yesterday", "2026-13-01", "2026", 20260131, 0, True, ["2026-01-31"]),
         "a date or a datetime, or its text as in '2026-01-31'",
     ),
+    (
+        "REP_SITEMAP_SINCE",
+        ("Last", "latest", ["last"]),
+        "a date or a datetime, or its text as in '2026-01-31', or 'last'.",
+    ),
+    ("REP_SITEMAP_UNTIL", ("last",), "a date or a datetime, or its text as in '2026-01-31'."),
     ("REP_SITEMAP_CROSS_HOST", ("Strict", "", True, "all", ["any"]), "one of 'strict', 'any'"),
     ("REP_UNREACHABLE", ("Drop", "", True, ["drop"], {}), "one of 'defer', 'drop', 'allow'"),
     ("REP_UNREACHABLE_RULES", ("google-2025", "", True), "one of 'google', 'google-2026'"),
@@ -93,6 +99,25 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
         "REP_OVERRIDES",
         ("a.example", ["a.example"], {5: None}, {"*": None}, {"a b": None}, {"a": 5}, "{"),
         "a dict from hosts ('example.com', '*.example.com') to the paths",
+    ),
+    (
+        "REP_OVERRIDES",
+        (
+            {"a": {}},
+            {"a": {"file": "own.txt"}},
+            {"a": {"until": "2026-12-31"}},
+            {"a": {"path": "own.txt", "until": "2026-12-31"}},
+            {"a": {"file": None, "until": "2026-12-31", "from": "2026-01-31"}},
+            {"a": {"file": 5, "until": "2026-12-31"}},
+            {"a": {"file": "", "until": "2026-12-31"}},
+            {"a": {"file": None, "until": "soon"}},
+            {"a": {"file": None, "until": None}},
+            {"a": {"file": None, "until": 2026}},
+        ),
+        (
+            "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, to None, "
+            "or, if that ends at a date, to dicts such as {'file': 'own.txt', 'until': '2026-12-31'}"
+        ),
     ),
     ("REP_NOFOLLOW", ("never", "drop", 2, []), "one of False, 'page', 'links', 'count', True"),
     (
@@ -156,9 +181,18 @@ RIGHT: list[tuple[str | Sequence[str], Sequence[Any], Any]] = [
     (INTEGERS, ("-5", -5), -5),
     (INTEGERS, ["0"], 0),
     ("REP_UNREACHABLE", ["allow"], "allow"),
-    ("REP_OVERRIDES", ['{"*.B\u00dc.example": null}'], {"*.xn--b-eha.example": None}),
-    ("REP_OVERRIDES", [{"[::1]": Path("a", "b")}], {"[::1]": str(Path("a", "b"))}),
+    ("REP_OVERRIDES", ['{"*.B\u00dc.example": null}'], {"*.xn--b-eha.example": (None, None)}),
+    ("REP_OVERRIDES", [{"[::1]": Path("a", "b")}], {"[::1]": (str(Path("a", "b")), None)}),
     ("REP_OVERRIDES", [{}], None),
+    (
+        "REP_OVERRIDES",
+        [
+            '{"a.example": {"file": null, "until": "2026-12-31"}}',
+            {"a.example": {"until": date(2026, 12, 31), "file": None}},
+            {"a.example": {"until": "2026-12-31T01:00:00+01:00", "file": None}},
+        ],
+        {"a.example": (None, datetime(2026, 12, 31, tzinfo=timezone.utc))},
+    ),
     ("REP_CACHE_STORAGE", ["somewhere.Storage"], "somewhere.Storage"),
     ("REP_CACHE_STORAGE", [MemoryStorage], MemoryStorage),
     ("REP_CACHE_REDIS_URL", ["redis://localhost"], "redis://localhost"),

@@ -1,4 +1,4 @@
-"""What a project's subclass of RepMiddleware can change (docs/beyond-requests.md)."""
+"""What a project's subclass of RepMiddleware can change (docs/api.md)."""
 
 from __future__ import annotations
 

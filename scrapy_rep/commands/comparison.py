@@ -82,10 +82,12 @@ class _Verdicts:
         """Print the agents for whom the verdict on a URL changes."""
         self.asked += 1
         url, _, path, _ = question
-        obey_global = self._task.obey_global
+        obey_global, max_delay = self._task.obey_global, self._task.max_delay
         for chain, counts in self._changes.items():
-            before = self._old.explain(url, path, chain, obey_global=obey_global)
-            after = self._new.explain(url, path, chain, obey_global=obey_global)
+            before, after = (
+                robots.explain(url, path, chain, obey_global=obey_global, max_delay=max_delay)
+                for robots in (self._old, self._new)
+            )
             if before.verdict == after.verdict:
                 continue
             verdicts = f"{before.verdict} -> {after.verdict}"

@@ -93,6 +93,10 @@ class CrawlTask(Task):
     def obey_global(self) -> bool:
         return self.rep.obey_global_group
 
+    @property
+    def max_delay(self) -> float | None:
+        return self.rep.max_delay
+
     def agents(self, agents: Agents | None = None) -> list[Chain]:
         """Return the crawlers that are named; if none is, the one that the project's crawls go by, or
         for a file without ``--spider``, any crawler that no group names."""
@@ -309,8 +313,13 @@ class Lookup(ResolutionListener):
     async def check(self, request: Request, chain: Chain) -> None:
         """Raise ``CommandError`` unless robots.txt allows *request*."""
         robots = await self.get(origin_of(request))
-        path, obey_global = comparable(path_in(request)), self.settings.obey_global_group
-        why = robots.explain(request.url, path, chain, obey_global=obey_global)
+        why = robots.explain(
+            request.url,
+            comparable(path_in(request)),
+            chain,
+            obey_global=self.settings.obey_global_group,
+            max_delay=self.settings.max_delay,
+        )
         if not why.allowed:
             if why.unreachable:
                 raise CommandError(why.reason, Status.UNREACHABLE)
@@ -344,6 +353,7 @@ class Lookup(ResolutionListener):
         entry, stale = state.entry, isinstance(state.status, Stale)
         failed = entry.unreachable_since is not None
         latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
+        notes = [answer.note if answer is not None else "", "" if failed else entry.note]
         facts = Facts(
             origin=entry.origin,
             robots_url=state.origin.robots_url,
@@ -364,7 +374,7 @@ class Lookup(ResolutionListener):
             forbids=state.forbids_all,
             unrestricted=isinstance(state.status, Unrestricted),
             pass_unreachable=self.settings.unreachable == "allow",
-            note=answer.note if answer else "",
+            note="; ".join(filter(None, notes)),
         )
 
     def failed(self, origin: Origin, error: Exception) -> None:

@@ -118,7 +118,8 @@ def _list(task: CrawlTask, entries: Iterable[Entry], hosts: Sequence[str]) -> No
         with suppress(UnreadableEntry):
             body = entry.body
         facts = Facts(status=entry.status, hops=entry.hops)
-        answer = RobotsFile(entry.outcome, body, facts).answer if entry.status else "no answer"
+        robots = RobotsFile(entry.outcome, body, facts, note=entry.note)
+        answer = robots.answer if entry.status else "no answer"
         times = f"fetched {data['fetched_at']}, fresh until {data['fresh_until']}"
         if entry.unreachable_since is not None:
             times = f"since {data['unreachable_since']}: {entry.error}"

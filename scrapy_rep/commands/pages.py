@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import Request
 from scrapy.http import Headers, HtmlResponse, Response
@@ -19,11 +19,12 @@ from scrapy_rep.commands.crawl import follow, request_for
 from scrapy_rep.commands.output import CommandError, Status, WrongUsage
 from scrapy_rep.commands.task import read_file
 from scrapy_rep.inspection.explanation import in_words
+from scrapy_rep.inspection.pace import too_slow
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.pages import page_rules
 from scrapy_rep.preferences.lookup import UsageLookup, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, YES
-from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol import Origin, Rule
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.html import MAX_BYTES
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, path_of
@@ -184,7 +185,7 @@ Place = tuple[str, int, str]
 
 @dataclass
 class Sitemap:
-    """What ``--json`` prints of a sitemap (docs/command-look.md explains the fields)."""
+    """What ``--json`` prints of a sitemap (docs/command.md explains the fields)."""
 
     sitemap: str
     listed_in: str
@@ -222,6 +223,22 @@ def sitemaps(task: CrawlTask) -> None:
         task.crawl(job)
 
 
+class _Judge(NamedTuple):
+    """What decides about the URLs of one origin."""
+
+    robots: RobotsFile
+    rules: Rules
+    refusal: Rule | None = None
+    """What forbids all of them: a line that asks for too long a crawl delay, or, as line 0, a setting."""
+
+    def refused_by(self, url: str) -> Rule | None:
+        """Return what forbids *url*; None if it is allowed."""
+        if self.refusal is not None:
+            return self.refusal
+        key = self.rules.find(comparable(path_of(url)))
+        return None if allows(key) else self.robots.parsed.decision(None, key).rule
+
+
 class _Site:
     def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task
@@ -229,7 +246,7 @@ class _Site:
         [self._chain] = task.agents(lookup.origins.agents)
         self._origin = origin
         self._origins: set[Origin] = set()
-        self._judges: dict[str, tuple[RobotsFile, Rules] | None] = {}
+        self._judges: dict[str, _Judge | None] = {}
         self._listed: dict[str, set[str]] = {}  # the sitemaps that the host of a prefix lists
         self._seen: set[str] = set()
         self._urls = self._read_files = 0
@@ -254,7 +271,8 @@ class _Site:
         counts = _columns(self._urls, sum(self._by_rule.values()))
         line(*counts, f"total in {counted(self._read_files, 'sitemap')} that could be read")
         for (robots_url, number, rule), count in self._by_rule.most_common(_RULES):
-            line(*_columns("", count), f"by line {number} of {robots_url}: {rule}")
+            where = f"line {number} of {robots_url}" if number else robots_url
+            line(*_columns("", count), f"by {where}: {rule}")
 
     async def _each(self, urls: Sequence[str], listed_in: str, chain: tuple[str, ...]) -> None:
         """Read sitemaps one after the other, each with those that it lists. *chain*: the indexes that led
@@ -357,14 +375,11 @@ class _Site:
         if (judge := self._judges[prefix]) is None:
             one.unjudged += 1
             return
-        robots, rules = judge
-        found = rules.find(comparable(path_of(url)))
-        if not allows(found):
-            rule = robots.parsed.decision(None, found).rule
-            assert rule is not None
+        rule = judge.refused_by(url)
+        if rule is not None:
             one.forbidden += 1
-            one.rules[robots.facts.robots_url or "", rule.line, str(rule)] += 1
-        elif not self._may_list(one, prefix, robots):
+            one.rules[judge.robots.facts.robots_url or "", rule.line, str(rule)] += 1
+        elif not self._may_list(one, prefix, judge.robots):
             one.foreign += 1
 
     def _may_list(self, one: Sitemap, prefix: str, robots: RobotsFile) -> bool:
@@ -384,15 +399,20 @@ class _Site:
             self._listed[prefix] = {found.url.partition("#")[0] for _, found in listed if found}
         return not self._listed[prefix].isdisjoint(one.line)
 
-    async def _judge(self, prefix: str) -> tuple[RobotsFile, Rules] | None:
+    async def _judge(self, prefix: str) -> _Judge | None:
         """Return what decides about URLs that begin like this; None if nothing can."""
+        settings = self._lookup.settings
+        obey_global = settings.obey_global_group
         with suppress(CommandError):
             robots = await self._file(Origin.from_url(prefix))
             if robots.outcome is Outcome.RULES:
-                obey_global = self._lookup.settings.obey_global_group
-                return robots, robots.parsed.rules(self._chain, obey_global)[1]
+                _, rules = robots.parsed.rules(self._chain, obey_global)
+                refusal = too_slow(robots.parsed, self._chain, obey_global, settings.max_delay)
+                return _Judge(robots, rules, None if refusal is None else refusal.rule)
+            if robots.forbids:
+                return _Judge(robots, NO_RULES, Rule(0, "", False, robots.facts.setting or ""))
             if robots.outcome is Outcome.MISSING or robots.unrestricted:
-                return robots, NO_RULES
+                return _Judge(robots, NO_RULES)
         return None
 
     def _print(self, one: Sitemap) -> None:
@@ -400,7 +420,7 @@ class _Site:
         self._read_files += one.kind is not None
         self._by_rule.update(one.rules)
         rules = [
-            {"robots_url": robots_url, "line": line, "rule": rule, "urls": count}
+            {"robots_url": robots_url, "line": line or None, "rule": rule, "urls": count}
             for (robots_url, line, rule), count in one.rules.most_common(_RULES)
         ]
         told, is_list = _remarks(one), one.kind not in (None, Kind.INDEX.value)

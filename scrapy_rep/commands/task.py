@@ -92,6 +92,11 @@ class Task:
         """Whether a crawler without a group of its own obeys the ``*`` group."""
         return True
 
+    @property
+    def max_delay(self) -> float | None:
+        """Seconds: a site that asks for a longer crawl delay is not crawled."""
+        return None
+
     def run(self, action: Callable[[Task], None]) -> int:
         """Carry out *action*. Return the exit status."""
         try:

@@ -130,7 +130,9 @@ def _print(
     obey_global = task.obey_global
     for url, _, path, steps in asked:
         for chain in agents:
-            explanation = robots.explain(url, path, chain, obey_global=obey_global, steps=steps)
+            explanation = robots.explain(
+                url, path, chain, obey_global=obey_global, max_delay=task.max_delay, steps=steps
+            )
             totals[explanation.verdict] += 1
             if not explanation.allowed or explanation.unreachable:
                 task.statuses.add(Status.UNREACHABLE if explanation.unreachable else Status.FOUND)

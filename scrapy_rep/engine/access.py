@@ -284,7 +284,7 @@ class Trail:
         in_memory: bool,
     ) -> None:
         """See :meth:`Following.trail`."""
-        self._key = key
+        self.key = key
         self.is_kept = is_kept
         self.in_memory = in_memory
         self._on_done = on_done
@@ -300,15 +300,20 @@ class Trail:
 
     def begin(self, request: Request, number: int) -> None:
         """Follow *request*, which whoever calls has at present: see :meth:`let_go`."""
-        request.meta[self._key] = self._run, number
+        request.meta[self.key] = self._run, number
         self._carriers[number] = 1
 
     def number_of(self, request: Request) -> int | None:
         """Return the number of *request*; None if it has none, or the crawl is done with it."""
-        match request.meta.get(self._key):
-            case (run, number) | [run, number] if run == self._run and number in self._carriers:
-                return int(number)
-        return None
+        value = request.meta.get(self.key)
+        if value is None:  # of nearly all requests
+            return None
+        try:
+            run, number = value
+            is_followed = run == self._run and number in self._carriers
+        except (TypeError, ValueError):  # a project has used the key
+            return None
+        return number if is_followed else None
 
     def let_go(self, number: int) -> None:
         """Note that one request less carries *number*."""
@@ -342,7 +347,7 @@ class Trail:
         self._in_progress[request] = number
 
     def answered(self, request: Request) -> None:
-        request.meta.pop(self._key, None)
+        request.meta.pop(self.key, None)
 
     def ended(self, request: Request) -> None:
         number = self._in_progress.pop(request, None)
@@ -367,7 +372,8 @@ class _InProgress(set[Request]):
     def add(self, request: Request) -> None:
         super().add(request)
         for trail in self._trails:
-            trail.taken(request)
+            if trail.key in request.meta:  # which few requests have
+                trail.taken(request)
 
     def remove(self, request: Request) -> None:
         super().remove(request)
@@ -422,7 +428,8 @@ class Following:
             answer = enqueue(request)
             if answer is not False:  # some return nothing
                 for trail in self._trails:
-                    trail.scheduled(request)
+                    if trail.key in request.meta:
+                        trail.scheduled(request)
                 for watcher in self._watchers:
                     watcher(request)
             return answer

@@ -7,8 +7,8 @@ The life of a held request:
 1. The gate (gate.py) takes it from the scheduler, and makes it wait here for its robots.txt.
 2. After ``REP_DEFER_GRACE`` seconds, or a failure, it counts as held: in memory (hold.py) or, with a
    JOBDIR, on disk (disk.py).
-3. It waits, at most ``REP_DEFER_MAX_WAIT`` seconds (``_time_is_over``). This module decides when to ask
-   its origin again.
+3. It waits, at most ``REP_DEFER_MAX_WAIT`` seconds (``_time_is_over``). ``steps`` in origins/queue.py says
+   when its origin is asked again; only whether a last attempt is made is decided here.
 4. An answer, or a timeout, lets it leave the gate (gate.py), once. In the middleware the rules
    decide, or the request fails.
 5. If the spider closes first, it stays on disk for the next run. Without a JOBDIR, or if it isn't in
@@ -148,8 +148,10 @@ class Deferral(WaitingRoom):
     def _wait_for_answer(self, queue: Queue, request: Request) -> None:
         if not queue.has_leaving:
             queue.is_answered = False
-        self._flights.to(queue.origin, request)
-        self._flights.settle(queue)
+        if queue.fetch is None:
+            self._flights.to(queue.origin, request)
+        else:
+            self._flights.settle(queue)
 
     def stay_behind(self, origin: Origin, request: Request, waited: float | None) -> bool:
         """Let *request*, which may be fetched, stay behind others of its origin that are about to
@@ -161,7 +163,7 @@ class Deferral(WaitingRoom):
         queue.was_overtaken = True
         if queue.count:
             return False
-        queue.leave_next(self.held.numbered(queue, request, waited))
+        queue.join_leaving(self.held.numbered(queue, request, waited))
         self.releases.let_one_leave(queue)
         return True
 

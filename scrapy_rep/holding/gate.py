@@ -9,6 +9,7 @@ deferral.py for how long.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
@@ -225,10 +226,13 @@ class Gate:
         return True
 
     async def _stays_or_leaves(self, request: Request, check: Coroutine[Any, Any, None]) -> None:
-        checked, kept, verdict = self._releases.checked, False, None
+        checked, kept = self._releases.checked, False
+        verdict: Exception | None = None
         try:
             await check
             kept = request in checked and self._keep_if_unknown(request)
+        except asyncio.CancelledError as error:
+            verdict = RuntimeError(f"the check was cancelled ({type(error).__name__})")
         except Exception as error:  # noqa: BLE001 (for the middleware to raise)
             verdict = error
         if request in checked:  # otherwise the spider closes

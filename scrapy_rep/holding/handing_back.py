@@ -91,25 +91,31 @@ class HandingBack:
             error: object = "refused"
         except Exception as raised:  # noqa: BLE001 (its server may be gone, its disk full)
             error = raised
-        self.restore(request)
+        self._unmark(request)
         message = "Can't hand %(request)s back to the scheduler, so the request fails: %(error)s"
         logger.error(message, {"request": request, "error": error}, extra=self._context.extra)
         return False
 
     def restore(self, request: Request) -> Past:
         """Make *request*, which the scheduler has returned, what it was before."""
-        mark = request.meta.pop(HANDED_BACK)
         came_last = request.priority <= _LAST
-        self.waiting = max(0, self.waiting - 1)
+        if came_last:
+            self.waiting = max(0, self.waiting - 1)
+        return Past(self._unmark(request), came_last)
+
+    def _unmark(self, request: Request) -> float | None:
+        """Make *request* what it was before. Return for how many seconds it had waited; None if its mark
+        doesn't say."""
+        mark = request.meta.pop(HANDED_BACK)
         try:
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
             since, waited = float(mark["since"]), min(max(0.0, float(mark["waited"])), _LONGEST)
         except (KeyError, TypeError, ValueError, OverflowError):
-            return Past(None, came_last)
+            return None
         # Not while no crawl ran: of its time in the scheduler, what this one knows of.
         in_scheduler = max(0.0, time.time() - since - waited)
-        return Past(waited + min(in_scheduler, self._held.now()), came_last)
+        return waited + min(in_scheduler, self._held.now())
 
     # The crawl's end
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
+from scrapy_rep.inspection.pace import too_slow
 from scrapy_rep.protocol import Decision, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome, is_html
 from scrapy_rep.protocol.matching import LENGTH_BIT
@@ -83,6 +84,13 @@ class Explanation:
         return self.robots.outcome is Outcome.UNREACHABLE and self.path != ROBOTS_PATH
 
     @property
+    def too_slow(self) -> bool:
+        """Whether the line that decided asks for too long a crawl delay, so that no rule was compared."""
+        rule = self.decision.rule
+        # A rule with an empty pattern forbids nothing.
+        return not self.allowed and rule is not None and not rule.pattern
+
+    @property
     def verdict(self) -> str:
         return "allowed" if self.allowed else "unreachable" if self.unreachable else "disallowed"
 
@@ -152,7 +160,8 @@ class Explanation:
             )
         sentences += self._about_group()
         if self.decision.agent is not None:
-            sentences += self._about_rules()
+            if not self.too_slow:
+                sentences += self._about_rules()
             sentences += self._about_pace()
         return sentences
 
@@ -204,9 +213,12 @@ class Explanation:
         pace = self.robots.parsed.pace(self.decision.agent or "")
         sentences = []
         if (slowest := pace.slowest) is not None:
-            sentences.append(
-                f"It asks for {slowest.seconds:g} s between two requests (line {slowest.line})."
+            sentence = (
+                f"It asks for {slowest.seconds:g} s between two requests (line {slowest.line})"
             )
+            if self.too_slow:
+                sentence += ": more than REP_CRAWL_DELAY allows, so nothing is fetched"
+            sentences.append(f"{sentence}.")
         if (visit := pace.visit_time) is not None:
             sentences.append(
                 f"It asks for visits at {visit.value} (line {visit.line}), which is not obeyed."
@@ -232,7 +244,10 @@ class Explanation:
         return {"chain": list(self.chain), "steps": steps, "groups": groups, "matched": matched}
 
     def _matched(self) -> list[dict[str, Any]]:
-        """Return the matching rules of the group that applied, and why each wins or loses."""
+        """Return the matching rules of the group that applied, and why each wins or loses; none if they
+        were not compared."""
+        if self.too_slow:
+            return []
         lines = self.robots.outline.rules_for((self.decision.agent or "").lower())
         keys = {key: line.rule for line in lines if (key := line.key_for(self.path))}
         best, found = max(keys, default=0), list[dict[str, Any]]()
@@ -285,6 +300,7 @@ class RobotsFile:
         chain: Sequence[str],
         *,
         obey_global: bool = True,
+        max_delay: float | None = None,
         steps: Sequence[tuple[str, str]] = (),
     ) -> Explanation:
         """Return what this file means for *url*.
@@ -292,11 +308,14 @@ class RobotsFile:
         :param path: the part of it that is compared
         :param chain: the crawler's tokens, most specific first
         :param obey_global: False for a crawler that obeys only groups that name it
+        :param max_delay: seconds; an origin that asks for a longer crawl delay is not crawled
         """
-        decision, reason = self._decide(path, tuple(chain), obey_global)
+        decision, reason = self._decide(path, tuple(chain), obey_global, max_delay)
         return Explanation(url, tuple(chain), path, decision, reason, self, tuple(steps))
 
-    def _decide(self, path: str, chain: tuple[str, ...], obey_global: bool) -> tuple[Decision, str]:
+    def _decide(
+        self, path: str, chain: tuple[str, ...], obey_global: bool, max_delay: float | None
+    ) -> tuple[Decision, str]:
         free = Decision(True, None, None)
         if path == ROBOTS_PATH:
             return free, "robots.txt itself may always be fetched"
@@ -312,6 +331,9 @@ class RobotsFile:
             if self.pass_unreachable:
                 return free, f'{why}: REP_UNREACHABLE = "allow" lets it pass'
             return Decision(False, None, None), f"{why}: nothing may be fetched for now"
+        refusal = too_slow(self.parsed, chain, obey_global, max_delay)
+        if refusal is not None and refusal.rule is not None:
+            return refusal, f"line {refusal.rule.line}: {refusal.rule}"
         token, rules = self.parsed.rules(chain, obey_global)
         decision = self.parsed.decision(token, rules.find(path))
         rule = decision.rule
@@ -330,7 +352,10 @@ class RobotsFile:
         """The HTTP status, and what is strange about the answer."""
         status, hops = self.facts.status, self.facts.hops
         if self.outcome is not Outcome.MISSING:
-            return "" if status is None else f"HTTP {status}{', an HTML page' * self.is_page}"
+            if status is None:
+                return ""
+            page = ", an HTML page" if self.is_page else ""
+            return noted(f"HTTP {status}{page}", self.note)
         answer = f"HTTP {status}"
         if status is not None and 300 <= status < 400:
             after = f", after {hops} redirects" if hops else ""

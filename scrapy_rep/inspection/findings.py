@@ -276,7 +276,7 @@ class Finding(NamedTuple):
     line: int | None
     """From 1; None for the whole file."""
     code: str
-    """The kind of finding, for filters: docs/command-lint.md lists them."""
+    """The kind of finding, for filters: docs/check.md lists them."""
     message: str
     fix: str = ""
     """What to do about it."""

@@ -1,4 +1,4 @@
-"""What a request says: its origin, the path that rules match, and its product tokens (docs/agents.md)."""
+"""What a request says: its origin, the path that rules match, and its product tokens (docs/decisions.md)."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ says anything about the origin.
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import ssl
@@ -35,7 +36,7 @@ from scrapy.http import Headers, Response
 from twisted.internet.error import ConnectionClosed
 from twisted.python.failure import Failure
 
-from scrapy_rep.protocol.availability import UNCHANGED, Outcome, is_whole, outcome_of
+from scrapy_rep.protocol.availability import UNCHANGED, WALL_SIGNS, Outcome, is_whole, outcome_of
 from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import text_of
@@ -80,8 +81,12 @@ class Answer:
     error: Exception | None = None
     note: str = ""
     """What is strange about it, in words."""
+    wall: str = ""
+    """The bot wall's sign that it carries, one of ``WALL_SIGNS``; empty without one."""
     by: str = ""
     """The setting that makes it what it is (REP.md section 13), in words."""
+    ends_at: float = math.inf
+    """Seconds since the epoch: from then on, the setting doesn't."""
 
     @property
     def reason(self) -> str:
@@ -91,7 +96,8 @@ class Answer:
             if not self.hops:  # messages name the origin anyway
                 text = text.replace(f"Getting {self.url} took", "took")
             return text[:_MAX_REASON]
-        return f"HTTP {self.status}{', ' * bool(self.by)}{self.by}"
+        detail = self.by or self.wall
+        return f"HTTP {self.status}, {detail}" if detail else f"HTTP {self.status}"
 
 
 @dataclass(slots=True)
@@ -137,7 +143,8 @@ def answer_of(
     note = note and f"{note}, which changes nothing"
     if status == UNCHANGED:
         note = note or "nobody asked whether the file has changed"
-    return Answer(outcome, url, hops, status, response.headers, body, note=note)
+    wall = wall_sign(response.headers)
+    return Answer(outcome, url, hops, status, response.headers, body, note=note, wall=wall)
 
 
 def in_place_of(answer: Answer, known: Entry | None) -> Answer:
@@ -145,7 +152,14 @@ def in_place_of(answer: Answer, known: Entry | None) -> Answer:
     a copy is still good."""
     if answer.status != UNCHANGED or known is None or not known.has_copy:
         return answer
-    return replace(answer, outcome=known.outcome, status=known.status, body=known.body, error=None)
+    return replace(
+        answer,
+        outcome=known.outcome,
+        status=known.status,
+        body=known.body,
+        error=None,
+        wall=answer.wall or known.wall,
+    )
 
 
 def accept_encoding() -> dict[str, str]:
@@ -238,6 +252,16 @@ def header_text(headers: Headers | None, name: str) -> str | None:
     is longer than :data:`MAX_HEADER`."""
     text = b",".join(headers.getlist(name)) if headers is not None else b""
     return text.decode("latin-1") if 0 < len(text) < MAX_HEADER else None
+
+
+def wall_sign(headers: Headers) -> str:
+    """Return which of :data:`WALL_SIGNS` *headers* have; empty if none."""
+    for sign in WALL_SIGNS:
+        name, _, value = sign.partition(": ")
+        sent = header_text(headers, name)
+        if sent is not None and value in map(str.strip, sent.lower().split(",")):
+            return sign
+    return ""
 
 
 def content_encodings(values: list[bytes]) -> list[str]:

@@ -29,7 +29,7 @@ from scrapy_rep.origins.answer import (
     is_lost_connection,
     is_tls_failure,
 )
-from scrapy_rep.origins.choices import Choices, in_outage
+from scrapy_rep.origins.choices import Choices, in_outage, is_own
 from scrapy_rep.origins.fetcher import Allowance, Fetcher
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import CANCELLED, is_ending_with_loop
@@ -37,8 +37,11 @@ from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.status import (
     UNKNOWN,
     Answered,
+    Event,
     Failed,
+    Fresh,
     Misconfigured,
+    NotAccepted,
     NotConfigured,
     Status,
     Stored,
@@ -129,16 +132,23 @@ class RobotsCache:
         """Return what is known of *origin*, usable or not."""
         state = self.table.get(origin)
         if state is not None and isinstance(state.status, Unknown):
-            self._judge(state)  # it was packed
+            self._judge(state, is_stored=True)  # it was packed
         return state
 
     def known(self, origin: Origin) -> tuple[Status, OriginState | None]:
         """Return the status of *origin*, and what else is known of it."""
         state = self.look_up(origin)
         misconfigured = self._misconfigured.get(origin)
-        if misconfigured is not None and self._clock() < misconfigured.until:
-            return misconfigured, state
-        return (UNKNOWN if state is None else state.status), state
+        if misconfigured is not None:
+            if self._clock() < misconfigured.until:
+                return misconfigured, state
+            del self._misconfigured[origin]  # what else is known counts again
+        if state is None:
+            return UNKNOWN, None
+        # Of a failure, the time of the next attempt counts: the clock may be set.
+        if isinstance(state.status, Fresh) and self._clock() >= state.status.until:
+            state.become(expired(state.status))
+        return state.status, state
 
     def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
         """Whether :meth:`read` has to prepare the rules for *agent* in a thread."""
@@ -183,9 +193,12 @@ class RobotsCache:
         """Get the robots.txt of the flight's origin fetched, here or by another process. Return
         what is known now. Raises :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         origin, storage, choices = flight.origin, self._storage, self.choices
-        if choices is not None and (answer := choices.own_answer(origin)) is not None:
-            flight.answer = answer
-            return self._learn(origin, answer)
+        if choices is not None:
+            own_answer = choices.own_answer(origin, self._clock())
+            if own_answer is not None:
+                flight.answer = own_answer
+                return self._learn(origin, own_answer)
+            self._forget_own_answer(origin)
         status, _ = self.known(origin)
         if isinstance(status, Misconfigured):
             raise ProjectError(status.reason)
@@ -208,6 +221,12 @@ class RobotsCache:
         if storage:
             storage.publish(state.entry)
         return state
+
+    def _forget_own_answer(self, origin: Origin) -> None:
+        """Forget the project's answer, which has ended: it is no older copy of the origin's."""
+        state = self.table.get(origin)
+        if state is not None and is_own(state.entry):
+            self._take(origin, Entry(str(origin)))
 
     def _note_misconfiguration(self, origin: Origin, error: ProjectError) -> None:
         status, _ = self.known(origin)
@@ -234,7 +253,7 @@ class RobotsCache:
             claim = await storage.claim(str(origin), is_enough)
             # An older entry was stored before the storage became unreachable.
             if claim.entry and claim.entry.updated_at > known:
-                state = self._take(origin, claim.entry)
+                state = self._take(origin, claim.entry, is_stored=True)
                 if is_enough(claim.entry) and not claim.granted:
                     return state
             if claim.granted:
@@ -296,9 +315,10 @@ class RobotsCache:
         )
         about: dict[str, Any] = {"status": answer.status, "url": answer.url, "hops": answer.hops}
         about |= {
+            "wall": answer.wall,
             "updated_at": now,
             "fetched_at": now,
-            "fresh_until": min(now + lifetime, MAX_TIME),
+            "fresh_until": min(now + lifetime, answer.ends_at, MAX_TIME),
         }
         if answer.outcome is Outcome.RULES:
             body = cut(answer.body)
@@ -343,17 +363,20 @@ class RobotsCache:
         attempts = entry.attempts - entry.proxy_attempts
         return unreachable_seconds(known, attempts, now - entry.updated_at, limit)
 
-    def _take(self, origin: Origin, entry: Entry) -> OriginState:
+    def _take(self, origin: Origin, entry: Entry, *, is_stored: bool = False) -> OriginState:
         if self.choices is not None and self.choices.refusal(entry):
             entry = Entry(entry.origin)
         state = self.table.put(origin, entry)
-        self._judge(state)
+        self._judge(state, is_stored=is_stored)
         return state
 
-    def _judge(self, state: OriginState) -> None:
+    def _judge(self, state: OriginState, *, is_stored: bool) -> None:
         """Replace the status by what the state's entry says now."""
         news = self._news(state.entry, state.origin)
-        state.become(UNKNOWN if news is None else after(state.status, Stored(news)))
+        event: Event = NotAccepted()
+        if news is not None:
+            event = Stored(news) if is_stored else news
+        state.become(after(state.status, event))
 
     def _is_usable(self, entry: Entry) -> bool:
         now = self._clock()
@@ -363,7 +386,7 @@ class RobotsCache:
         """Return what *entry* says of *origin*; None if that is nothing (REP.md sections 4 and 5)."""
         now, choices = self._clock(), self.choices
         until = usable_until(entry, now, self._settings)
-        setting = choices.setting_for(entry, origin) if choices is not None else ""
+        setting = choices.setting_for(entry, origin, now) if choices is not None else ""
         if entry.unreachable_since is not None:
             means = in_outage(entry, now, self._settings)
             # In running time, from now on: the clock may be set.

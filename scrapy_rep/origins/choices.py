@@ -7,6 +7,7 @@ project is worked out each time the entry is used.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from scrapy_rep.origins.status import Failing, Stale, Unreachable, Unrestricted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
 from scrapy_rep.protocol.freshness import BLACKOUT, SHARES
-from scrapy_rep.settings import LADDER, RepSettings, setting_name
+from scrapy_rep.settings import LADDER, Override, RepSettings, setting_name
 from scrapy_rep.storages.base import Entry
+from scrapy_rep.text import iso
 
 _NAMES = ("overrides", "forbidden", "challenge", "unreachable_rules")
 
@@ -29,32 +31,42 @@ class Choices:
         self.ladder = settings.unreachable_rules == LADDER
         """Whether Google's rules of April 2026 apply to unreachable origins."""
         chosen = settings.overrides or {}
-        self.overrides = {host: _override(host, path) for host, path in chosen.items()}
+        self.overrides = {host: _own_answer(host, override) for host, override in chosen.items()}
         """By host, or ``*.`` and a domain."""
 
-    def own_answer(self, origin: Origin) -> Answer | None:
-        """Return the project's answer in place of *origin*'s, if it has one: by its host's name,
-        else by the closest domain."""
-        found, domain = self.overrides.get(origin.host), origin.host
-        while found is None and "." in domain:
+    def own_answer(self, origin: Origin, now: float) -> Answer | None:
+        """Return the project's answer in place of *origin*'s, if it has one *now*: by its host's name,
+        else by the closest domain. One that has ended is as if it weren't there."""
+        names, domain = [origin.host], origin.host
+        while "." in domain:
             domain = domain.partition(".")[2]
-            found = self.overrides.get(f"*.{domain}")
-        return None if found is None else replace(found, url=origin.robots_url)
+            names.append(f"*.{domain}")
+        for name in names:
+            answer = self.overrides.get(name)
+            if answer is not None and now < answer.ends_at:
+                return replace(answer, url=origin.robots_url)
+        return None
 
     def refusal(self, one: Answer | Entry) -> str:
-        """Return why this project doesn't accept such an answer; empty if it does. Another project
-        may have stored the entry."""
+        """Return why this project doesn't accept such an answer; empty if it does, or if the answer
+        counts as unreachable anyway. Another project may have stored the entry."""
+        if one.outcome is Outcome.UNREACHABLE:
+            return ""
         missing = one.outcome is Outcome.MISSING and one.status in FORBIDDEN
         if missing and self._settings.forbidden == "defer":
             return "REP_FORBIDDEN is 'defer'"
-        rules = one.outcome is Outcome.RULES and self._settings.challenge == "defer"
-        if rules and is_challenge(one.status, one.body):  # unpacks an entry's body
+        if self._settings.challenge != "defer":
+            return ""
+        if one.wall:
+            return f"{one.wall}, and REP_CHALLENGE is 'defer'"
+        has_rules = one.outcome is Outcome.RULES
+        if has_rules and is_challenge(one.status, one.body):  # unpacks an entry's body
             return "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
         return ""
 
-    def setting_for(self, entry: Entry, origin: Origin) -> str:
+    def setting_for(self, entry: Entry, origin: Origin, now: float) -> str:
         """Return the setting that decides about *origin*, in words; empty if none does."""
-        own_answer = self.own_answer(origin)
+        own_answer = self.own_answer(origin, now)
         if own_answer is not None:
             return own_answer.by
         if entry.unreachable_since is not None and self.ladder:
@@ -68,6 +80,11 @@ class Choices:
         refused = entry.outcome is Outcome.MISSING and entry.status in FORBIDDEN
         answered = entry.unreachable_since is None
         return answered and refused and self._settings.forbidden == "disallow"
+
+
+def is_own(entry: Entry) -> bool:
+    """Whether *entry* holds an answer of the project's own, in place of a server's."""
+    return entry.fetched_at is not None and entry.status is None
 
 
 def in_outage(entry: Entry, now: float, settings: RepSettings) -> type[Failing]:
@@ -96,13 +113,20 @@ def chosen(settings: RepSettings) -> list[str]:
     ]
 
 
-def _override(host: str, path: str | None) -> Answer:
+def _own_answer(host: str, override: Override) -> Answer:
+    """Return what counts for *host*."""
+    path, until, ends_at = override.file, "", math.inf
+    if override.until is not None:
+        ends_at = override.until.timestamp()
+        until = f" until {iso(ends_at)}"
     if path is None:
-        return Answer(Outcome.MISSING, "", 0, by="REP_OVERRIDES says to ignore it")
+        by = f"REP_OVERRIDES says to ignore it{until}"
+        return Answer(Outcome.MISSING, "", 0, by=by, ends_at=ends_at)
     try:
         with Path(path).open("rb") as file:
-            body, by = file.read(READ_BYTES), f"REP_OVERRIDES names {path} instead"
-            return Answer(Outcome.RULES, "", 0, body=body, by=by)
+            body = file.read(READ_BYTES)
+        by = f"REP_OVERRIDES names {path} instead{until}"
+        return Answer(Outcome.RULES, "", 0, body=body, by=by, ends_at=ends_at)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
         raise SettingsError(f"REP_OVERRIDES: can't read {path!r}, for {host}: {why}.") from None

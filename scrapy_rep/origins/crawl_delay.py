@@ -9,23 +9,20 @@ from scrapy import Request, signals
 
 from scrapy_rep.engine.access import META_KEY
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
+from scrapy_rep.inspection.pace import too_slow
 from scrapy_rep.origins.agents import SCHEME, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.turns import Turns
-from scrapy_rep.protocol import Decision, Rule
+from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.robotstxt import Pace
-from scrapy_rep.protocol.syntax import readable
 from scrapy_rep.settings import DelayLimit
 from scrapy_rep.storages.client import StorageClient
 
 logger = get_logger(__name__)
-
-# Characters of a line's value that are shown.
-_SHOWN = 80
 
 
 class CrawlDelay(ResolutionListener):
@@ -41,7 +38,8 @@ class CrawlDelay(ResolutionListener):
         """*storage*: shared by processes that take turns."""
         self._context = context
         limit = context.settings.crawl_delay
-        self._most, self._skips = limit if isinstance(limit, DelayLimit) else DelayLimit()
+        self._most = limit.most if isinstance(limit, DelayLimit) else 0.0
+        self._max_delay = context.settings.max_delay
         self._agents = agents
         self._table = table
         self._told = BoundedSet()
@@ -60,7 +58,7 @@ class CrawlDelay(ResolutionListener):
         """Return the seconds between two requests to the origin, at most ``REP_CRAWL_DELAY``; all that
         it asks for if it is not crawled for that; 0 if its robots.txt asks for none."""
         slowest = self._pace(state, chain).slowest if self._most else None
-        if slowest is not None and self._skips:
+        if slowest is not None and self._max_delay is not None:
             return slowest.seconds
         return self._kept(state, chain)
 
@@ -73,14 +71,10 @@ class CrawlDelay(ResolutionListener):
     def refusal(self, state: OriginState, chain: tuple[str, ...]) -> Decision | None:
         """Return the decision against all URLs of an origin that asks for a longer delay than is
         allowed, if such origins are not crawled; None if it may be crawled."""
-        slowest = self._pace(state, chain).slowest if self._skips else None
-        if slowest is None or slowest.seconds <= self._most or state.robots is None:
+        if self._max_delay is None or state.robots is None:
             return None
-        line = (
-            f"{slowest.field}: {readable(slowest.value)[:_SHOWN]}, more than REP_CRAWL_DELAY allows"
-        )
-        token, _ = state.robots.rules(chain, self._context.settings.obey_global_group)
-        return Decision(False, Rule(slowest.line, "", False, line), token)
+        obey_global = self._context.settings.obey_global_group
+        return too_slow(state.robots, chain, obey_global, self._max_delay)
 
     def tell_skipped(self, state: OriginState, chain: tuple[str, ...]) -> None:
         """Count and log an origin that is not crawled, once."""

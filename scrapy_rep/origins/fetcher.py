@@ -44,6 +44,7 @@ from scrapy_rep.origins.answer import (
     answer_of,
     blamed_on_proxy,
     refused_by_project,
+    wall_sign,
 )
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.targets import Targets
@@ -148,6 +149,7 @@ class Hop:
 
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
+        self._on_queue(False)
         seconds = self._allowance.seconds
         late = DownloadTimeoutError(f"took longer than {seconds} seconds")
         if seconds <= 0:  # earlier transfers took it all
@@ -156,7 +158,6 @@ class Hop:
         make_plain(request, self._is_elsewhere)
         began = time.monotonic()
         self.transfer = transfer = Transfer(request, began)
-        self._on_queue(False)
         try:
             self._running = deferred_from_coro(handler(request))
             self._running.addErrback(_as_failure)
@@ -277,7 +278,7 @@ class Fetcher:
                 seen.add(target)
                 url, hops = target, hops + 1
                 continue
-            return Answer(Outcome.MISSING, *given, note=note)
+            return Answer(Outcome.MISSING, *given, note=note, wall=wall_sign(found.headers))
 
     async def _ask(self, url: str, hops: int, like: Request, hop: Hop) -> Answer | Response:
         self._running += 1

@@ -66,13 +66,13 @@ class Flight:
     """The first request that needs the answer; if none does, one for the file itself."""
     owner: Owner | None = None
     again: bool = False
-    """The origin has been asked before: a retry, which gives way to first fetches."""
+    """Requests are held for it already: a retry, which gives way to first fetches."""
     began_at: float = 0.0
     """When it was needed first, in seconds of the crawl's running time."""
     took_off_at: float | None = None
     """When it left our queue; None before."""
     sent_at: float | None = None
-    """When the last request of it left a queue of the downloader; None before."""
+    """When it left a queue last, of the downloader or behind another process; None before."""
     has_place: bool = False
     """It counts among those that may run at a time."""
     is_slow: bool = False

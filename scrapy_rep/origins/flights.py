@@ -200,11 +200,20 @@ class Flights:
         queue = self.queues.get(origin)
         if queue is None:
             return
-        now = self.clock()
-        for step, moment in steps(self._known(origin)[0], queue, now, self.limits).items():
-            if moment <= now + ROUNDING:
-                self._act(queue, step, now)
+        done: set[Step] = set()
+        # What one step changes (a fetch has begun, say) may make another needless.
+        while (step := self._due_step(queue, done)) is not None:
+            done.add(step)
+            self._act(queue, step, self.clock())
         self.settle(queue)
+
+    def _due_step(self, queue: Queue, done: set[Step]) -> Step | None:
+        """Return a step that is due for *queue*, and not among those *done* just now."""
+        now = self.clock()
+        for step, moment in steps(self._known(queue.origin)[0], queue, now, self.limits).items():
+            if moment <= now + ROUNDING and step not in done:
+                return step
+        return None
 
     def _act(self, queue: Queue, step: Step, now: float) -> None:
         flight = queue.fetch
@@ -259,10 +268,11 @@ class Flights:
             return
         now = self.clock()
         if is_queued:
+            # The alarm may ring too early now, and is set anew then.
             queue.stop_clock(now)
-        else:
-            flight.sent_at = now
-            queue.start_clock(now)
+            return
+        flight.sent_at = now
+        queue.start_clock(now)
         self.settle(queue)
 
     def _take_off(self) -> None:
@@ -405,6 +415,7 @@ class Flights:
             for flight in queue.landing:
                 callers += flight.callers
                 flight.callers = []
+            queue.landing = []  # what a listener may still be told is no longer for those in the queue
             if queue.fetch is not None:
                 flight = queue.fetch
                 self._cancel(queue, flight)

@@ -38,7 +38,8 @@ class Origins:
         self.agents = Agents(context.crawler, settings)
         self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
-        storage = open_storage(context.crawler, settings)
+        self.storage = storage = open_storage(context.crawler, settings)
+        """None: what is known is in memory only."""
         choices = Choices(settings) if chosen(settings) else None
         self.cache = RobotsCache(
             settings, fetcher, context.clock, storage, choices, running=context.running

@@ -80,8 +80,8 @@ WAIT = Advice(Action.WAIT)
 
 
 class Policy:
-    """The one place that decides what to do with a request, except when a held request's time is over:
-    holding/deferral.py does. Pure: no I/O, no clock."""
+    """The one place that decides what to do with a request, except when a held request's time is over, or
+    there is no room to hold those that waited: holding/deferral.py does. Pure: no I/O, no clock."""
 
     def __init__(self, settings: RepSettings) -> None:
         self.unreachable = settings.unreachable
@@ -89,8 +89,8 @@ class Policy:
         self.grace = settings.defer_grace
         """Seconds from the start of a first fetch until a request that waits for it counts as held."""
         self._tries = settings.defer_dead_host_tries
-        self._patience = settings.download_timeout
-        """Seconds that a direct download waits for the next attempt."""
+        self._patience = min(settings.download_timeout, settings.defer_max_wait)
+        """Seconds that a direct download waits for the next attempt, no more than a held request."""
         self._last_seconds = min(settings.retry_delay, settings.defer_max_wait / _LAST_SHARE)
         """Seconds since the attempt before, at least, until an extra attempt."""
 

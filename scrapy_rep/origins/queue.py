@@ -39,12 +39,12 @@ from scrapy_rep.origins.status import Expired, Status, Unknown, Unreachable
 from scrapy_rep.protocol import Origin
 
 LATE_SECONDS = 0.5
-"""Seconds from the start of a fetch after which its answer is late: only a few of the requests that wait
+"""Seconds from when a fetch was needed, after which its answer is late: only a few of the requests that wait
 for it count towards the limit of all that may wait."""
 LATE_COUNT = 4
 """So many."""
 VERY_LATE_SECONDS = 2.5
-"""Seconds from the start of a fetch after which none of them counts."""
+"""Seconds from when a fetch was needed, after which none of them counts."""
 SLOW_SECONDS = 2.0
 """Seconds in flight after which a fetch no longer counts among those that may run at a time: it is probably
 to a silent origin, and must not block the rest."""
@@ -258,6 +258,7 @@ class Queue:
     def forget_past(self) -> None:
         """Nobody from the scheduler is left: what was said of those that were counts no more."""
         self.fails = False
+        self.was_overtaken = False
         self.is_answered = False
         self.extra_attempt = self.unanswered = self.released = self.given_up = 0
         self.longest = 0.0
@@ -325,8 +326,8 @@ class Queue:
         self.find_oldest()
         self.report()
 
-    def leave_next(self, request: Held) -> None:
-        """Let *request* leave before those of its origin that are about to."""
+    def join_leaving(self, request: Held) -> None:
+        """Let *request* stand among those that are about to leave, by its priority and number."""
         heappush(self.leaving_others, request)
         self.report()
 
@@ -388,7 +389,9 @@ class Step(Enum):
     APPLY = "do what the status says with those who wait"
     COUNT_LATE = "the answer is late: let few of those who wait count"
     HOLD = "hold those who have waited too long for a first answer"
-    COUNT_VERY_LATE = "the answer is very late: let none count"
+    COUNT_VERY_LATE = (
+        "the answer is very late: let none count, and drop those for which there is no room"
+    )
     TIME_IS_OVER = "give up those whose time is over, or make a last attempt"
     FREE_PLACE = "the fetch is slow: let another begin"
 

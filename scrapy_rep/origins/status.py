@@ -8,11 +8,13 @@ A status is immutable. It says one thing: what the origin's robots.txt is good f
 - ``Stale``: the last fetch failed, and an older copy applies until the next attempt.
 - ``Unreachable``: the last fetch failed, and nothing says what is allowed.
 - ``Unrestricted``: it has failed for so long that there are no restrictions (30 days).
-- ``Expired``: time is over for one of these four. A fetch is due; for requests that had passed the gate
+- ``Expired``: time is over for one of the four above. A fetch is due; for requests that had passed the gate
   by then, what was known still counts.
-- ``Misconfigured``: the project's own settings prevent the fetch. Trying again can't help for a while.
+- ``Misconfigured``: the project's own settings prevent the fetch. Trying again can't help for a while. What
+  else was known counts again then: the cache keeps this status beside it.
 
-That a fetch is queued or in flight is no status: who waits for it is in :mod:`scrapy_rep.origins.queue`.
+That somebody asks, or waits no more, changes no status. That a fetch is queued or in flight is none: who
+waits for it is in :mod:`scrapy_rep.origins.queue`.
 Nor is the end of the crawl, which is the same for all origins: :meth:`.flights.Flights.end`.
 """
 
@@ -117,11 +119,6 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Event):
-    """Somebody needs robots.txt: a fetch begins."""
-
-
-@dataclass(frozen=True, slots=True)
 class Answered(Event):
     """An answer came that counts."""
 
@@ -149,8 +146,8 @@ class NotConfigured(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Abandoned(Event):
-    """Nobody waits any more, and we cancelled the fetch: no word of the origin's."""
+class NotAccepted(Event):
+    """What is stored is no answer to this project (``REP_CHALLENGE``, say), or says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +171,8 @@ def after(status: Status, event: Event) -> Status:
     return TABLE[type(status)][type(event)](status, event)
 
 
-def _stays(status: Status, event: Any) -> Status:
-    return status
+def _forgets(status: Status, event: Any) -> Status:
+    return UNKNOWN
 
 
 def _answered(status: Status, event: Answered) -> Status:
@@ -210,11 +207,10 @@ def _impossible(status: Status, event: Event) -> Status:
 # which remembers the copy and the failures before. A fetch may end in any status: somebody may ask
 # although the answer at hand is fresh (`scrapy robots`), or shortly before the time of those who wait is over.
 _ANY: dict[type[Event], Callable[[Any, Any], Status]] = {
-    Asked: _stays,
     Answered: _answered,
     Failed: _failed,
     NotConfigured: _misconfigured,
-    Abandoned: _stays,
+    NotAccepted: _forgets,
     Stored: _stored,
 }
 

@@ -154,6 +154,15 @@ STATUSES = (100, 999)
 FORBIDDEN = frozenset({401, 403})
 """The statuses that ``REP_FORBIDDEN`` is about."""
 
+WALL_SIGNS = (
+    "cf-mitigated: challenge",
+    "x-amzn-waf-action: challenge",
+    "x-amzn-waf-action: captcha",
+)
+"""The headers by which a bot wall says that it answered in place of the site, whatever the status: as the
+documentation of Cloudflare and of AWS WAF names them. The latter sends no page to a client that doesn't
+ask for HTML."""
+
 # Of a 206: the first byte, the last one, and how many there are.
 _RANGE = re.compile(r"\s*bytes\s+([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})\s*", re.IGNORECASE)
 

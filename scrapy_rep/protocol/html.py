@@ -71,6 +71,16 @@ _BETWEEN = re.compile(r"[\s,]+")
 _NOT_VOUCHED_FOR = frozenset({"nofollow", "ugc", "sponsored"})
 
 _TAGS = frozenset({b"a", b"area", b"base"})
+
+# Bytes of a page in which its head is looked for: more than some have of styles.
+_MAX_HEAD = 300_000
+# The body's tag ends the head.
+_HEAD_TAGS = frozenset({b"base", b"body", b"link"})
+# Links to sitemaps that count of a page.
+_MAX_SITEMAPS = 10
+# What may be one, in lower case: nearly all pages have the word only elsewhere, if at all.
+_MAYBE_SITEMAP = re.compile(rb"<link[ \t\n\f\r/][^<]*sitemap")
+
 # Bytes of values with character references, which are slow to resolve.
 _MAX_REFERENCES = 100_000
 
@@ -178,6 +188,30 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
     return base, links
 
 
+def sitemaps_of(body: bytes, encoding: str = "utf-8") -> tuple[str, list[str]]:
+    """Return the ``base`` of any page (empty without one), and the references of links to sitemaps
+    (``<link rel="sitemap">``) before its ``body``, as they stand there. Never raises."""
+    head, encoding = as_ascii(body[:_MAX_HEAD], encoding)
+    base = ""
+    sitemaps: list[str] = []
+    end = -1
+    for candidate in _MAYBE_SITEMAP.finditer(head.lower()):
+        end = candidate.start()
+    if end < 0:
+        return base, sitemaps
+    for name, _, attributes in start_tags(head, _HEAD_TAGS, end):
+        if name == b"body" or len(sitemaps) == _MAX_SITEMAPS:
+            break
+        href = attributes.get(b"href", b"").strip(b" \t\r\n\f")
+        if not href:
+            continue
+        if name == b"base":
+            base = base or attribute_text(href, encoding)
+        elif b"sitemap" in attributes.get(b"rel", b"").lower().split():
+            sitemaps.append(attribute_text(href, encoding))
+    return base, sitemaps
+
+
 def with_blanks(text: str) -> str:
     return text if text.isascii() else _BLANKS.sub(" ", text)
 
@@ -189,9 +223,11 @@ def _but_plain(names: bytes) -> re.Pattern[bytes]:
     )
 
 
-# Names like those in _MATTERS, and metas; and links.
+# Names like those in _MATTERS, and metas; and links; and what is in the head.
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 _NOT_PLAIN_NOR_LINK = _but_plain(rb"a[ \t\n\f\r/>]|area|bas|if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
+_NOT_PLAIN_NOR_IN_HEAD = _but_plain(rb"bas|bod|if|link|m[ae]|no|pl|s[ctv]|t[ei]|xm")
+_NOT_PLAIN_FOR = {_TAGS: _NOT_PLAIN_NOR_LINK, _HEAD_TAGS: _NOT_PLAIN_NOR_IN_HEAD}
 
 
 class _Foreign:
@@ -227,7 +263,7 @@ def start_tags(
     and begins at *end* at the latest. *unscripted* includes ``noscript``, ``template`` and foreign
     content."""
     matters = _MATTERS | wanted
-    not_plain = _NOT_PLAIN_NOR_LINK if wanted - {b"meta"} else _NOT_PLAIN
+    not_plain = _NOT_PLAIN_FOR.get(wanted, _NOT_PLAIN)
     skipped = min(_SKIPPED, end)
     at = steps = templates = 0  # templates: those that are open
     foreign = _Foreign()

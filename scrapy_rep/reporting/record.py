@@ -20,7 +20,7 @@ from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt
-from scrapy_rep.protocol.availability import REDIRECTS, Outcome, is_html
+from scrapy_rep.protocol.availability import REDIRECTS, WALL_SIGNS, Outcome, is_challenge, is_html
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.base import Entry, UnreadableEntry
@@ -73,15 +73,14 @@ OUTCOMES = ("rules", "empty", "html", "challenge", "missing", "redirected", "unr
 """The outcomes of requests for an origin's robots.txt, in the order of the report."""
 
 _UNRESTRICTED = "without restrictions"
-_HTML = "with HTML in place of robots.txt"
 ANSWERS = {
     "rules": "with rules",
     "empty": _UNRESTRICTED,
     "missing": _UNRESTRICTED,
     "denied": _UNRESTRICTED,
     "redirected": _UNRESTRICTED,
-    "html": _HTML,
-    "challenge": _HTML,
+    "html": "with HTML in its place",
+    "challenge": "with a bot wall in its place",
     "closed": "closed by REP_FORBIDDEN",
     "unreachable": "unreachable",
     "none": "without an answer",
@@ -96,10 +95,10 @@ _GONE = frozenset({404, 410})
 def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
     """Return the key in :data:`ANSWERS` of an answer on record. A site that answers 403 has not said
     that its robots.txt is missing. *forbids*: a setting makes the answer forbid everything."""
-    if outcome != "missing":
-        return outcome
     if forbids:
         return "closed"
+    if outcome != "missing":
+        return outcome
     denied = status is not None and 400 <= status < 500 and status not in _GONE
     return "denied" if denied else outcome
 
@@ -108,13 +107,16 @@ def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
 _SEARCHED = 20_000
 # A line that says something, not only a comment.
 _SAYS = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
-# Bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
-_WALL = (
+# In pages of bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
+_WALL_WORDS = (
     *(b"challenge-platform", b"cf-chl", b"just a moment", b"_incapsula_", b"datadome", b"captcha"),
     *(b"perimeterx", b"awswaf", b"aws-waf", b"bot manager", b"are you human", b"are you a human"),
     *(b"are you a robot", b"verify you are"),
 )
 _SHORT = 40
+_BOT_WALL = "bot wall"
+# What a reason has in it if a bot wall is why an origin is unreachable.
+_OF_WALLS = (*WALL_SIGNS, "REP_CHALLENGE")
 _KINDS = {
     "CannotResolveHostError": "unknown host",
     "UnsupportedURLSchemeError": "unknown host",
@@ -150,12 +152,16 @@ def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) 
         "sitemaps": len(robots.sitemaps) if robots is not None else 0,
         "forbids": state.forbids_all,
     }
-    note = answer.note if answer is not None else ""
+    if failed:
+        reason = entry.error
+    else:
+        notes = [answer.note if answer is not None else "", entry.note]
+        reason = "; ".join(filter(None, notes)) or state.status.setting
     return {
         "status": answer.status if answer is not None else entry.status,
         "sha256": entry.sha256 if body is not None else None,
         "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
-        "reason": entry.error if failed else note or state.status.setting or None,
+        "reason": reason or None,
         "answer": about,
     }
 
@@ -165,16 +171,33 @@ def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes |
     if entry.unreachable_since is not None:
         return "unreachable", None
     if entry.outcome is not Outcome.RULES:
+        if entry.wall:
+            return "challenge", None
         status = entry.status if answer is None else answer.status
         return "redirected" if status in REDIRECTS else "missing", None
     try:
         body = answer.body if answer is not None else entry.body
     except UnreadableEntry:
         body = b""
-    if is_html(start := body[:_SEARCHED]):
-        text = start.lower()
-        return "challenge" if any(words in text for words in _WALL) else "html", body
+    if entry.wall:
+        return "challenge", body
+    start = body[:_SEARCHED]
+    if is_html(start):
+        is_walls = _has_wall_words(start) and is_challenge(entry.status, body)
+        return ("challenge" if is_walls else "html"), body
     return "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty", body
+
+
+def _has_wall_words(page: bytes) -> bool:
+    text = page.lower()
+    return any(words in text for words in _WALL_WORDS)
+
+
+def is_of_wall(outcome: str, entry: Entry) -> bool:
+    """Whether a bot wall answered for robots.txt. *outcome*: one of :data:`OUTCOMES`, of that answer."""
+    if outcome == "unreachable":
+        return kind_of(entry.error) == _BOT_WALL
+    return outcome == "challenge"
 
 
 def kind_of(reason: str | None) -> str:
@@ -182,6 +205,8 @@ def kind_of(reason: str | None) -> str:
     reason = reason or "other"
     name = reason.partition(":")[0]
     if name.startswith("HTTP "):
+        if any(words in reason for words in _OF_WALLS):
+            return _BOT_WALL
         return name[: len("HTTP 503")]
     if name in _KINDS:
         return _KINDS[name]

@@ -39,6 +39,7 @@ from scrapy_rep.reporting.record import (
     answer_fields,
     detailed,
     fields_of,
+    is_of_wall,
     outcome_of_answer,
 )
 from scrapy_rep.reporting.record_file import RecordFile
@@ -47,7 +48,7 @@ from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_sum
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
 from scrapy_rep.signals import request_deferred, request_given_up, request_released, robots_resolved
-from scrapy_rep.text import clean, counted, text_of, without_secrets
+from scrapy_rep.text import clean, counted, iso, text_of, without_secrets
 
 logger = get_logger(__name__)
 
@@ -100,6 +101,8 @@ class Recorder(ResolutionListener):
             self._listeners.append(Report(context, settings.report, origins.table))
         self._misconfigured: set[str] = set()
         self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
+        self._walls = BoundedSet()
+        self._log_walls = Limiter(logger, "origins for which a bot wall answered")
         self._drops = Limiter(logger, "origins whose requests are dropped")
         self._drop_message = "%(error)s: %(request)s"
         if self.dry_run:
@@ -153,6 +156,8 @@ class Recorder(ResolutionListener):
             self._counts.fetches += flight.fetches
             self._count(answer, flight.fetches)
             outcome, _ = outcome_of_answer(state.entry, answer)
+            if is_of_wall(outcome, state.entry):
+                self._count_wall(state)
             status = state.entry.status if answer is None else answer.status
             outcome = detailed(outcome, status, forbids=state.forbids_all)
             self._counts.answers(state.origin, outcome)
@@ -172,6 +177,23 @@ class Recorder(ResolutionListener):
             )
             if change is not None:
                 self.tell("changed", state.robots_url, state.origin, state, change=change)
+
+    def _count_wall(self, state: OriginState) -> None:
+        """Count an origin for which a bot wall answered, once. Log that no rules came, unless the origin
+        counts as unreachable, which is logged anyway."""
+        if not self._walls.add(state.name):
+            return
+        self._stats.inc_value("rep/bot_walls")
+        entry = state.entry
+        if entry.unreachable_since is not None:
+            return
+        message = (
+            "A bot wall answered for robots.txt of %(origin)s (HTTP %(status)s, %(sign)s), so its rules "
+            "are unknown; REP_CHALLENGE = 'defer' would hold its requests until they aren't"
+        )
+        sign = entry.wall or "a page of HTML"
+        values = {"origin": state.origin, "status": entry.status, "sign": sign}
+        self._log_walls.log(message, values, self._context.spider)
 
     def _count(self, answer: Answer | None, fetches: int) -> None:
         inc_value = self._stats.inc_value
@@ -465,6 +487,14 @@ class ChoiceListener(ResolutionListener):
         values = {"settings": ", ".join(chosen(self._context.settings))}
         logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
         for host, override in self._choices.overrides.items():
+            if override.ends_at <= self._context.clock():
+                logger.warning(
+                    "REP_OVERRIDES: the entry for %(host)s ended on %(end)s, so its own robots.txt applies. "
+                    "Remove the entry, or give it a later date",
+                    {"host": host, "end": iso(override.ends_at)},
+                    extra=extra,
+                )
+                continue
             has_file = override.outcome is Outcome.RULES
             if has_file and (found := await run_in_thread(lint, override.body)):
                 where = f"line {found[0].line}: " if found[0].line else ""

@@ -153,6 +153,8 @@ class SeedingMiddleware:
             self._seeding.loader.targets.check_answer(request, response)
         if SITEMAP in request.meta:
             return self._seeding.loader.read(request, response)
+        if self._seeding.links is not None:
+            self._seeding.links.look_at(response)
         theirs = getattr(super(), "process_response", None)
         return response if theirs is None else theirs(request, response)
 
@@ -280,10 +282,11 @@ class SpiderOptions:
             request.priority += priority
         return request
 
-    def changed_page(self, request: Request, about: dict[str, Any]) -> Request | None:
+    def changed_page(self, request: Request) -> Request | None:
         """Return the request for a page as ``sitemap_page`` wants it; None to skip the page."""
         if self._page is None:
             return request
+        about = request.meta.get(PAGE_KEY)  # a rule's process_request may have removed it
         try:
             made: Request | None = self._page(request, about)
             if made is not None and not isinstance(made, Request):

@@ -40,6 +40,7 @@ from scrapy_rep.seeding.spool import (
     FAILED,
     MAX_HOSTS,
     WAITING,
+    Found,
     SeedingContext,
     SitemapRow,
     count_down,
@@ -261,7 +262,7 @@ class Loader:
 
     def _request(self, sitemap: SitemapRow) -> None:
         is_shared = self._engine.scheduler_is_foreign
-        about = {"url": sitemap.url, "chain": list(sitemap.chain), "guessed": sitemap.guessed}
+        about = {"url": sitemap.url, "chain": list(sitemap.chain), "found": int(sitemap.found)}
         try:
             request = Request(
                 sitemap.url,
@@ -414,7 +415,7 @@ class Loader:
         if found is None:
             # Another process found it, or our file lost it. If it is done, it is not new.
             where = {url: str(Origin.from_url(url))}
-            if spool.add_sitemaps(by, where, chain, guessed=about["guessed"])[0]:
+            if spool.add_sitemaps(by, where, chain, how=Found.of(about.get("found")))[0]:
                 found = spool.sitemap(url)
                 assert found is not None
                 spool.mark(found, ASKED)
@@ -443,25 +444,28 @@ class Loader:
         next one."""
         is_forbidden = isinstance(error, RobotsDisallowed)
         if not self._spool.over:
-            if sitemap.guessed and state == DONE:
+            if sitemap.found is Found.GUESSED and state == DONE:
                 with suppress(sqlite3.Error, ValueError):  # another version guesses other places
                     self.guess(sitemap.origin, sitemap.url.removeprefix(sitemap.host))
             self._mark(sitemap, state)
-        self._log.failed(sitemap, why, expected=sitemap.guessed or is_forbidden)
+        is_guess = sitemap.found is Found.GUESSED
+        self._log.failed(sitemap, why, expected=is_guess or is_forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
-        """Try the first of the usual places, or the next *after* one. May raise ``sqlite3.Error``."""
-        at = 0 if after is None else GUESSES.index(after) + 1
-        for place in GUESSES[at : at + 1]:
+        """Try the first of the usual places, or the next *after* one that isn't known already: a page may
+        link to it. May raise ``sqlite3.Error``."""
+        places = GUESSES[:1] if after is None else GUESSES[GUESSES.index(after) + 1 :]
+        for place in places:
             url = origin + place
-            if self._spool.add_sitemaps(origin, {url: origin}, guessed=True)[0]:
+            if self._spool.add_sitemaps(origin, {url: origin}, how=Found.GUESSED)[0]:
                 self._context.discovery.count(url)
+                return
 
-    def add_listed(self, origin: str, sitemaps: dict[str, str]) -> None:
-        """Add *sitemaps* that the robots.txt of *origin* lists, counted already: the origin that
-        each is fetched from, by URL; ``sqlite3.Error`` if the spool can't be read."""
+    def add_named(self, origin: str, sitemaps: dict[str, str], how: Found) -> None:
+        """Add *sitemaps* that the robots.txt of *origin* or one of its pages names, counted already: the
+        origin that each is fetched from, by URL; ``sqlite3.Error`` if the spool can't be read."""
         most = self._crawl.settings.sitemap_max_files
-        _, beyond = self._spool.add_sitemaps(origin, sitemaps, most=most)
+        _, beyond = self._spool.add_sitemaps(origin, sitemaps, how=how, most=most)
         for url in beyond:
             self._crawl.stats.inc_value(Reason.LIMIT.stat)
             message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"

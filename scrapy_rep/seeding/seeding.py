@@ -43,10 +43,13 @@ from scrapy_rep.seeding.discovery import (
     own_sitemaps,
     resolve_all,
 )
+from scrapy_rep.seeding.links import PageLinks
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier, registrable_domain
+from scrapy_rep.seeding.since import Since
 from scrapy_rep.seeding.spool import (
     RETRY_SECONDS,
+    Found,
     Page,
     SeedingContext,
     Site,
@@ -402,7 +405,7 @@ class Feeder:
             return Reason.NO_RULE
         if self._twins.is_start(request):
             return Reason.START
-        return self._options.changed_page(request, page.about) or Reason.FILTERED
+        return self._options.changed_page(request) or Reason.FILTERED
 
     def _request_for(self, page: Page) -> Request | None:
         """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed
@@ -448,9 +451,12 @@ class SitemapSeeding(ResolutionListener):
         self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         options = SpiderOptions(crawler.spider)
-        parts = SeedingContext(context, origins, discovery, options, self._spool)
-        log = SitemapLog(context, recorder.tell)
+        self._since = Since(context, origins.storage)
+        parts = SeedingContext(context, origins, discovery, options, self._spool, self._since)
+        self._log = log = SitemapLog(context, recorder.tell)
         self.loader = Loader(parts, log)
+        self.links = PageLinks(self._linked) if settings.sitemap_guess else None
+        """None: links to sitemaps don't count."""
         self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, log))
         self._spool.wake = self._feeder.wake
         self._connect(crawler.signals.connect)
@@ -503,32 +509,52 @@ class SitemapSeeding(ResolutionListener):
         self.visited_prefixes.update((f"{origin}/", prefix or f"{origin}/"))
         state = self._cache.get(origin) if is_new and self._discovery.mode != LISTED else None
         if state is not None and not state.unreachable:
-            self._seed(origin, listed_by(state))
+            self._seed(self._add_listed(origin, listed_by(state)))
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
         there = flight.outcome is not Outcome.UNREACHABLE
         if there and self._discovery.mode != LISTED and f"{state.origin}/" in self.visited_prefixes:
-            self._seed(state.origin, listed_by(state))
+            self._seed(self._add_listed(state.origin, listed_by(state)))
 
-    def _seed(self, origin: Origin, listing: Coroutine[Any, Any, dict[str, str]]) -> None:
+    def _linked(self, origin: Origin, page: str, urls: list[str]) -> None:
+        """Add sitemaps that a page of *origin* links to."""
+        self._seed(self._add_linked(origin, page, urls))
+
+    def _seed(self, adding: Coroutine[Any, Any, None]) -> None:
         self._adding += 1
-        deferred_from_coro(self._add(str(origin), listing))
+        deferred_from_coro(self._until_added(adding))
 
-    async def _add(self, origin: str, listing: Coroutine[Any, Any, dict[str, str]]) -> None:
-        """Write sitemaps into the spool."""
+    async def _until_added(self, adding: Coroutine[Any, Any, None]) -> None:
         try:
-            if found := await listing:
-                await self._spool.retry(self.loader.add_listed, origin, found)
-            elif self._context.settings.sitemap_guess:
-                await self._spool.retry(self.loader.guess, origin)
+            await adding
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
             self._adding -= 1
 
+    async def _add_listed(
+        self, origin: Origin, listing: Coroutine[Any, Any, dict[str, str]]
+    ) -> None:
+        """Write the sitemaps that the robots.txt of *origin* lists into the spool; if it lists none, perhaps
+        a guess."""
+        if listed := await listing:
+            await self._spool.retry(self.loader.add_named, str(origin), listed, Found.LISTED)
+        elif self.links is not None:
+            self.links.expect(origin)
+            await self._spool.retry(self.loader.guess, str(origin))
+
+    async def _add_linked(self, origin: Origin, page: str, urls: list[str]) -> None:
+        """Write sitemaps that a page of *origin* links to into the spool."""
+        linked = await resolve_all(page, urls)
+        for url in linked:
+            self._discovery.count(url)
+        if linked:
+            await self._spool.retry(self.loader.add_named, str(origin), linked, Found.LINKED)
+
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
+        await self._since.begin()
         await self._upkeep.begin()
         async for url in in_slices(own_sitemaps(self._context.crawler)):
             if url != without_user(url):
@@ -542,7 +568,7 @@ class SitemapSeeding(ResolutionListener):
             self._discovery.count(without_user(url))
             origin = Origin.from_url(url)
             # As if its robots.txt listed it.
-            self._seed(origin, resolve_all(origin.robots_url, [url]))
+            self._seed(self._add_listed(origin, resolve_all(origin.robots_url, [url])))
 
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written; every second."""
@@ -561,9 +587,21 @@ class SitemapSeeding(ResolutionListener):
         if self._feeder or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
+    @property
+    def _is_left(self) -> bool:
+        """Whether there are sitemaps or pages that this process has yet to deal with. Those in a scheduler
+        that processes share may be another one's."""
+        if self._context.engine.scheduler_is_foreign:
+            return False
+        return bool(self._spool.unread() or self._feeder.left)
+
     async def _before_closing(self) -> None:
         spool = self._spool
         spool.ending = True
+        # One that has read nothing (the sites were down, say) must not keep away what was changed before it.
+        has_read = self._log.has_read or spool.had_done
+        if spool.started_at is not None and has_read and not spool.over and not self._is_left:
+            self._since.complete(spool.started_at)
         while self._adding and not spool.over:
             await pause()
         if self._context.engine.scheduler_outlives and not spool.durable:

@@ -19,6 +19,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 from tldextract import TLDExtract
 
+from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import in_slices, pause
 from scrapy_rep.origins.context import CrawlContext
@@ -28,7 +29,7 @@ from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import Row, SeedingContext, Site, SitemapRow
+from scrapy_rep.seeding.spool import Found, Row, SeedingContext, Site, SitemapRow
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
@@ -121,6 +122,7 @@ class Selection:
         self.reader = reader
         self._spool = context.spool
         self._settings = context.crawl.settings
+        self._since = context.since.date
         self._options = context.options
         self._discovery = context.discovery
         self._cache = context.origins.cache
@@ -157,7 +159,7 @@ class Selection:
         kept, failed = self._options.filtered(sound, kind.value if kind else "", self.sitemap.url)
         self.rejected[Reason.FILTER_ERROR] += failed
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
-        if not (self._settings.sitemap_since or self._settings.sitemap_until):
+        if not (self._since or self._settings.sitemap_until):
             return kept
         chosen = []
         for entry in kept:
@@ -171,7 +173,7 @@ class Selection:
     def _wrong_date(self, entry: SitemapEntry) -> Reason | None:
         """Return why the project doesn't want a page that was changed then; None if it does, or if the
         date is missing or can't be read. An index may have been changed since it got a page."""
-        since, until = self._settings.sitemap_since, self._settings.sitemap_until
+        since, until = self._since, self._settings.sitemap_until
         lastmod = entry.get("lastmod")
         if not lastmod:
             return None
@@ -265,6 +267,8 @@ class SitemapLog:
         """*tell* puts a line on record: ``Recorder.tell``."""
         self._context = context
         self._tell = tell
+        self.has_read = False
+        """Whether a sitemap was read."""
         self._problems: Counter[str] = Counter()  # by origin
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
@@ -276,6 +280,7 @@ class SitemapLog:
         sitemap, reader, accepted = selection.sitemap, selection.reader, selection.accepted
         rejected = +selection.rejected  # without zeros
         count = self._context.stats.inc_value
+        self.has_read = True
         count("rep/sitemaps/fetched")
         count("rep/sitemaps/urls", reader.count)
         if selection.undated:
@@ -336,8 +341,11 @@ class SitemapLog:
             self.warn(sitemap.origin, message, **values)
 
     def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
-        found = "guessed" if sitemap.guessed else "index" if sitemap.chain else "listed"
-        by = sitemap.chain[-1] if sitemap.chain else f"{sitemap.origin}/robots.txt"
+        found, by = sitemap.found.name.lower(), f"{sitemap.origin}/robots.txt"
+        if sitemap.chain:
+            found, by = "index", sitemap.chain[-1]
+        elif sitemap.found is Found.LINKED:
+            by = sitemap.origin
         nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
         fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
         self._tell("sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
@@ -361,6 +369,12 @@ class Verifier:
         self._spool = context.spool
         self._origins = context.origins
         self._log = log
+        crawler = context.crawl.crawler
+        self._most, self._most_silent = _ORIGINS, _SILENT
+        if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
+            # Few robots.txt files are fetched at a time then, and silent ones keep their places. Half
+            # are for others.
+            self._most, self._most_silent = max(2, concurrency_of(crawler) // 4), 0
         self._asked: dict[int, Site] = {}  # those that are being looked at, or were a moment ago
         self._silent: dict[int, Site] = {}  # those of them that don't answer soon
 
@@ -369,7 +383,7 @@ class Verifier:
         sources = self._spool.unproven
         fruitless = 0  # sources without a site to look at, in a row
         while fruitless < len(sources) and not (self._spool.over or self._spool.ending):
-            if len(self._asked) >= _ORIGINS:
+            if len(self._asked) >= self._most:
                 return
             site = self._next_of(sources.next_source())
             if site is None:
@@ -381,7 +395,7 @@ class Verifier:
 
     def _next_of(self, source: str) -> Site | None:
         """Return a site to look at that *source* names."""
-        for sites, most in ((self._asked, _ORIGINS), (self._silent, _SILENT)):
+        for sites, most in ((self._asked, self._most), (self._silent, self._most_silent)):
             named = sum(site.named_by == source for site in sites.values())
             if named and named >= most - len(sites):
                 return None
@@ -395,7 +409,7 @@ class Verifier:
 
     def _is_silent(self, site: Site) -> None:
         """Give the place of *site*, whose origin doesn't answer, to another one."""
-        if len(self._silent) < _SILENT:
+        if len(self._silent) < self._most_silent:
             self._silent[site.id] = self._asked.pop(site.id)
             self._spool.wake()
 

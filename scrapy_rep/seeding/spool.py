@@ -15,6 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -25,6 +26,7 @@ from scrapy_rep.engine.timers import pause
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.seeding.discovery import Discovery, SpiderOptions
+from scrapy_rep.seeding.since import Since
 from scrapy_rep.storages.journal import Journal
 
 P = ParamSpec("P")
@@ -44,7 +46,7 @@ FAILED = 3  # it may be read by the next run: its host was down, say
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sitemaps (
     id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, host TEXT NOT NULL, origin TEXT NOT NULL,
-    chain TEXT NOT NULL, guessed INTEGER NOT NULL, state INTEGER NOT NULL
+    chain TEXT NOT NULL, found INTEGER NOT NULL, state INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS sitemaps_waiting ON sitemaps (origin, host, id) WHERE state = 0;
 CREATE TABLE IF NOT EXISTS origins (
@@ -59,6 +61,7 @@ CREATE TABLE IF NOT EXISTS pages (
     url TEXT NOT NULL, entry TEXT
 );
 CREATE INDEX IF NOT EXISTS pages_by_site ON pages (site);
+CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, started_at REAL NOT NULL);
 """
 
 # Other hosts that one origin's sitemaps may make us ask for anything.
@@ -88,13 +91,29 @@ class Page(NamedTuple):
         return {"lastmod": None, "alternate": [], **entry, "sitemap": self.sitemap_url}
 
 
+class Found(IntEnum):
+    """How a sitemap was found. Stored as a number."""
+
+    LISTED = 0
+    """A robots.txt, an index or the spider lists it."""
+    GUESSED = 1
+    """Nobody does: it is at one of the usual places."""
+    LINKED = 2
+    """A page links to it."""
+
+    @classmethod
+    def of(cls, number: object) -> Found:
+        """Return what *number*, which others may have written, means."""
+        return next((found for found in cls if found == number), cls.LISTED)
+
+
 class SitemapRow(NamedTuple):
     id: int
     url: str
     host: str  # the origin that it is fetched from
     origin: str  # the origin whose robots.txt led to it
     chain: tuple[str, ...]  # the indexes that led to it; the robots.txt lists the first
-    guessed: bool
+    found: Found
 
     @property
     def line(self) -> tuple[str, ...]:
@@ -171,17 +190,33 @@ class Sources:
             del self.waiting[site.named_by]
 
 
-def _recover(db: sqlite3.Connection) -> list[Site]:
+class _Recovered(NamedTuple):
+    sites: list[Site]
+    """Those with pages that wait."""
+    started_at: float
+    """When the first run with this file began."""
+    has_done: bool
+    """Whether there are sitemaps with which an earlier run is done."""
+
+
+def _recover(db: sqlite3.Connection) -> _Recovered:
     # Ask again for what an earlier run has asked for and not read, or in vain.
     db.execute("UPDATE sitemaps SET state = ? WHERE state IN (?, ?)", (WAITING, ASKED, FAILED))
     sites = db.execute(
         "SELECT site, origin, named_by, proven, 0, cursor, count(*) "
         "FROM pages JOIN sites ON sites.id = site GROUP BY site"
     )
-    return [
+    waiting_sites = [
         Site(number, origin, named_by, bool(proven), position, sent, waiting)
         for number, origin, named_by, proven, position, sent, waiting in sites
     ]
+    now = time.time()
+    db.execute("INSERT OR IGNORE INTO job VALUES (1, ?)", (now,))
+    [started_at] = db.execute("SELECT started_at FROM job WHERE id = 1").fetchone()
+    # Others may have written anything, and a clock may have been set back.
+    is_sound = isinstance(started_at, float) and 0 < started_at <= now
+    done = db.execute("SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,)).fetchone()
+    return _Recovered(waiting_sites, started_at if is_sound else now, done is not None)
 
 
 class Spool:
@@ -218,6 +253,11 @@ class Spool:
         """Those whose pages wait for their origin's robots.txt."""
         self._sites: dict[int, Site] = {}  # all of these, by number
         self.waiting = 0  # how many pages wait
+        self.started_at: float | None = None
+        """When the crawl began, in seconds since the epoch: with a JOBDIR, its first run. None until the
+        file is open."""
+        self.had_done = False
+        """Whether an earlier run is done with some sitemaps: they aren't read again."""
 
     async def look(self) -> bool:
         """Open the file if it isn't open, and return whether that worked; else write what couldn't
@@ -231,7 +271,8 @@ class Spool:
         if found is None:
             return False
         self.opened = True
-        for site in found:
+        self.started_at, self.had_done = found.started_at, found.has_done
+        for site in found.sites:
             pages, site.waiting = site.waiting, 0
             self._wait(site, pages)
         return True
@@ -272,12 +313,12 @@ class Spool:
         found: Mapping[str, str],
         chain: tuple[str, ...] = (),
         *,
-        guessed: bool = False,
+        how: Found = Found.LISTED,
         most: int | None = None,
     ) -> tuple[list[str], list[str]]:
         """Add the sitemaps that *origin* has led to. Return the URLs that are new, and those that
         would be, but are beyond the limit. *found*: the origin that each is fetched from, by its
-        URL. *most*: how many *origin* may bring in all."""
+        URL. *how* they were found. *most*: how many *origin* may bring in all."""
         query = f"SELECT url FROM sitemaps WHERE url IN ({', '.join('?' * len(found))})"  # noqa: S608
         known = {url for (url,) in self._read(query, *found)}
         unknown = [url for url in found if url not in known]
@@ -286,7 +327,7 @@ class Spool:
         with self._journal.together():
             for url in new:
                 number = self._journal.new_id("sitemaps")
-                self.mark(SitemapRow(number, url, found[url], origin, chain, guessed), WAITING)
+                self.mark(SitemapRow(number, url, found[url], origin, chain, how), WAITING)
             if new:
                 self._journal.put("origins", (origin, files + len(new), urls))
         self.wake()
@@ -305,15 +346,15 @@ class Spool:
         return self._first(f"url = ? AND state < {DONE}", url)
 
     def mark(self, sitemap: SitemapRow, state: int) -> None:
-        number, url, host, origin, chain, guessed = sitemap
-        row = number, url, host, origin, " ".join(chain), int(guessed), state
+        number, url, host, origin, chain, found = sitemap
+        row = number, url, host, origin, " ".join(chain), int(found), state
         self._journal.put("sitemaps", row)
 
     def _first(self, condition: str, *values: object) -> SitemapRow | None:
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
-        for number, url, host, origin, chain, guessed in self._read(query, *values):
-            return SitemapRow(number, url, host, origin, tuple(chain.split()), bool(guessed))
+        for number, url, host, origin, chain, found in self._read(query, *values):
+            return SitemapRow(number, url, host, origin, tuple(chain.split()), Found.of(found))
         return None
 
     def is_waiting(self, url: str) -> bool:
@@ -447,3 +488,4 @@ class SeedingContext:
     discovery: Discovery
     options: SpiderOptions
     spool: Spool
+    since: Since

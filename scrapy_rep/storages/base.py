@@ -55,8 +55,13 @@ MAX_TIME = 253_402_300_799.0
 MAX_TEXT = 65_536
 """Characters: longer than any URL from a header line that HTTP clients accept."""
 
+MAX_VALUE = 1000
+"""Characters of a value that belongs to no origin, see :meth:`Storage.load_value`."""
+
 # More attempts than fit into a century, and far from any overflow.
 _MAX_COUNT = 10**9
+# Characters of a bot wall's sign: a newer version may know longer ones.
+_MAX_WALL = 100
 # Characters of a bad value that are quoted in a message.
 _SHOWN = 80
 # Bytes that a small window holds, beside the preset dictionary.
@@ -112,6 +117,9 @@ class Entry:
     """The body as received, truncated and compressed."""
     sha256: str | None = None
     """Of the body, in hexadecimal; None if there are no rules."""
+    wall: str = ""
+    """The sign by which a bot wall said that the answer was its own; empty without one. See
+    :data:`~scrapy_rep.protocol.availability.WALL_SIGNS`."""
     fetched_at: float | None = None
     fresh_until: float = 0.0
 
@@ -154,6 +162,11 @@ class Entry:
         trouble, so it is polite to wait.
         """
         return self.outcome is Outcome.RULES
+
+    @property
+    def note(self) -> str:
+        """What is strange about the last answer that counted, in words; empty if nothing is."""
+        return f"a bot wall answered ({self.wall})" if self.wall else ""
 
     def check(self, origin: str) -> Entry:
         """Return the entry.
@@ -255,7 +268,7 @@ _KINDS = {
     item.name: (item.default is None, *_RANGES[str(item.type).removesuffix(" | None")])
     for item in fields(Entry)
     if item.name != "packed"
-} | {"status": (True, int, *STATUSES)}
+} | {"status": (True, int, *STATUSES), "wall": (False, str, 0, _MAX_WALL)}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -361,6 +374,16 @@ class Storage:
         Without this method, each process keeps crawl delays by itself.
         """
         return [turn.wait for turn in turns]
+
+    def load_value(self, name: str) -> str | None:
+        """Return the text that :meth:`save_value` has stored as *name*, or None."""
+        return None
+
+    def save_value(self, name: str, value: str) -> None:
+        """Store *value*, a short text, as *name*, in place of the one before, until it is replaced.
+
+        Without this method, ``REP_SITEMAP_SINCE = "last"`` takes all pages.
+        """
 
     def close(self) -> None:
         """The crawl has ended."""

@@ -8,8 +8,9 @@ import logging
 import time
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
 from scrapy import signals
@@ -25,6 +26,7 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import (
     BATCH,
     MAX_TURNS,
+    MAX_VALUE,
     Entry,
     MemoryStorage,
     Storage,
@@ -52,6 +54,12 @@ _OURS = ("MemoryStorage", "RedisStorage", "SqliteStorage")
 _SIMILAR = 0.55
 
 
+class Successor(Protocol):
+    """Returns what replaces a stored value; None: nothing does."""
+
+    def __call__(self, value: str | None, *, reason: str) -> str | None: ...
+
+
 class Claim(NamedTuple):
     """A storage's answer to a process that may have to fetch a robots.txt."""
 
@@ -76,6 +84,11 @@ class _PendingTurn(NamedTuple):
     earliest: float
     """By the monotonic clock."""
     answer: Deferred[float | None]
+
+
+class _PendingValue(NamedTuple):
+    name: str
+    answer: Deferred[str | None]
 
 
 class _Calls:
@@ -185,6 +198,23 @@ class _Calls:
                 raise ValueError(f"turn_many() returned {wait!r:.20} for {turn}")
         return waits
 
+    def load_value(self, name: str) -> str | None:
+        """Return a value; None if there is none, or the storage fails; "" if it is nothing that was saved."""
+        value: object = self.attempt(_LOAD, None, lambda: self.storage.load_value(name))
+        if value is None or (isinstance(value, str) and len(value) <= MAX_VALUE):
+            return value
+        return ""
+
+    def replace_value(self, name: str, successor: Callable[[str | None], str | None]) -> None:
+        """Store what *successor* makes of the value; None: leave it as it is."""
+
+        def replace() -> None:
+            value = successor(self.load_value(name))
+            if value is not None:
+                self.storage.save_value(name, value)
+
+        self.attempt(_SAVE, None, replace)
+
     def write(self, entries: list[Entry], released: list[str]) -> bool:
         """Save *entries*, then end the leases of *released*. Return whether *entries* are saved."""
         if entries:
@@ -206,8 +236,14 @@ class StorageClient:
         self._asked: dict[_PendingClaim, None] = {}
         """Those whose answers somebody waits for."""
         self._turns: list[_PendingTurn] = []
+        self.name = type(storage).__name__
         self.shares_turns = type(storage).turn_many is not Storage.turn_many
         """Whether processes that share the storage can take turns by :meth:`turn`."""
+        self._values: list[_PendingValue] = []
+        self.keeps_values = type(storage).save_value is not Storage.save_value
+        """Whether the storage has values, for :meth:`load_value`."""
+        self._successors: dict[str, Successor] = {}
+        """What replaces a value when the storage closes, by the value's name."""
         self._unsaved: dict[str, Entry] = {}
         """The latest answer of each origin that isn't saved yet, oldest first."""
         self._unsaved_bytes = 0
@@ -218,6 +254,7 @@ class StorageClient:
         self._retry: CallLaterResult | None = None
         self._renewal: CallLaterResult | None = None
         self._closed: Deferred[None] | None = None
+        self._reason = ""
         self._ended = False
         """Whether the storage is closed or closing: nothing is asked of it any more."""
         # A method, which signals refer to weakly: the table of handlers belongs to the process, and
@@ -252,6 +289,20 @@ class StorageClient:
         self._go()
         return await maybe_deferred_to_future(asked.answer)
 
+    async def load_value(self, name: str) -> str | None:
+        """Return the text that is stored as *name*; None if there is none, or the storage fails."""
+        if self._ended:
+            return None
+        asked = _PendingValue(name, Deferred())
+        self._values.append(asked)
+        self._go()
+        return await maybe_deferred_to_future(asked.answer)
+
+    def replace_at_close(self, name: str, successor: Successor) -> None:
+        """When the crawl has ended, store what *successor* (called in a thread) returns, given the value
+        that is stored then and the reason why the crawl ended; None: leave it as it is."""
+        self._successors[name] = successor
+
     def publish(self, entry: Entry) -> None:
         """Save *entry*, then end its origin's lease: even if nothing can be saved now, so that
         others may fetch; *entry* is saved once the storage works again."""
@@ -265,8 +316,9 @@ class StorageClient:
             self._released.add(origin)
             self._go()
 
-    async def close(self) -> None:
-        """Finish everything else, end all leases and close the storage."""
+    async def close(self, reason: str = "") -> None:
+        """Finish everything else, end all leases and close the storage. *reason*: why the crawl ended."""
+        self._reason = reason
         for timer in (self._retry, self._renewal):
             if timer is not None:
                 timer.cancel()
@@ -302,13 +354,24 @@ class StorageClient:
         return bool(self._unsaved) and self._calls.works(_SAVE)
 
     async def _work(self) -> None:
-        while self._turns or self._asked or self._renewed or self._released or self._saves:
+        while (
+            self._turns
+            or self._values
+            or self._asked
+            or self._renewed
+            or self._released
+            or self._saves
+        ):
             await self._take_turns()
+            await self._load_values()
             await self._answer()  # between any two writes: a claim doesn't wait for all of them
             await self._write()
         self._running = False
         if self._closed is not None:
             self._ended = True
+            for name, successor in self._successors.items():
+                after = partial(successor, reason=self._reason)
+                await run_in_thread(self._calls.replace_value, name, after)
             await run_in_thread(self._calls.attempt, _CLOSE, None, self._calls.storage.close)
             self._closed.callback(None)
 
@@ -320,6 +383,11 @@ class StorageClient:
         moments = await run_in_thread(self._calls.take_turns, asked)
         for one, moment in zip(asked, moments, strict=True):
             one.answer.callback(moment)
+
+    async def _load_values(self) -> None:
+        asked, self._values = self._values, []
+        for pending in asked:
+            pending.answer.callback(await run_in_thread(self._calls.load_value, pending.name))
 
     async def _answer(self) -> None:
         renewed = [one for one in self._renewed[:BATCH] if one in self._leased]

@@ -20,6 +20,7 @@ from scrapy_rep.storages.base import (
     MAX_ENTRY_HEADER,
     MAX_PACKED,
     MAX_TURNS,
+    MAX_VALUE,
     BatchStorage,
     Entry,
     Turn,
@@ -228,6 +229,13 @@ class RedisStorage(BatchStorage):
             values += [max(1, math.ceil(turn.seconds * 1000)), math.ceil(turn.wait * 1000)]
         waits = self._client.register_script(_TURN)(keys, values)
         return [int(wait) / 1000 for wait in waits]
+
+    def load_value(self, name: str) -> str | None:
+        [value] = self._values([self._key("value", name)], MAX_VALUE)
+        return None if value is None else value.decode("utf-8", "replace")
+
+    def save_value(self, name: str, value: str) -> None:
+        self._client.set(self._key("value", name), value)
 
     def close(self) -> None:
         if (client := vars(self).pop("_client", None)) is not None:

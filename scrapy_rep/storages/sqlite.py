@@ -20,6 +20,7 @@ from scrapy_rep.storages.base import (
     MAX_BATCH,
     MAX_ENTRY_HEADER,
     MAX_PACKED,
+    MAX_VALUE,
     BatchStorage,
     Entry,
     Turn,
@@ -43,6 +44,12 @@ _VERSION = 1
 
 # Before the origin of a row in the table of leases: until then, no request of the origin may be sent.
 _TURN = "turn "
+
+# Before the name of a value in the same table, whose rows have it as their owner: files of earlier versions
+# have no table for values, and with another one they would be set aside.
+_VALUE = "value "
+# A time that never comes: the row isn't deleted.
+_NEVER = 1e18
 
 # Other processes hold the lock for milliseconds.
 _LOCK_SECONDS = 5.0
@@ -88,6 +95,7 @@ WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
 # Some at a time: others wait for the lock.
 _EXPIRING = 1000
+_LOAD_VALUE = f"SELECT substr(owner, 1, {MAX_VALUE + 1}) FROM leases WHERE origin = ?"  # noqa: S608 (all ours)
 _EXPIRE = f"""
 DELETE FROM entries WHERE origin IN
 (SELECT origin FROM entries WHERE updated_at < ? LIMIT {_EXPIRING})
@@ -189,6 +197,14 @@ class SqliteStorage(BatchStorage):
             return waits
 
         return self._do(reserve)
+
+    def load_value(self, name: str) -> str | None:
+        row = self._do(lambda db: db.execute(_LOAD_VALUE, (_VALUE + name,)).fetchone())
+        return None if row is None else str(row[0])
+
+    def save_value(self, name: str, value: str) -> None:
+        row = _VALUE + name, value, _NEVER
+        self._write(("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", row))
 
     def close(self) -> None:
         if self._db is not None:

@@ -1,5 +1,5 @@
 """What crawls have left: `scrapy robots --cache` (REP.md section 5); `--held JOBDIR`, which changes
-nothing there; `--report`. The examples of docs/command-look.md, which are tests, show more."""
+nothing there; `--report`. The examples of docs/command.md, which are tests, show more."""
 
 from __future__ import annotations
 

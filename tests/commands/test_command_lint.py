@@ -1,4 +1,4 @@
-"""`scrapy robots --lint URL|FILE`. More is shown by the examples of docs/command-lint.md, which are tests."""
+"""`scrapy robots --lint URL|FILE`. More is shown by the examples of docs/check.md, which are tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scrapy robots --page` and `--usage`. Examples of docs/command-look.md and usage.md test more."""
+"""`scrapy robots --page` and `--usage`. Examples of docs/command.md and usage.md test more."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def printed(folder: Path, proxy: Site, example: Example) -> str:
     # What a command above those examples leaves there.
     for option, begin in {"--cache": "scrapy robots", "--held": "scrapy crawl"}.items():
         if option in example.command:
-            [above] = [text for text in blocks(page("command-look.md"), "sh") if begin in text]
+            [above] = [text for text in blocks(page("command.md"), "sh") if begin in text]
             run(folder, proxy, above)
     done = run(folder, proxy, example.command)
     assert done.err == ""

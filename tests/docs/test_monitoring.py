@@ -1,4 +1,4 @@
-"""docs/monitoring.md: its exporter runs, its expressions are expressions, its stats are there."""
+"""docs/running.md: its exporter runs, its expressions are expressions, its stats are there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.docs import blocks, page
 from tests.helpers.servers import Sites
 
 open_url = build_opener(ProxyHandler({})).open
-TEXT = page("monitoring.md")
+TEXT = page("running.md")
 
 
 async def test_the_exporter_shows_the_stats_of_a_running_crawl(

@@ -39,6 +39,25 @@ def test_each_setting_has_a_heading_a_type_a_default_and_an_example() -> None:
                 RepSettings.from_settings(Settings({name: value}))
 
 
+def test_the_table_of_settings_has_each_with_its_default() -> None:
+    text = page("settings.md").partition("\n## ")[0]
+    rows = re.findall(r"^\| \[`(\w+)`\]\(#(\w+)\) \| `(.+)` \| .+ \|$", text, re.MULTILINE)
+    assert [anchor for _, anchor, _ in rows] == [name.lower() for name in TEXTS]
+    assert {name: ast.literal_eval(default) for name, _, default in rows} == SETTINGS
+
+
+def test_there_is_one_command_to_install_it() -> None:
+    """And one for a clone."""
+    paths = [ROOT / "README.md", ROOT / "PACKAGE.md", *ROOT.glob("docs/*.md")]
+    text = "".join(path.read_text("utf-8") for path in paths)
+    installs = re.findall(r"\bpipx? install\S* ([^\n`]+)", text)
+    assert {re.sub(r'"|\[.*\]', "", name) for name in installs} == {
+        "scrapy-rep",
+        ".",
+        "prometheus_client",
+    }
+
+
 def test_every_signal_is_documented() -> None:
     public = [name for name in vars(signals) if not name.startswith("_")]
     text = section(page("signals-and-stats.md"), "Signals")

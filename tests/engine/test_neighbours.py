@@ -280,7 +280,7 @@ async def test_scrapy_poet_pages_and_inline_requests_obey(sites: Sites) -> None:
 @pytest.mark.needs_reactor
 async def test_playwright_pages_and_their_requests_obey(sites: Sites) -> None:
     """robots.txt is fetched without the browser; what the page loads is asked for by
-    `PLAYWRIGHT_ABORT_REQUEST`, as docs/beyond-requests.md has it."""
+    `PLAYWRIGHT_ABORT_REQUEST`, as docs/api.md has it."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: install Debian's package chromium")
     other = sites.add(robots=RULES, pages={"/open.js": "", "/private/x.js": ""})

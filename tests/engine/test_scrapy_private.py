@@ -18,8 +18,9 @@ from scrapy.core.downloader import Downloader
 from scrapy.core.scheduler import Scheduler
 from scrapy.core.scraper import Scraper
 from scrapy.exceptions import CloseSpider, IgnoreRequest
-from scrapy.http import Response, XmlResponse
+from scrapy.http import HtmlResponse, Response, XmlResponse
 from scrapy.link import Link
+from scrapy.linkextractors import LinkExtractor
 from scrapy.settings import Settings
 from scrapy.signalmanager import SignalManager
 from scrapy.spiders import CrawlSpider, Rule
@@ -40,6 +41,7 @@ from scrapy_rep.engine.access import (
     _clock,
     _InProgress,
 )
+from scrapy_rep.engine.crawl_rules import CrawlRules
 from tests.helpers.behaviours import after, redirect, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Record, a_while, assert_no_errors, later, urls
@@ -56,7 +58,7 @@ PRIVATE = {
     "scraper",
     "downloader",
 }
-PRIVATE |= {"_errback", "_handle_failure"}
+PRIVATE |= {"_errback", "_handle_failure", "_build_request"}
 
 
 async def in_a_crawl(
@@ -185,6 +187,54 @@ def test_the_errback_of_a_crawl_spider() -> None:
     assert EngineAccess.has_errback(without.replace(meta={}))  # nobody can tell
     assert EngineAccess.has_errback(without.replace(errback=spider.failed))
     assert not EngineAccess.has_errback(Request("http://a.example/"))
+
+
+def test_what_a_rule_of_a_crawl_spider_makes_of_a_page() -> None:
+    """`CrawlSpider._rules` has the spider's own methods for their names, and `_build_request` makes of
+    a link what Scrapy itself makes of one that it finds in a page."""
+
+    class RulesSpider(CrawlSpider):
+        name = "rules"
+        rules = (
+            Rule(LinkExtractor(allow="/other")),
+            Rule(
+                LinkExtractor(allow="/page"),
+                callback="found",
+                errback="failed",
+                cb_kwargs={"answer": 42},
+                process_request="marked",
+            ),
+        )
+
+        def found(self, response: Response, answer: int) -> dict[str, int]:
+            return {"answer": answer}
+
+        def failed(self, failure: Any) -> str:
+            return "failed"
+
+        def marked(self, request: Request, response: Response) -> Request:
+            request.meta["found_in"] = response.url
+            return request
+
+    spider = RulesSpider()
+    rule = spider._rules[1]
+    assert (rule.callback, rule.errback) == (spider.found, spider.failed)
+    assert rule.process_request == spider.marked
+
+    url, where = "http://a.example/page", "http://a.example/sitemap.xml"
+    rules = CrawlRules(spider)
+    number = rules.index_for(url)
+    assert number == 1
+    ours = rules.request(number, url, where)
+    page = HtmlResponse(where, body=b"<a href='/page'>x</a>", encoding="utf-8")
+    [scrapys] = spider._requests_to_follow(page)
+    assert ours is not None
+    assert ours.to_dict(spider=spider) | {"meta": None} == scrapys.to_dict(spider=spider) | {
+        "meta": None
+    }
+    assert ours.meta == {"rule": 1, "link_text": "", "found_in": where}
+    assert scrapys.meta == {**ours.meta, "link_text": "x"}
+    assert ours.callback == spider._callback
 
 
 async def test_the_middlewares_in_their_order(sites: Sites) -> None:

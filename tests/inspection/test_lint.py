@@ -28,7 +28,7 @@ def test_every_code_is_tested_and_documented() -> None:
     tested |= {"bad-usage", "bad-signal", "bad-license"}
     tested |= {"unknown-use", "signal-before-group", "not-checked"}
     assert KINDS.keys() == tested | {"no-file"}  # that one is the command's
-    rows = re.findall(r"^\| (`[a-z0-9`, -]+) \| (\w+) \|", page("command-lint.md"), re.MULTILINE)
+    rows = re.findall(r"^\| (`[a-z0-9`, -]+) \| (\w+) \|", page("check.md"), re.MULTILINE)
     documented = {code: severity for cell, severity in rows for code in re.findall("`(.+?)`", cell)}
     assert documented == {code: kind.severity for code, kind in KINDS.items()}
 

@@ -15,7 +15,7 @@ from scrapy_rep.inspection.lint import lint
 from scrapy_rep.preferences.lint import usage_findings
 from tests.inspection.claims import File, wrong_claims
 from tests.inspection.lint_cases import CLEAN, FOUND, TRUE_OF
-from tests.protocol.golden import FOLDER, whole_file
+from tests.protocol.golden import CORPUS, records
 from tests.protocol.strategies import questions
 
 MOST_LINES = 40
@@ -39,13 +39,13 @@ def test_every_claim_about_any_file_is_so(question: tuple[bytes, list[str]]) -> 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    "REP_GOLDEN" not in os.environ and not FOLDER.is_dir(),
-    reason="the whole golden files are not here: set REP_GOLDEN to their folder",
+    "REP_GOLDEN" not in os.environ and not CORPUS.exists(),
+    reason="the files of real sites are not here: set REP_GOLDEN to their folder",
 )
 def test_every_claim_about_real_files_is_so(capsys: pytest.CaptureFixture[str]) -> None:
     urls: dict[str, list[str]] = {}
     hosts: dict[str, str] = {}
-    for record in whole_file("corpus.jsonl.gz"):
+    for record in records(CORPUS):
         body = record["robots"]
         hosts.setdefault(body, record["host"].partition("_")[0])
         urls.setdefault(body, []).extend(url for url, _, _ in record["cases"])

@@ -1,4 +1,4 @@
-"""docs/agents.md: which group of a robots.txt a request goes by."""
+"""docs/decisions.md: which group of a robots.txt a request goes by."""
 
 from __future__ import annotations
 

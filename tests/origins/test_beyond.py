@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ def test_an_override_goes_by_the_closest_domain(tmp_path: Path) -> None:
         "xn--bcher-kva.example": "3.txt",
     }
     for host, name in found.items():
-        override = choices.own_answer(Origin("https", host, 443))
+        override = choices.own_answer(Origin("https", host, 443), NOW)
         assert (override is None) if name is None else (override and f"/{name} " in override.by)
 
 
@@ -175,6 +176,87 @@ async def test_a_wrong_override_ends_the_crawl_at_its_start(sites: Sites) -> Non
     for value in ({"http://example.com/": "x"}, {"example.com:8080": "x"}):
         with pytest.raises(SettingsError, match="but must be a dict from hosts"):
             RepSettings.from_settings({"REP_OVERRIDES": value})  # type: ignore[arg-type]
+
+
+def ending(runs: Runs, file: str | Path | None, seconds: float = HOUR) -> dict[str, object]:
+    """An override that ends so many *seconds* from now."""
+    until = datetime.fromtimestamp(runs.clock.now + seconds, timezone.utc)
+    return {"file": file if file is None else str(file), "until": until.isoformat()}
+
+
+def both(site: Site) -> list[float | str]:
+    return [site.url("/private"), site.url("/mine")]
+
+
+@pytest.mark.loop
+@pytest.mark.parametrize("origins", [10_000, 1])  # in memory: the second leaves, and comes back
+async def test_an_override_ends_at_its_date(
+    sites: Sites, tmp_path: Path, runs: Runs, origins: int
+) -> None:
+    """In the middle of a crawl: from then on, the site's own robots.txt counts, and is asked for."""
+    own = tmp_path / "own.txt"
+    own.write_text("User-agent: *\nDisallow: /mine\n")
+    named, ignored, other = (sites.add(robots=RULES) for _ in range(3))
+    overrides = {named.host: ending(runs, own), ignored.host: ending(runs, None)}
+    steps = [*both(named), *both(ignored)]
+    found = await runs.next(
+        *steps,
+        *at(0.99, other.url("/x")),
+        *steps,
+        *at(0.01, other.url("/x")),
+        *steps,
+        REP_OVERRIDES=overrides,
+        REP_CACHE_MAX_ORIGINS=origins,
+    )
+    during, after = [OK, NO, OK, OK], [NO, OK, NO, OK]
+    assert found == [*during, OK, *during, OK, *after]
+    assert [site.robots_fetches for site in (named, ignored)] == [1, 1]
+    log = runs.result.log
+    assert f"REP_OVERRIDES names {own} instead until 2027-01-15T09:00:00Z" in log
+    assert "REP_OVERRIDES says to ignore it until 2027-01-15T09:00:00Z" in log
+    assert "has changed" not in log
+    assert runs.kept(named).body == RULES_BYTES
+    # A run after that says that the setting is out of date.
+    found = await runs.next(*steps, REP_OVERRIDES=overrides)
+    assert found == after
+    for site in (named, ignored):
+        ended = f"WARNING REP_OVERRIDES: the entry for {site.host} ended on 2027-01-15T09:00:00Z"
+        assert ended in runs.result.log
+
+
+async def test_an_override_that_has_ended_is_no_older_copy(
+    sites: Sites, tmp_path: Path, runs: Runs
+) -> None:
+    """Neither while the site is unreachable, nor if it sends a 304, for which nobody asked."""
+    own = tmp_path / "own.txt"
+    own.write_text("User-agent: *\nDisallow: /mine\n")
+    for robots in (503, answer(status=304)):
+        site = sites.add(robots=robots)
+        override = {site.host: ending(runs, own)}
+        found = await runs.next(*both(site), 2 * HOUR, *both(site), REP_OVERRIDES=override)
+        assert found == [OK, NO, DOWN, DOWN]
+        assert not runs.kept(site).has_copy
+    # What the site said before the override is one.
+    site = sites.add(robots=in_turn(RULES, 503))
+    assert await runs.next(*both(site)) == [NO, OK]
+    override = {site.host: ending(runs, own, 2 * DAY)}
+    found = await runs.next(*both(site), 3 * DAY, *both(site), REP_OVERRIDES=override)
+    assert found == [OK, NO, NO, OK]
+
+
+def test_the_next_override_counts_once_the_closest_has_ended(tmp_path: Path) -> None:
+    (tmp_path / "all.txt").write_text("")
+    (tmp_path / "one.txt").write_text("")
+    overrides = {
+        "*.example.com": str(tmp_path / "all.txt"),
+        "a.example.com": {"file": str(tmp_path / "one.txt"), "until": "2026-01-31"},
+    }
+    choices = Choices(RepSettings.from_settings({"REP_OVERRIDES": overrides}))  # type: ignore[arg-type]
+    origin, end = Origin("https", "a.example.com", 443), 1769817600.0
+    for now, name in ((end - 1, "one.txt"), (end, "all.txt")):
+        own_answer = choices.own_answer(origin, now)
+        assert own_answer is not None
+        assert name in own_answer.by
 
 
 FAR = 40 * DAY

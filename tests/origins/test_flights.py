@@ -18,12 +18,14 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.origins.fetcher import Fetcher
 from scrapy_rep.origins.flight import CrawlEnding, FetchAbandoned, Flight, Limits, StillWaiting
-from scrapy_rep.origins.flights import Flights
-from scrapy_rep.origins.status import UNKNOWN
+from scrapy_rep.origins.flights import Flights, WaitingRoom
+from scrapy_rep.origins.queue import Queue, Step
+from scrapy_rep.origins.status import UNKNOWN, Status, Unreachable
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import NEVER, a_while
 from tests.helpers.recorded import context_of
+from tests.holding.holds import held
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +34,9 @@ def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class World:
-    def __init__(self, concurrency: int = 1) -> None:
+    def __init__(
+        self, concurrency: int = 1, status: Status = UNKNOWN, max_wait: float = NEVER
+    ) -> None:
         self.asked: list[str] = []
         self.answers: dict[str, Deferred[Any]] = {}
         self.in_the_air = self.most = 0
@@ -42,8 +46,8 @@ class World:
             spider=None,
         )
         self.told: list[object] = []
-        limits = Limits(grace=NEVER, max_wait=NEVER, fetch=NEVER)
-        known = lambda origin: (UNKNOWN, None)
+        limits = Limits(grace=NEVER, max_wait=max_wait, fetch=NEVER)
+        known = lambda origin: (status, None)
         self.flights = Flights(crawler, self.ask, self.tell, known, time.monotonic, limits)
 
     async def ask(self, flight: Flight) -> Any:
@@ -210,6 +214,26 @@ async def test_nothing_is_kept_of_those_that_left_at_once() -> None:
     await world.end()
     assert not world.flights._first
     assert not world.flights._running
+
+
+async def test_what_one_step_makes_needless_is_not_done() -> None:
+    """The event loop is late: the next attempt is due, and the time of those who wait is over. The attempt
+    comes first, and they wait for it."""
+    world = World(status=Unreachable(9e9, "", time.monotonic()), max_wait=0.0)
+    acted: list[Step] = []
+
+    class Room(WaitingRoom):
+        def act(self, queue: Queue, step: Step) -> None:
+            acted.append(step)
+
+    world.flights.serve(Room())
+    queue = world.flights.queue_of(origin("a"))
+    queue.recover([held(1)._replace(counts=True)])
+    world.flights.settle(queue)
+    await a_while(0.02)
+    assert world.asked == ["a"]
+    assert acted == [Step.ASK]
+    await world.end()
 
 
 @pytest.mark.loop

@@ -8,9 +8,7 @@ from scrapy_rep.origins import status as module
 from scrapy_rep.origins.status import (
     TABLE,
     UNKNOWN,
-    Abandoned,
     Answered,
-    Asked,
     Event,
     Expired,
     Failed,
@@ -18,6 +16,7 @@ from scrapy_rep.origins.status import (
     Fresh,
     ImpossibleTransition,
     Misconfigured,
+    NotAccepted,
     NotConfigured,
     Stale,
     Status,
@@ -41,13 +40,11 @@ STATUSES: list[Status] = [UNKNOWN, FRESH, STALE, UNREACHABLE, UNRESTRICTED, EXPI
 
 ANSWER = Answered(900.0, "REP_Y", forbids_all=True)
 FAILURES = [Failed(means, 900.0, 450.0, "REP_Y") for means in (Stale, Unreachable, Unrestricted)]
-STAYS = "it stays"
 IMPOSSIBLE = "it can't be"
 
 # What each event leads to, from any status.
 FROM_ANY: list[tuple[Event, Status | str]] = [
-    (Asked(), STAYS),
-    (Abandoned(), STAYS),
+    (NotAccepted(), UNKNOWN),
     (ANSWER, Fresh(900.0, "REP_Y", forbids_all=True)),
     *[(failure, failure.means(900.0, "REP_Y", 450.0)) for failure in FAILURES],
     (Stored(ANSWER), Fresh(900.0, "REP_Y", forbids_all=True)),
@@ -78,7 +75,7 @@ def test_each_status_after_each_event() -> None:
                     with pytest.raises(ImpossibleTransition, match="TimeIsOver in "):
                         after(status, event)
                 else:
-                    assert after(status, event) == (status if follows == STAYS else follows)
+                    assert after(status, event) == follows
 
 
 def test_the_rows_are_the_whole_table() -> None:

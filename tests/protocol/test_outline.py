@@ -1,4 +1,4 @@
-"""What a file is made of, listed (REP.md sections 6 and 7). The example in docs/protocol.md shows more."""
+"""What a file is made of, listed (REP.md sections 6 and 7). The example in docs/api.md shows more."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol import html
-from scrapy_rep.protocol.html import links_of, metas_of
+from scrapy_rep.protocol.html import links_of, metas_of, sitemaps_of
+from scrapy_rep.protocol.link_header import targets_of
 from scrapy_rep.protocol.page import PageRule, PageRules
 from tests.helpers import timing
 from tests.helpers.timing import in_a_slice
@@ -141,6 +142,59 @@ def test_links_are_read_in_any_encoding() -> None:
         assert links_of(page.encode(encoding), encoding) == links
 
 
+SITEMAPS = [
+    (b"<head><link rel=sitemap href=/map.xml>", "", ["/map.xml"]),
+    (b'<link rel="sitemap" type="application/xml" title="Sitemap" href="/map.xml" />', "", ["/map.xml"]),
+    (b"<LINK REL='alternate SiteMap' HREF=' /map.xml '>", "", ["/map.xml"]),
+    (b"<base href=/x/><base href=/y/><link rel=sitemap href='?a&amp;b'>", "/x/", ["?a&b"]),
+    (b"<link rel=sitemap href=/1><link rel=sitemap href=/2>", "", ["/1", "/2"]),
+    (b"<link rel=sitemap href=/1></head><link rel=sitemap href=/2><body>", "", ["/1", "/2"]),
+    (b"<script>'<body>'</script><link rel=sitemap href=/1>", "", ["/1"]),
+    (b"<style>" + b"p{}" * 50_000 + b"</style><link rel=sitemap href=/1>", "", ["/1"]),
+    (b"<link rel=x href=/x>\n" * 7_000 + b"<link rel=sitemap href=/1>", "", []),  # too far away
+    (b"<link rel=sitemap href=/1>" * 50, "", ["/1"] * 10),
+    (b"<body><link rel=sitemap href=/1>", "", []),
+    (b"<body class='x'><p><link rel=sitemap href=/1>", "", []),
+    (b"<a rel=sitemap href=/1>Sitemap</a>", "", []),
+    (b"<link rel=sitemaps href=/1><link rel=x href=/sitemap.xml>", "", []),
+    (b"<link rel=sitemap><link rel=sitemap href=''>", "", []),
+    (b"<!-- <link rel=sitemap href=/1> --><noscript><link rel=sitemap href=/2></noscript>", "", []),
+    (b"<template><link rel=sitemap href=/1></template>", "", []),
+    (b"", "", []),
+]  # fmt: skip
+
+
+def test_which_sitemaps_a_page_links_to() -> None:
+    for body, base, sitemaps in SITEMAPS:
+        assert sitemaps_of(body) == (base, sitemaps), body[:100]
+
+
+def test_sitemaps_of_a_page_are_read_in_any_encoding() -> None:
+    page = "<base href=/\u3042/><link rel=sitemap href=/\u3044>"
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "iso-2022-jp", "utf-8"):
+        assert sitemaps_of(page.encode(encoding), encoding) == ("/\u3042/", ["/\u3044"])
+
+
+LINK_HEADERS = [
+    ([b"</map.xml>; rel=sitemap"], ["/map.xml"]),
+    ([b'</map.xml>; rel="sitemap"; type="application/xml"'], ["/map.xml"]),
+    ([b'</llms.txt>;rel="llms", </map.xml>;rel="sitemap"', b"<http://a.example/2>;rel=sitemap"],
+     ["/map.xml", "http://a.example/2"]),
+    ([b'</a,b;c>; title="x, y; rel=x"; REL = "Alternate SITEMAP"'], ["/a,b;c"]),
+    ([b"</1>; rel=x; rel=sitemap"], []),  # only the first counts
+    ([b'</1>; title="; rel=sitemap"', b"</2>; rel=sitemaps", b"</3>", b"</4>; rel", b"/5; rel=sitemap"], []),
+    ([b'</1>; rel="sitemap', b"< /2 >; rel=sitemap"], ["/2"]),
+    ([b"\xff</\xe4>;rel=sitemap", b"", b"<", b">", b"<>"], ["/\xe4"]),
+    ([b"<" * 20_000, b"</1>; rel=sitemap"], []),  # of very long ones, the beginning counts
+    ([], []),
+]  # fmt: skip
+
+
+def test_which_sitemaps_a_link_header_names() -> None:
+    for values, targets in LINK_HEADERS:
+        assert targets_of(values, "sitemap") == targets, values
+
+
 def test_plain_tags_are_skipped_and_count_as_no_steps() -> None:
     page = b"<ul>" + b"<li><a href=/x class='y'>z</a></li>\n" * 7000 + META
     assert PageRules.from_html(page).noindex
@@ -161,6 +215,8 @@ def test_skipping_plain_tags_changes_nothing(body: bytes) -> None:
     for encoding in ("utf-8", "utf-16"):
         told(PageRules.from_html(body, encoding, CHAIN))
         links_of(body + b"nofollow", encoding)
+        sitemaps_of(body + b"<link rel=sitemap href=/>", encoding)
+    targets_of([body, body], "sitemap")
     found = list(metas_of(body, "utf-8", {"robots"}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(html, "_SKIPPED", 0)
@@ -212,6 +268,8 @@ HOSTILE = {
     "references in rel": filled(b"<a href=/ rel='" + b"&notitzzzz" * 1_000 + b" ugc'>"),
     "many attributes": filled(b"<p" + b" b" * 40 + b">"),
     "many values": filled(b"<p" + b" a=b" * 10 + b">"),
+    "links to sitemaps": filled(b"<link rel='x' href='/sitemap.xml'>"),
+    "links to sitemaps that aren't plain": filled(b"<link rel=sitemap a b c d=e href='>"),
     "links in a list": filled(b"<li><a href='/x?a=1&amp;b=2' rel=ugc>x</a>\n"),
     "lone surrogates": b"\x00\xd8" * 1_000_000,
     "digits in punycode": filled(b"<a rel=ugc href='" + b"9" * 16_000 + b"'>"),
@@ -229,6 +287,7 @@ def test_no_page_holds_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch
     body, encoding = HOSTILE[name], ENCODINGS.get(name, "utf-8")
     in_a_slice(lambda: PageRules.from_html(body, encoding, CHAIN))
     in_a_slice(lambda: links_of(body if b"ugc" in body else body[:-8] + b"nofollow", encoding))
+    in_a_slice(lambda: sitemaps_of(body[:250_000] + b"<link rel=sitemap href=/>", encoding))
 
 
 LONG = [b"a:" * 8000, b"unavailable_after:," * 1000, b"unavailable_after: 1,2,3," * 700]

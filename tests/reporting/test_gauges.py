@@ -1,4 +1,4 @@
-"""What monitoring sees while something that a crawl needs can't be used: docs/monitoring.md."""
+"""What monitoring sees while something that a crawl needs can't be used: docs/running.md."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_gauge_is_set_when_something_changes() -> None:
 
 
 def test_each_has_an_alert() -> None:
-    text = page("monitoring.md")
+    text = page("running.md")
     for name in ("cache", "held", "sitemaps", "record"):
         assert f"| `rep/down/{name}` | gauge |" in text
         assert f'expr: scrapy_stat{{stat="rep/down/{name}"}} == 1' in text

@@ -18,6 +18,7 @@ from scrapy_rep.protocol.entries import Kind
 from scrapy_rep.seeding.discovery import SITEMAP, SpiderOptions
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, Selection
+from scrapy_rep.seeding.since import Since
 from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
 from scrapy_rep.settings import RepSettings
 
@@ -38,7 +39,7 @@ class World:
     def __init__(self, *, foreign: bool = False) -> None:
         self.spool = Spool(None, 1.0, None)
         worlds.append(self)
-        assert self.spool._journal.open(_recover) == []
+        assert self.spool._journal.open(_recover).sites == []  # type: ignore[union-attr]
         self.scheduled: list[str] = []
         self.requests: dict[str, Request] = {}
         crawl = CrawlContext(get_crawler(), RepSettings(), time.time)
@@ -49,7 +50,9 @@ class World:
         crawl.engine = engine
         origins: Any = SimpleNamespace(targets=None, cache=SimpleNamespace(get=lambda _: None))
         nothing: Any = None
-        self.context = SeedingContext(crawl, origins, nothing, SpiderOptions(None), self.spool)
+        self.context = SeedingContext(
+            crawl, origins, nothing, SpiderOptions(None), self.spool, Since(crawl, None)
+        )
         self.loader = Loader(self.context, nothing)
 
     def crawl(self, request: Request) -> None:

@@ -306,7 +306,7 @@ async def test_without_jobdir_nothing_is_left(sites: Sites) -> None:
     settings = {**Listed.SETTINGS, "CLOSESPIDER_PAGECOUNT": 20}
     result = await crawl(SeededSpider, settings, requests=[listed.site.url("/start")])
     assert result.reason == "closespider_pagecount"
-    assert len(lines(result, "not requested: ", "the crawl is closing")) == 1
+    assert len(lines(result, "not requested", "the crawl is closing")) == 1
 
 
 @pytest.fixture

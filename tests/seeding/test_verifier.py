@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scrapy.utils.test import get_crawler
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import Reason, Verifier
@@ -33,7 +34,7 @@ class World:
     def __init__(self) -> None:
         self.spool = Spool(None, 1.0, None)
         worlds.append(self)
-        assert self.spool._journal.open(_recover) == []
+        assert self.spool._journal.open(_recover).sites == []  # type: ignore[union-attr]
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
         number = self.spool.site(B, A)
         assert number is not None
@@ -49,7 +50,7 @@ class World:
             targets=SimpleNamespace(refuses=self.ask),
             flights=SimpleNamespace(abandon=lambda _: None),
         )
-        crawl = SimpleNamespace(engine=engine, settings=settings)
+        crawl = SimpleNamespace(engine=engine, settings=settings, crawler=get_crawler())
         context: Any = SimpleNamespace(crawl=crawl, spool=self.spool, origins=origins)
         self.verifier = Verifier(context, log)  # type: ignore[arg-type]
 

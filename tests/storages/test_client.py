@@ -492,3 +492,56 @@ async def test_without_turns_each_keeps_the_delay_by_itself(answer: Any) -> None
     turning._calls.again_at.clear()
     assert await turning.turn(A, 5.0, 0.0) is not None
     await turning.close()
+
+
+class Keeping(Users):
+    """Keeps values, and the order of calls."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {"name": "old"}
+        self.calls: list[str] = []
+        self.error: Exception | None = None
+
+    def load_value(self, name: str) -> str | None:
+        self.calls.append("load")
+        if self.error is not None:
+            raise self.error
+        return self.values.get(name)
+
+    def save_value(self, name: str, value: str) -> None:
+        self.calls.append("save")
+        self.values[name] = value
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+async def test_a_value_is_replaced_when_the_crawl_has_ended() -> None:
+    """By what the value is then, before the storage is closed. With None, it stays."""
+    keeping = opened(Keeping)
+    assert keeping.keeps_values
+    assert not opened(Users).keeps_values
+    storage = keeping._calls.storage
+    assert await keeping.load_value("name") == "old"
+    assert await keeping.load_value("other") is None
+    keeping.replace_at_close("name", lambda value, *, reason: f"{value} {reason}")
+    keeping.replace_at_close("other", lambda value, *, reason: None)
+    storage.values["name"] = "newer"
+    await keeping.close("finished")
+    assert storage.values == {"name": "newer finished"}
+    assert storage.calls == ["load", "load", "load", "save", "load", "close"]
+    assert await keeping.load_value("name") is None
+
+
+async def test_a_value_that_can_not_be_read_is_none() -> None:
+    """What isn't a short text is an empty one: somebody else has written it."""
+    keeping = opened(Keeping)
+    storage = keeping._calls.storage
+    for value in (5, b"x", ["x"], "x" * 1001):
+        storage.values["name"] = value
+        assert await keeping.load_value("name") == ""
+    storage.error = FULL
+    with captured_log() as records:
+        assert await keeping.load_value("name") is None
+    assert "can't be read" in warnings(records)[0]
+    await keeping.close()

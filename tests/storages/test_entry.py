@@ -18,7 +18,7 @@ from tests.helpers.storing import A, B, missing, rules
 def test_what_entries_are_compared_with() -> None:
     """Every field is part of the form: none is forgotten by `header()`."""
     whole = rules(attempts=1, dead_attempts=1, unreachable_since=1.0, next_attempt_at=2.0)
-    whole = replace(whole, unreachable_for=3.0, error="why", hops=1)
+    whole = replace(whole, unreachable_for=3.0, error="why", hops=1, wall="sign")
     whole = replace(whole, proxy_attempts=1, not_before=2.0, page_answered_at=1.0)
     values = json.loads(whole.header())
     assert values.pop("schema") == SCHEMA

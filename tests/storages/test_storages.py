@@ -282,3 +282,41 @@ def test_what_others_wrote_in_place_of_a_turn_delays_nothing(kind: Kind, value: 
         change(storage._path, "UPDATE leases SET until = ?", value)
     assert storage.turn_many([Turn(A, 10.0, 1.0)]) == pytest.approx([1.0], abs=0.5)
     assert storage.turn_many([Turn(A, 10.0, 1.0)]) == pytest.approx([11.0], abs=1.0)
+
+
+def test_a_value_stays_until_it_is_replaced(kind: Kind) -> None:
+    """Whatever its name is, and whatever becomes of entries. What belongs to origins isn't touched."""
+    one, other = kind.new(), kind.new()
+    names = ["last", "a spider", A, "\u4e2d\n%'*", "x" * 500]
+    one.save(rules())
+    assert one.lease(A, "me", 5.0)
+    for number, name in enumerate(names):
+        assert one.load_value(name) is None
+        one.save_value(name, "before")
+        one.save_value(name, f"value {number}: \u4e2d")
+    one.drop(A)
+    one.save_many([rules(B, at=NOW * 3), rules(A, at=NOW * 3)])  # others expire
+    assert all_of(one).keys() == {A, B}
+    expected = [f"value {number}: \u4e2d" for number in range(len(names))]
+    for storage in (one, other, kind.new()):
+        values = [storage.load_value(name) for name in names]
+        assert values == (expected if kind.shared else [None] * len(names))
+
+
+@if_shared
+def test_what_others_wrote_in_place_of_a_value_is_read_in_part(kind: Kind) -> None:
+    """And never raises: too long, no text, not even a string."""
+    storage: Any = kind.new()
+    storage.save_value("name", "x")
+    for value in ("x" * 5_000_000, b"\xff\xfe", "", 5, "\0"):
+        if kind.name == "redis":
+            storage._client.set(storage._key("value", "name"), value)
+        else:
+            change(storage._path, "UPDATE leases SET owner = ?", value)
+        assert len(storage.load_value("name")) <= 1001
+    if kind.name == "redis":
+        storage._client.delete(storage._key("value", "name"))
+        storage._client.lpush(storage._key("value", "name"), "a list")
+        assert storage.load_value("name") == ""
+        storage.save_value("name", "x")
+        assert storage.load_value("name") == "x"

@@ -129,6 +129,12 @@ class DictStorage(Storage):
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
         return [turn.wait + turn.seconds for turn in turns if turn.origin]
 
+    def load_value(self, name: str) -> str | None:
+        return super().load_value(name)
+
+    def save_value(self, name: str, value: str) -> None:
+        super().save_value(name, value)
+
 
 STORAGES: list[type[Storage]] = [MemoryStorage, SqliteStorage, RedisStorage, DictStorage]
 

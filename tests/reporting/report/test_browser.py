@@ -273,8 +273,8 @@ def test_each_column_has_its_filter(browser: Browser, show: Show) -> None:
 
 def test_what_needs_a_look_leads_to_the_rows(browser: Browser, show: Show) -> None:
     show(61)
-    browser.one(".findings a[data-filter='HTML page in its place']").click()
-    assert set(browser.column(ORIGINS, 1)) == {"HTML page in its place"}
+    browser.one(".findings a[data-filter='with HTML in its place']").click()
+    assert set(browser.column(ORIGINS, 1)) == {"with HTML in its place"}
     browser.one("#outcomes-table a[data-filter='missing']").click()
     assert set(browser.column(ORIGINS, 1)) == {"missing"}
 

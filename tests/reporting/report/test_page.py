@@ -122,7 +122,7 @@ def test_what_needs_a_look_comes_first() -> None:
     [link] = html.cssselect("p a[data-filter]")
     assert (link.get("href"), link.get("data-filter")) == (
         "#origins",
-        "HTML page in its place",
+        "with HTML in its place",
     )
     for link in page.cssselect("a[href^='#']"):
         assert page.cssselect(link.get("href")), link.get("href")
@@ -177,7 +177,7 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     assert texts(page, ".findings code") == ["scrapy"]
     assert [row[0] for row in rows(page, "outcomes")] == [
         *("with rules", "without restrictions", "redirected nowhere"),
-        *("with HTML in place of robots.txt", "HTML page in its place", "bot wall in its place"),
+        *("with HTML in its place", "with a bot wall in its place"),
         *("unreachable 1 HTTP 503", "without an answer"),
     ]
 

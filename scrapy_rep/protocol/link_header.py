@@ -1,0 +1,35 @@
+"""The ``Link`` header of HTTP (RFC 8288): where a response links to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# Bytes of all lines that are read.
+_MAX_BYTES = 16 * 1024
+
+# A target, and its parameters up to the comma before the next one.
+_LINK = re.compile(r"<([^<>]*)>((?:[^,<>\"]|\"[^\"]*\")*)")
+_PARAMETER = re.compile(
+    r";\s*([a-z0-9*_-]+)\s*(?:=\s*(?:\"([^\"]*)\"|([^\s;\",]*)))?", re.IGNORECASE
+)
+
+
+def targets_of(values: Iterable[bytes], relation: str) -> list[str]:
+    """Return the targets of links with this *relation* (in lower case), as they stand in the lines
+    *values* of a header, mostly relative. Never raises."""
+    text = b",".join(values)[:_MAX_BYTES].decode("latin-1")
+    return [
+        target.strip()
+        for target, parameters in _LINK.findall(text)
+        if relation in _relations_in(parameters)
+    ]
+
+
+def _relations_in(parameters: str) -> list[str]:
+    """Return the relations that the first ``rel`` names: others don't count."""
+    for name, quoted, plain in _PARAMETER.findall(parameters):
+        if name.lower() == "rel":
+            relations: str = quoted or plain
+            return relations.lower().split()
+    return []

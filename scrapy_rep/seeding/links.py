@@ -1,0 +1,62 @@
+"""Sitemaps that pages link to, by a ``Link`` header or in their heads, where robots.txt lists none
+(``REP_SITEMAP_GUESS``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from urllib.parse import urljoin
+
+from scrapy.http import HtmlResponse, Response
+
+from scrapy_rep.engine.log import BoundedSet
+from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.html import sitemaps_of
+from scrapy_rep.protocol.link_header import targets_of
+
+# Links of one page that count.
+_MOST = 10
+
+
+class PageLinks:
+    """Looks for links to sitemaps in pages of origins whose robots.txt lists none."""
+
+    def __init__(self, add: Callable[[Origin, str, list[str]], None]) -> None:
+        """*add* gets the origin of a page, its URL, and the URLs of sitemaps that it links to, and no page
+        of the origin did before (unless very many others have come in between)."""
+        self._add = add
+        self._origins = BoundedSet()
+        self._seen = BoundedSet()
+
+    def expect(self, origin: Origin) -> None:
+        """Look at pages of *origin* from now on."""
+        self._origins.add(str(origin))
+
+    def look_at(self, response: Response) -> None:
+        """Look at a page, if its origin is expected. Never raises."""
+        if not 200 <= response.status < 300:
+            return
+        try:
+            origin = Origin.from_url(response.url)
+        except ValueError:
+            return
+        if str(origin) not in self._origins:
+            return
+        targets = targets_of(response.headers.getlist("Link"), "sitemap")
+        linked = _joined(response.url, targets[:_MOST])
+        if isinstance(response, HtmlResponse):
+            base, references = sitemaps_of(response.body, response.encoding)
+            bases = _joined(response.url, [base]) or [response.url]
+            linked += _joined(bases[0], references)
+        new = [url for url in linked[:_MOST] if self._seen.add((str(origin), url))]
+        if new:
+            self._add(origin, response.url, new)
+
+
+def _joined(base: str, references: Iterable[str]) -> list[str]:
+    """Return the URLs that *references* in a document at *base* stand for, without those that are none."""
+    urls = []
+    for reference in references:
+        with suppress(ValueError):
+            urls.append(urljoin(base, reference))
+    return urls
