@@ -33,7 +33,7 @@ from scrapy_rep.origins.policy import Action, Drop
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
-from scrapy_rep.protocol.matching import comparable
+from scrapy_rep.protocol.matching import allows, comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
@@ -134,7 +134,8 @@ class RepMiddleware:
             path = url[slash:]
             if "#" in path:
                 path = path[: path.index("#")]
-            if rules.allows(comparable(path)):
+            key = rules.find(comparable(path))
+            if allows(key) or path == ROBOTS_PATH:
                 state.used_at = now
                 state.allowed += 1
                 self._count("rep/cache/hit")
@@ -142,8 +143,11 @@ class RepMiddleware:
                 return None
             state.used_at = now
             self._count("rep/cache/hit")
-            self._gate.arrived(request)
-            self._decide(request, state, path)
+            is_direct = not self._gate.arrived(request)
+            decision = self.origins.decision(state, key)
+            error = self._forbid(request, state, path, decision, direct=is_direct)
+            if error is not None:
+                raise error
             return None
         return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
 
@@ -291,26 +295,42 @@ class RepMiddleware:
                 self.decisions.record(request, state.origin, "allowed", state, decision)
             else:
                 state.allowed += 1
-        elif self.overrules(request, decision):
+        else:
+            is_direct = request not in self._gate
+            error = self._forbid(request, state, path, decision, direct=is_direct)
+            if error is not None:
+                raise error from None
+
+    def _forbid(
+        self, request: Request, state: OriginState, path: str, decision: Decision, *, direct: bool
+    ) -> RobotsDisallowed | None:
+        """Report that *decision* forbids *request*. Return what it fails with; None if it passes all the
+        same: it is overruled, or this is a dry run."""
+        if self.overrules(request, decision):
             reason = OVERRULED
             self._count("rep/overruled")
             self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
-        else:
-            error = RobotsDisallowed(state.origin, decision, state.status.setting)
-            is_direct = request not in self._gate
-            if is_direct or self._early.remember(request, state, path):
-                self.decisions.dropped(request, error, state, direct=is_direct)
-            if not self.decisions.dry_run:
-                raise error from None
+            return None
+        error = RobotsDisallowed(state.origin, decision, state.status.setting)
+        if direct or self._early.remember(request, state, path):
+            self.decisions.dropped(request, error, state, direct=direct)
+        return None if self.decisions.dry_run else error
 
     def _refusal(self, request: Request, state: OriginState, path: str) -> RobotsDisallowed | None:
         """Return what *request* would fail with if it came here now; None if it would pass, or if
         that isn't known without waiting. *state* is fresh."""
-        chain = self.agents.chain_of(request)
-        if path == ROBOTS_PATH or self.origins.cache.takes_long(state, chain):
+        if path == ROBOTS_PATH:
             return None
-        # The fast path is left alone: each allowed request may have to be recorded.
-        decision = self.origins.decide(state, chain, path, always=True)
+        decision: Decision | None
+        if state.rules is not None and self.agents.is_usual(request):
+            key = state.rules.find(comparable(path))
+            decision = None if allows(key) else self.origins.decision(state, key)
+        else:
+            chain = self.agents.chain_of(request)
+            if self.origins.cache.takes_long(state, chain):
+                return None
+            # The fast path is left alone: each allowed request may have to be recorded.
+            decision = self.origins.decide(state, chain, path, always=True)
         if decision is None or decision.allowed or self.overrules(request, decision):
             return None
         return RobotsDisallowed(state.origin, decision, state.status.setting)

@@ -105,12 +105,12 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def _clean(record: logging.LogRecord) -> bool:
-    if isinstance(record.args, Mapping):
-        record.args = {key: _text(value) for key, value in record.args.items()}
-    elif record.args:
-        record.args = tuple(map(_text, record.args))
-    else:
+    if not record.args:  # first: as refusals are, which may be millions
         record.msg = clean(str(record.msg))
+    elif isinstance(record.args, Mapping):
+        record.args = {key: _text(value) for key, value in record.args.items()}
+    else:
+        record.args = tuple(map(_text, record.args))
     if record.exc_info and record.exc_text is None:
         # Indented, so that its lines can't pass for log lines. Formatters use it if set.
         text = "".join(traceback.format_exception(*record.exc_info)).removesuffix("\n")
@@ -129,6 +129,20 @@ def _text(value: Any) -> Any:
         return clean(without_passwords(str(value)))
     except Exception:  # noqa: BLE001 (of a user's class, say)
         return f"<{type(value).__name__}>"
+
+
+def is_heard(logger: logging.Logger, level: int) -> bool:
+    """Whether a handler takes records of *level*. Loggers alone can't tell: Scrapy's setting
+    ``LOG_LEVEL`` is its handlers'."""
+    if not logger.isEnabledFor(level):
+        return False
+    asked: logging.Logger | None = logger
+    while asked is not None:
+        for handler in asked.handlers:
+            if handler.level <= level:
+                return True
+        asked = asked.parent if asked.propagate else None
+    return False
 
 
 class Limiter:
@@ -150,8 +164,10 @@ class Limiter:
         extra = {"spider": spider}
         if about is not None:
             if not self._seen.add(about):
-                # There may be millions. Cleaning one text takes less time than cleaning each value.
-                self._logger.debug(message % values, extra=extra)
+                # There may be millions, and a record takes as long as all else about a refusal. Cleaning
+                # one text takes less time than cleaning each value, and keeps no request in memory.
+                if is_heard(self._logger, logging.DEBUG):
+                    self._logger.debug(without_passwords(message % values), extra=extra)
                 return
             message += "; more for this origin at DEBUG level"
         self._count += 1

@@ -106,10 +106,13 @@ class Gate:
         The origin may have been forgotten since, or its robots.txt be unreachable again."""
         return self._let_out.get(request)
 
-    def arrived(self, request: Request) -> None:
-        """Note that *request* has been dealt with in the middleware."""
-        if request in self._let_out:
-            self._let_out[request] = None
+    def arrived(self, request: Request) -> bool:
+        """Note that *request* has been dealt with in the middleware. Return whether it came through
+        here."""
+        if request not in self._let_out:
+            return False
+        self._let_out[request] = None
+        return True
 
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware; None if there is none now."""

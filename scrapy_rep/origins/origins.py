@@ -112,6 +112,15 @@ class Origins:
             self.table.add_prefix(state, prefix)
         return state or origin, path
 
+    def decision(self, state: OriginState, key: int) -> Decision:
+        """Return what the rule with *key* decides: one of those that *state* has for the fast path."""
+        robots, agent = state.robots, self.agents.usual
+        assert robots is not None
+        assert agent is not None
+        token, _ = robots.rules(agent, self._obey_global)
+        self.table.weigh(state)
+        return robots.decision(token, key)
+
     def decide(
         self,
         state: OriginState,

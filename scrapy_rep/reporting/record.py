@@ -403,15 +403,19 @@ class RuleRows(Rows[RuleRow]):
         self._origins = origins
         self._seen = BoundedSet()
 
-    def refuse(self, rule: str, group: str, where: RuleOrigin) -> None:
+    def refuse(
+        self, rule: str, group: str, origin: str, describe: Callable[[], RuleOrigin]
+    ) -> None:
+        """Count a refusal. *describe* the *origin*, if it is among the first that have the rule."""
         row = self.row((rule, group), lambda: RuleRow(rule, group))
         row.times += 1
-        if where.origin not in row.known:
-            row.all_origins += self._seen.add((rule, group, where.origin))
+        where = row.known.get(origin)
+        if where is None:
+            row.all_origins += self._seen.add((rule, group, origin))
             if len(row.known) >= self._origins:
                 return
-            row.known[where.origin] = where
-        row.known[where.origin].times += 1
+            where = row.known[origin] = describe()
+        where.times += 1
 
 
 def held_fields(origin: str, requests: int, seconds: float, entry: Entry | None) -> dict[str, Any]:

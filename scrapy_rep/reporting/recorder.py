@@ -82,6 +82,7 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
+        self._inc_value = context.stats.inc_value  # Scrapy's collectors take long to look it up
         self._origins = origins
         settings = context.settings
         self.dry_run = settings.dry_run
@@ -91,6 +92,8 @@ class Recorder(ResolutionListener):
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
+        self._counting = self._isolated(Counts.part)
+        self._logging_refusals = self._isolated("log of refusals")
         self._listeners: list[RecordFile | Report] = []
         if settings.decisions:
             self._listeners.append(RecordFile(context, settings.decisions))
@@ -101,6 +104,9 @@ class Recorder(ResolutionListener):
         self._walls = BoundedSet()
         self._log_walls = Limiter(logger, "origins for which a bot wall answered")
         self._drops = Limiter(logger, "origins whose requests are dropped")
+        self._drop_message = "%(error)s: %(request)s"
+        if self.dry_run:
+            self._drop_message = f"Dry run, not dropped: {self._drop_message}"
         self._holds = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
         self._starts: dict[str, Any] = {"refused": 0, "unreachable": 0, "passed": False}
@@ -263,7 +269,7 @@ class Recorder(ResolutionListener):
         """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
         and Scrapy doesn't log that its item goes on without it."""
         self._count_refusal(request, error)
-        with self._isolated("log of refusals"):
+        with self._logging_refusals:
             self._log_drop(request, error, direct=direct)
         if isinstance(error, RobotsUnreachable):
             self.record(request, error.origin, "unreachable", state, reason=error.reason)
@@ -272,28 +278,23 @@ class Recorder(ResolutionListener):
 
     def _log_drop(self, request: Request, error: Refusal, *, direct: bool) -> None:
         unreachable = isinstance(error, RobotsUnreachable)
-        extra = self._context.extra
         if unreachable and direct:
             logger.warning(
                 "Not downloading %(url)s: %(error)s",
                 {"url": request.url, "error": error},
-                extra=extra,
+                extra=self._context.extra,
             )
         elif unreachable and self._interactive and error.origin is not None and not self.dry_run:
             logger.error(
                 "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
                 "fetch the page anyway, add -s REP_UNREACHABLE=allow",
                 {"url": request.url, "error": error},
-                extra=extra,
+                extra=self._context.extra,
             )
         else:
-            # Each value takes as long as much of the rest: there may be millions of such lines.
-            values: dict[str, object] = {"error": error, "request": request}
-            message = "%(error)s: %(request)s"
-            if self.dry_run:
-                message = f"Dry run, not dropped: {message}"
+            values = {"error": error, "request": request}
             about = error.origin, unreachable
-            self._drops.log(message, values, self._context.spider, about)
+            self._drops.log(self._drop_message, values, self._context.crawler.spider, about)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """Report that *request* would be held if this weren't a dry run."""
@@ -320,11 +321,11 @@ class Recorder(ResolutionListener):
         self.record(request, origin, "given_up", reason=reason, held_for=round(held_for, 3))
 
     def _count_refusal(self, request: Request, error: Refusal) -> None:
-        with self._isolated(Counts.part):
+        with self._counting:
             if request.meta.get(_START):
                 self._refuse_start(request, error)
             if isinstance(error, RobotsDisallowed):
-                self._stats.inc_value("robotstxt/forbidden")
+                self._inc_value("robotstxt/forbidden")
                 self._counts.forbids(error)
                 self._changes.forbidden(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:

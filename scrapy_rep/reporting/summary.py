@@ -121,9 +121,12 @@ class Counts:
         return self._outcomes + Counter({(ANSWERS["none"], ""): len(self.unanswered)})
 
     def forbids(self, error: RobotsDisallowed) -> None:
-        if rule := error.decision.rule:
-            where = RuleOrigin(str(error.origin), rule.line)
-            self.rules.refuse(str(rule)[:_RULE_LENGTH], error.decision.agent or "", where)
+        _, rule, agent = error.decision
+        if rule is None:
+            return
+        name, line = str(error.origin), rule.line
+        text = str(rule)[:_RULE_LENGTH]
+        self.rules.refuse(text, agent or "", name, lambda: RuleOrigin(name, line))
 
     def answers(self, origin: Origin, outcome: str) -> None:
         """Note the latest answer of *origin*: a key of :data:`ANSWERS`."""

@@ -9,9 +9,10 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scrapy import Request
 
 from scrapy_rep.engine import log
-from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
+from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger, is_heard
 from scrapy_rep.holding import deferral
 from scrapy_rep.holding.hold import HeldRequests
 from scrapy_rep.origins.origins import Origins
@@ -52,6 +53,69 @@ def test_what_was_told_is_told_again_for_debugging(caplog: pytest.LogCaptureFixt
     told = [(one.levelname, one.getMessage()) for one in caplog.records]
     more = "; more for this origin at DEBUG level"
     assert told == [("INFO", f"Site a{more}"), ("DEBUG", "Site a"), ("INFO", f"Site b{more}")]
+
+
+def test_no_line_shows_a_password(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor do those after the first of an origin, which are cleaned as one text."""
+    caplog.set_level("DEBUG")
+    limiter = Limiter(get_logger("scrapy_rep.test"), "sites so")
+    for number in range(3):
+        request = Request(f"http://me:secret@site.example/{number}")
+        limiter.log("Refused: %(request)s", {"request": request}, None, "site")
+    first, *others = caplog.messages
+    assert first.startswith("Refused: <GET http://me:***@site.example/0")
+    assert others == [f"Refused: <GET http://me:***@site.example/{n}>" for n in (1, 2)]
+
+
+def logger_alone(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """Return a logger without pytest's handlers. No fixture: pytest adds some once fixtures are set up."""
+    logger = logging.getLogger("alone")
+    logger.setLevel("DEBUG")
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "filters", [])
+    return logger
+
+
+@pytest.mark.parametrize(
+    ("of_logger", "of_handler", "is_made"),
+    [("DEBUG", "DEBUG", True), ("DEBUG", "INFO", False), ("INFO", "DEBUG", False)],
+)
+def test_a_record_is_made_if_a_handler_takes_it(
+    monkeypatch: pytest.MonkeyPatch, of_logger: str, of_handler: str, is_made: bool
+) -> None:
+    """Scrapy's LOG_LEVEL is its handlers' level; the loggers let all pass. At INFO level, a line that
+    nobody sees must not take the time of a record."""
+    made: list[logging.LogRecord] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        made.append(record)
+        return False
+
+    alone = logger_alone(monkeypatch)
+    alone.setLevel(of_logger)
+    alone.addHandler(logging.Handler(of_handler))
+    alone.addFilter(keep)
+    limiter = Limiter(alone, "sites so")
+    for _ in range(2):
+        limiter.log("Site", {}, None, "a")
+    debug = [record for record in made if record.levelno == logging.DEBUG]
+    assert bool(debug) is is_made
+
+
+def test_a_logger_that_does_not_propagate_is_heard_by_its_own_handlers_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = logger_alone(monkeypatch)
+    child = logging.getLogger("alone.child")
+    assert not is_heard(child, logging.DEBUG)
+    alone.addHandler(logging.Handler())
+    assert is_heard(child, logging.DEBUG)
+    monkeypatch.setattr(child, "propagate", False)
+    assert not is_heard(child, logging.DEBUG)
+    monkeypatch.setattr(child, "handlers", [logging.Handler(logging.INFO)])
+    assert is_heard(child, logging.INFO)
+    assert not is_heard(child, logging.DEBUG)
 
 
 def test_words_for_numbers_and_times() -> None:

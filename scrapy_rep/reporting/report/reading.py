@@ -379,9 +379,13 @@ class CrawlSum:
         origin.counts["forbidden"] += 1
         # Without a rule, a setting decided, and the reason names it.
         rule, robots_url = line.text("rule") or line.text("reason"), origin.url
-        where = RuleOrigin(origin.origin, line.number("line"), robots_url)
-        where.url, where.sha256 = line.text("url", _URL_LENGTH), line.text("sha256", 64)
-        self.rules.refuse(rule, line.text("group"), where)
+
+        def describe() -> RuleOrigin:
+            where = RuleOrigin(origin.origin, line.number("line"), robots_url)
+            where.url, where.sha256 = line.text("url", _URL_LENGTH), line.text("sha256", 64)
+            return where
+
+        self.rules.refuse(rule, line.text("group"), origin.origin, describe)
 
     def _held(self, line: Line, at: float) -> None:
         origin, waits = self._of(line), line.text("reason") == UNKNOWN_YET
