@@ -7,6 +7,7 @@ import logging
 import traceback
 from array import array
 from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from scrapy import Spider
@@ -102,6 +103,21 @@ def get_logger(name: str) -> logging.Logger:
     if _clean not in logger.filters:
         logger.addFilter(_clean)
     return logger
+
+
+@contextmanager
+def silenced(name: str) -> Iterator[None]:
+    """Drop meanwhile what is logged under *name*: lines of others that were logged before."""
+
+    def drop(record: logging.LogRecord) -> bool:
+        return False
+
+    logger = logging.getLogger(name)
+    logger.addFilter(drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(drop)
 
 
 def _clean(record: logging.LogRecord) -> bool:

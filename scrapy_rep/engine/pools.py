@@ -9,7 +9,6 @@ it has would stop the crawl. So these handlers are made anew, with room, when th
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -21,7 +20,7 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_rep.engine.access import when_opened
-from scrapy_rep.engine.log import get_logger
+from scrapy_rep.engine.log import get_logger, silenced
 
 logger = get_logger(__name__)
 
@@ -103,7 +102,7 @@ class Pools:
             handler: Any = handlers._get_handler(scheme)  # a lazy one is made now
             if handler is None or handler._pool_size_total != size:
                 continue  # it can't be made, or it has been enlarged
-            with self._roomy_settings(size), _quiet():
+            with self._roomy_settings(size), silenced(_FROM_SETTING.rpartition(".")[0]):
                 handlers._handlers[scheme] = build_from_crawler(kind, self._crawler)
             if not self._replaced:
                 self._crawler.signals.connect(self._close, signals.engine_stopped)
@@ -124,18 +123,3 @@ class Pools:
     async def _close(self) -> None:
         for handler in self._replaced:
             await handler.close()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Drop what constructors of Scrapy's handlers log: they have said it before."""
-    of_handlers = logging.getLogger(_FROM_SETTING.rpartition(".")[0])
-
-    def drop(record: logging.LogRecord) -> bool:
-        return False
-
-    of_handlers.addFilter(drop)
-    try:
-        yield
-    finally:
-        of_handlers.removeFilter(drop)
