@@ -15,7 +15,6 @@ import scrapy
 from scrapy import Request, Spider
 from scrapy import signals as scrapy_signals
 from scrapy.http.request import NO_CALLBACK
-from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
@@ -350,9 +349,9 @@ async def test_no_more_pages_at_a_time_than_slots(sites: Sites) -> None:
 
 @pytest.mark.loop
 async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A multiple of CONCURRENT_REQUESTS; without a reactor, half of it."""
+    """A multiple of CONCURRENT_REQUESTS, also where the handler had a pool of that size."""
     monkeypatch.setattr("scrapy_rep.origins.flights._FETCHES_PER_SLOT", 4)
-    cap = 8 if is_reactor_installed() else 1
+    cap = 8
     running, most = 0, 0
     robots = silent_until_open()
     inner = when_open(robots, RULES)
