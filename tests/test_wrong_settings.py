@@ -59,6 +59,20 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
         assert result.responses == {site.url("/x"): 200}
 
 
+class OwnSite(ListSpider):
+    custom_settings = {"ROBOTSTXT_OBEY": False}
+
+
+async def test_a_spider_that_switches_it_off_is_not_warned_of_the_projects_settings(
+    sites: Sites,
+) -> None:
+    site = sites.add(robots="User-agent: *\nDisallow: /")
+    result = await crawl(OwnSite, {"REP_SITEMAPS": True}, requests=[site.url("/x")])
+    told = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
+    assert told == ["Not obeying robots.txt: ROBOTSTXT_OBEY is False"]
+    assert result.responses == {site.url("/x"): 200}
+
+
 async def test_a_crawl_begins_with_how_it_obeys(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

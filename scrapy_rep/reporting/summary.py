@@ -261,12 +261,22 @@ def name_of(agents: Agents) -> str:
 
 
 def log_switched_off(crawler: Crawler) -> None:
-    """Log that ``ROBOTSTXT_OBEY`` is off, and which settings have no effect then."""
+    """Log that ``ROBOTSTXT_OBEY`` is off, and which settings have no effect then.
+
+    A project's settings are not named where one spider, or the command line, switches it off: who
+    does that means it.
+    """
     extra = {"spider": crawler.spider}
     logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
-    names = changed(crawler.settings)
+    names = [name for name in changed(crawler.settings) if not _is_outranked(name, crawler)]
     if getattr(crawler.spider, SPIDER_SITEMAPS, None):
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:
         message = "Without ROBOTSTXT_OBEY, these have no effect: %(names)s"
         logger.warning(message, {"names": ", ".join(names)}, extra=extra)
+
+
+def _is_outranked(name: str, crawler: Crawler) -> bool:
+    """Tell whether ``ROBOTSTXT_OBEY`` was set at a higher priority than the setting *name*."""
+    of_setting = crawler.settings.getpriority(name) or 0
+    return of_setting < (crawler.settings.getpriority("ROBOTSTXT_OBEY") or 0)
