@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -36,15 +37,18 @@ class Counting(SqliteStorage):
     turns: list[list[Turn]] = []
     moments: list[float] = []
     error: Exception | None = None
+    # Crawls ask in threads: what another one is given may not come between a turn and its moment.
+    one_at_a_time = threading.Lock()
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
         self.turns.append([*turns])
         if self.error is not None:
             raise self.error
-        waits = super().turn_many(turns)
-        for turn in turns:
-            following = ask(self._path, UNTIL % turn.origin)
-            self.moments.append(following - turn.seconds - time.time() + time.monotonic())
+        with self.one_at_a_time:
+            waits = super().turn_many(turns)
+            for turn in turns:
+                following = ask(self._path, UNTIL % turn.origin)
+                self.moments.append(following - turn.seconds - time.time() + time.monotonic())
         return waits
 
 

@@ -209,7 +209,11 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> type[FailingFile]:
         ours = path is None or path.name == FILE_NAME
         kind = FailingFile if ours else sqlite3.Connection
         return sqlite3.connect(
-            path or "", seconds, isolation_level=None, check_same_thread=False, factory=kind
+            path or "",
+            timeout=seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=kind,
         )
 
     monkeypatch.setattr("scrapy_rep.storages.journal.connect", connected)
