@@ -205,7 +205,7 @@ def measure(rounds: int, pages: int, links: bool, least: bool, files: list[bytes
             cpu[who].append(one.cpu / one.pages)
             working[who].append((one.cpu - one.collecting) / one.pages)
             rate[who].append(one.pages / turns.seconds(one.start, one.end))
-        random.shuffle(crawls)  # who has the turn after whom
+        random.shuffle(crawls)  # no side always runs first
     rows = []
     for who, peer in ((NONE, "no middleware"), (BUILT_IN, "built-in")):
         name = f"{peer}, Scrapy {version('scrapy')}"

@@ -248,7 +248,7 @@ def measure(case: Case, pages: int, rounds: int) -> dict[str, list[Crawl]]:
         done = take_turns(crawl, [(who, case, pages) for who in order])
         for who, turns in zip(order, done, strict=True):
             results[who].append(turns.sent)
-        random.shuffle(order)  # who has the turn after whom
+        random.shuffle(order)  # no side always runs first
     return results
 
 

@@ -15,7 +15,7 @@ DECIDE = "decide"
 """The action without any option that names one."""
 
 WITHOUT_SCRAPY = (DECIDE, "compare", "lint")
-"""Actions on files, which need nothing of a project."""
+"""Actions on files, which work without a project."""
 
 # Actions: the module of each, and the options that have an effect on it, besides --json and
 # --spider. Each is an option, too, except the first: what is done without any of these.

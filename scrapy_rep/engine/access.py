@@ -285,7 +285,7 @@ class Trail:
         return list(self._carriers)
 
     def begin(self, request: Request, number: int) -> None:
-        """Follow *request*, which whoever calls has at present: see :meth:`let_go`."""
+        """Follow *request*, which the caller has at present: see :meth:`let_go`."""
         request.meta[self.key] = self._run, number
         self._carriers[number] = 1
 

@@ -110,7 +110,7 @@ class Pools:
 
     @contextmanager
     def _roomy_settings(self, size: int) -> Iterator[None]:
-        """Have whoever asks meanwhile find more than *size* in the setting."""
+        """Meanwhile, let the setting say more than *size*."""
         kept = self._crawler.settings
         roomy = BaseSettings(kept)
         roomy.set(_SETTING, size + ROOM, kept.getpriority(_SETTING))

@@ -282,7 +282,7 @@ class Finding(NamedTuple):
     """What to do about it."""
     agents: tuple[str, ...] = ()
     """The crawlers that it concerns, ``*`` for those without a group of their own. Empty: a matter
-    of the line, whoever reads it."""
+    of the line, for any crawler."""
     lines: tuple[int, ...] = ()
     """All lines with a finding of this kind. The rest is about the first of them."""
     text: str = ""

@@ -192,7 +192,7 @@ def _nobody(is_queued: bool) -> None:
 
 
 def make_plain(request: Request, is_elsewhere: bool) -> None:
-    """Remove the headers that a request for a file of ours must not have, whoever added them. With
+    """Remove the headers that a request for a file of ours must not have, whatever added them. With
     *is_elsewhere*, also what may be a secret that another host must not see."""
     headers = request.headers
     for name in _NOT_PLAIN:

@@ -262,7 +262,7 @@ class Flights:
         queue.begin(flight, now)
         (self._again if again else self._first)[flight] = None
         if self._take_off_soon is None:
-            # In a step of its own: whoever asks, a handler of ours say, isn't called back before it is done.
+            # In a step of its own: the caller may be a handler, which must return before it is called back.
             self._take_off_soon = call_later(0, self._take_off)
         self.settle(queue)
         return flight
