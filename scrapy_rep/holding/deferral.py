@@ -208,6 +208,7 @@ class Deferral(WaitingRoom):
     def answered(self, queue: Queue, state: OriginState) -> None:
         """Let go what waited for this answer, or hold it until the next attempt."""
         if not queue.has_requests:
+            self._context.engine.wake()  # listeners have been told: the crawl may be over
             return
         queue.is_answered = True
         self._table.pin(state.origin)  # until all have left: they leave by what is known now

@@ -284,6 +284,8 @@ class Feeder:
         self._running = pause is not None
         if pause is not None:
             call_later(pause, self._run)
+        elif not self:
+            self._engine.wake()  # the crawl may be over
 
     def _failed(self, error: Exception) -> None:
         now, seconds = time.monotonic(), self._crawl.settings.defer_max_wait
@@ -532,6 +534,7 @@ class SitemapSeeding(ResolutionListener):
             pass  # the file has failed for too long, which is logged
         finally:
             self._adding -= 1
+            self._feeder.wake()  # the crawl may be over
 
     async def _add_listed(
         self, origin: Origin, listing: Coroutine[Any, Any, dict[str, str]]

@@ -177,6 +177,7 @@ async def crawl(
             await maybe_deferred_to_future(done.addTimeout(CRAWL_TIMEOUT, reactor))
         # Errors that nobody handled are logged when their Deferreds are collected.
         gc.collect()
+    assert closings, f"The crawl has not ended in {CRAWL_TIMEOUT:g} s."
     [(ended, reason)] = closings
     return CrawlResult(ended, reason, records)
 

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from scrapy import Request, signals
 from scrapy.core.engine import ExecutionEngine
+from scrapy.exceptions import DontCloseSpider
 
+from scrapy_rep.engine.access import EngineAccess
+from scrapy_rep.middleware import RepMiddleware
+from scrapy_rep.protocol import Origin
+from scrapy_rep.signals import robots_resolved
 from tests.helpers.behaviours import (
     Behaviour,
     after,
@@ -79,6 +84,51 @@ async def test_sitemaps_that_scrapy_drops_give_their_places_back(sites: Sites) -
                 failed = lines(result, "was not read: ", site.url("/bad.xml"), level=None)
                 assert len([line for line in failed if line.startswith("Sitemap")]) == 6
     assert lines(result, level="ERROR") == []
+
+
+async def wait(*_: object) -> None:
+    await asyncio.sleep(0.05)
+
+
+# What keeps an idle crawl open for a moment, begun by its first spider_idle.
+BUSY: dict[str, Callable[[Any, Site], object]] = {
+    "pages are handed over": lambda seeding, _: seeding._feeder.wake(),
+    "sitemaps are added": lambda seeding, _: seeding._seed(wait()),
+    "an answer is told": lambda seeding, site: seeding._deferral._flights.to(
+        Origin.from_url(site.url("/")), Request(site.url("/"))
+    ),
+}
+
+
+@pytest.mark.parametrize("busy", BUSY)
+async def test_a_crawl_ends_when_nothing_keeps_it_open_any_more(sites: Sites, busy: str) -> None:
+    """And doesn't wait until the engine looks of itself."""
+    site, other = sites.add(), sites.add()
+    looks: list[str] = []
+
+    class IdleSpider(SeededSpider):
+        def idle(self) -> None:
+            middleware: Any = self.crawler.get_downloader_middleware(RepMiddleware)
+            looks.append(busy)
+            if len(looks) == 1:
+                BUSY[busy](middleware._seeding, other)
+                raise DontCloseSpider
+
+        async def told(self, origin: Origin, **_: object) -> None:
+            if str(origin) == other.url("/").rstrip("/"):
+                EngineAccess(self.crawler).wake()
+                await wait()
+
+        @classmethod
+        def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+            spider = super().from_crawler(crawler, *args, **kwargs)
+            # Before ours are: a handler that is connected later hears of it later.
+            crawler.signals.connect(spider.idle, signals.spider_idle)
+            crawler.signals.connect(spider.told, robots_resolved)
+            return spider
+
+    await seeded(site, spider=IdleSpider)
+    assert len(looks) > 1
 
 
 class Until:
