@@ -67,7 +67,7 @@ class Place(NamedTuple):
         if self.kind == REDIS:
             from scrapy_rep.storages import RedisStorage
 
-            return RedisStorage(self.url, "scrapy-rep", 90 * DAY)
+            return RedisStorage(self.url, "{scrapy-rep}", 90 * DAY)
         return None
 
 

@@ -211,7 +211,7 @@ class HoldingSpider(scrapy.Spider):
                 self.crawler.engine.crawl(self.request(number))
             yield self.request(first + batch - 1)
             # What waits in the scheduler is not what is measured.
-            while self.crawler.stats.get_value("rep/held", 0) < first + batch:
+            while self.crawler.stats.get_value("rep/held/now", 0) < first + batch:
                 await asyncio.sleep(0.01)
         self.pipe.send((resident_bytes() - before) / self.scale.held)
 
@@ -249,7 +249,7 @@ def hold(
 ) -> None:
     """Hold requests in this process. Sends how many bytes each of them takes."""
     most = 2 * (scale.batch + scale.held)  # the last places are kept for further origins
-    more = {"JOBDIR": directory, "REP_DEFER_MAX_REQUESTS": most, "REP_DEFER_MAX_WAIT": 3600}
+    more = {"JOBDIR": directory, "REP_HOLD_MAX_REQUESTS": most, "REP_HOLD_MAX_WAIT": 3600}
     process = CrawlerProcess(settings(OURS, scale, **more))
     process.crawl(HoldingSpider, sites=sites[:silent], scale=scale, pipe=pipe)
     process.start()

@@ -149,7 +149,7 @@ class OriginsSpider(scrapy.Spider):
         await self.look(self.count)
 
     def busy(self) -> bool:
-        held = self.crawler.stats.get_value("rep/held", 0)
+        held = self.crawler.stats.get_value("rep/held/now", 0)
         return self.crawler.engine.needs_backout() or len(self.scheduler) > 0 or held > MOST_HELD
 
     async def look(self, origins: int) -> None:
@@ -180,8 +180,8 @@ def crawl(name: str, count: int, place: Place, folder: str, pipe: Connection) ->
             "RETRY_ENABLED": False,
             "LOG_ENABLED": False,
             "TELNETCONSOLE_ENABLED": False,
-            "REP_DEFER_GRACE": SLOW / 2,
-            "REP_DEFER_MAX_WAIT": 10,
+            "_REP_HOLD_GRACE": SLOW / 2,
+            "REP_HOLD_MAX_WAIT": 10,
             "REP_RETRY_DELAY": 0.3,
             **place.settings(),
             **CRAWLS[name],

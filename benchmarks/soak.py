@@ -159,7 +159,7 @@ class SoakSpider(scrapy.Spider):
         "REP_CACHE_MIN_TTL": 0,
         "REP_RETRY_DELAY": 1,
         "REP_RETRY_MAX_DELAY": 10,
-        "REP_DEFER_MAX_WAIT": 30,  # so that some are given up
+        "REP_HOLD_MAX_WAIT": 30,  # so that some are given up
     }
 
     async def start(self) -> AsyncIterator[Any]:
@@ -182,7 +182,7 @@ class SoakSpider(scrapy.Spider):
         return self.crawler.engine.needs_backout() or self.held() > MOST_HELD
 
     def held(self) -> int:
-        return int(self.crawler.stats.get_value("rep/held", 0))
+        return int(self.crawler.stats.get_value("rep/held/now", 0))
 
     def look(self, seconds: float) -> Sample:
         return sample(seconds, self.held())
@@ -230,7 +230,7 @@ def checks(soaked: Soaked) -> list[tuple[str, str, bool]]:
     filled = [one.memory for one in during[int(len(during) * FILLING) :]]
     fifth = max(1, len(filled) // 5)
     first, last = median(filled[:fifth]), median(filled[-fifth:])
-    held, left = stats.get("rep/deferred", 0), stats.get("rep/held", 0)
+    held, left = stats.get("rep/held", 0), stats.get("rep/held/now", 0)
     released, given_up = stats.get("rep/released", 0), stats.get("rep/given_up", 0)
     return [
         (

@@ -22,9 +22,9 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
-from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.gate import Gate
+from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import CrawlEnding, StillWaiting
@@ -66,16 +66,16 @@ class RepMiddleware:
         self.parts: dict[type, Any] = {}  # what our other middlewares keep for the crawl
         self._by_prefix = origins.table.by_prefix
         self.agents = origins.agents
-        self._deferral = deferral = Deferral(context, origins)
-        self.decisions = Recorder(context, origins, deferral.some_urls)
-        self._verdicts = deferral.releases.verdicts
+        self._holding = holding = Holding(context, origins)
+        self.decisions = Recorder(context, origins, holding.some_urls)
+        self._verdicts = holding.releases.verdicts
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
         if discovery.mode:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
-            self._seeding = SitemapSeeding(context, origins, deferral, discovery, self.decisions)
+            self._seeding = SitemapSeeding(context, origins, holding, discovery, self.decisions)
         check = self._seeding.check if self._seeding is not None else None
         self._early = EarlyDrops(
             context,
@@ -85,7 +85,7 @@ class RepMiddleware:
             refusal=self._refusal,
             may_seed=self._may_seed,
         )
-        self._gate = Gate(context, origins, deferral, self._early, check)
+        self._gate = Gate(context, origins, holding, self._early, check)
         # Listeners get each answer in this order, before requests that wait for it go on: these rely on
         # what the listeners have set.
         delays = [origins.crawl_delay] if settings.crawl_delay else []
@@ -157,7 +157,7 @@ class RepMiddleware:
 
     def held(self) -> list[dict[str, Any]]:
         """Return what is held of each origin, as ``scrapy robots --held --json`` shows it."""
-        return self._deferral.listing()
+        return self._holding.listing()
 
     def _opened(self) -> None:
         """Warn if Scrapy's own middleware, or a subclass of it, asks for robots.txt as well."""
@@ -181,7 +181,7 @@ class RepMiddleware:
 
     async def _find_out(self, request: Request) -> None:
         """Find out what *request* is, what the gate says of it, and what its robots.txt does."""
-        drop = self._deferral.releases.verdict(request)
+        drop = self._holding.releases.verdict(request)
         if drop is not None:
             origin = origin_of(request)
             self._count("rep/cache/hit")
@@ -287,11 +287,11 @@ class RepMiddleware:
     ) -> None:
         """Let the rules decide; ``RobotsDisallowed`` if they forbid the request. *status*: what counts, if
         not what is known now."""
-        everything = self.decisions.everything or bool(state.status.setting)
+        is_recorded = bool(state.status.setting)
         chain = self.agents.chain_of(request)
-        decision = self.origins.decide(state, chain, path, always=everything, status=status)
+        decision = self.origins.decide(state, chain, path, always=is_recorded, status=status)
         if decision is None or decision.allowed:
-            if everything or isinstance(state.status.counts_as, Unrestricted):
+            if is_recorded or isinstance(state.status.counts_as, Unrestricted):
                 self.decisions.record(request, state.origin, "allowed", state, decision)
             else:
                 state.allowed += 1

@@ -197,7 +197,12 @@ AGENT_HINT = "a product token (letters, - and _ only, such as FooBot) or a list 
 
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
-    return field(default=default, metadata={"check": check, "hint": hint})
+    return field(default=default, metadata={"check": check, "hint": hint, "prefix": _PREFIX})
+
+
+def _constant(value: Any, check: Callable[[Any], Any]) -> Any:
+    """What no user has had a reason to change. Only our own tests do, as ``_REP_…``."""
+    return field(default=value, metadata={"check": check, "hint": "", "prefix": f"_{_PREFIX}"})
 
 
 def _checked_in(path: str) -> Any:
@@ -232,7 +237,8 @@ _SINCE = f"{_DATE}, or {LAST!r}"
 
 def setting_name(field_name: str) -> str:
     """Return the setting's name for a field of :class:`RepSettings`."""
-    return _PREFIX + field_name.upper()
+    prefix: str = RepSettings.__dataclass_fields__[field_name].metadata["prefix"]
+    return prefix + field_name.upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,16 +247,13 @@ class RepSettings:
 
     user_agent: tuple[str, ...] | None = _setting(None, _optional(chain), AGENT_HINT)
     obey_global_group: bool = _setting(True, _flag, _FLAG)
-    unreachable: str = _choice("defer", "drop", "allow")
+    unreachable: str = _choice("hold", "drop", "allow")
     unreachable_rules: str = _choice("google", LADDER)
-    forbidden: str = _choice("allow", "disallow", "defer")
-    challenge: str = _choice("allow", "defer")
+    forbidden: str = _choice("allow", "disallow", "hold")
+    challenge: str = _choice("allow", "hold")
     overrides: dict[str, Override] | None = _setting(None, _overrides, _OVERRIDES)
-    defer_grace: float = _setting(0.5, _seconds, _SECONDS)
-    defer_idle: float = _setting(60.0, _seconds, _SECONDS)
-    defer_max_wait: float = _setting(600.0, _seconds, _SECONDS)
-    defer_max_requests: int = _setting(100000, _count, _COUNT)
-    defer_dead_host_tries: int = _setting(3, _count, _COUNT)
+    hold_max_wait: float = _setting(600.0, _seconds, _SECONDS)
+    hold_max_requests: int = _setting(100000, _count, _COUNT)
     retry_delay: float = _setting(5.0, _positive_seconds, _POSITIVE)
     retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
     download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)
@@ -261,13 +264,9 @@ class RepSettings:
     cache_redis_url: str | None = _setting(
         None, _optional(_text), "the URL of a Redis server, such as redis://localhost:6379/0"
     )
-    cache_redis_prefix: str = _setting("scrapy-rep", _text, "text")
-    cache_expiry: float = _setting(7776000.0, _positive_seconds, _POSITIVE)
     cache_ttl: float = _setting(86400.0, _seconds, _SECONDS)
     cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
-    cache_max_ttl: float = _setting(604800.0, _seconds, _SECONDS)
     cache_max_origins: int = _setting(10000, _count, _COUNT)
-    cache_max_bytes: int = _setting(67_108_864, _count, _COUNT)
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
     private_hosts: bool = _setting(False, _flag, _FLAG)
     soft_404: bool = _setting(True, _flag, _FLAG)
@@ -277,13 +276,6 @@ class RepSettings:
     sitemap_since: datetime | str | None = _setting(None, _optional(_since), _SINCE)
     sitemap_until: datetime | None = _setting(None, _optional(moment), _DATE)
     sitemap_cross_host: str = _choice("strict", "any", "site")
-    sitemap_priority: int = _setting(10, _integer, "a whole number")
-    sitemap_page_priority: int = _setting(0, _integer, "a whole number")
-    sitemap_max_depth: int = _setting(5, _count, _COUNT)
-    sitemap_max_files: int = _setting(50_000, _count, _COUNT)
-    sitemap_max_urls: int = _setting(50_000, _count, _COUNT)
-    sitemap_max_origin_urls: int = _setting(25_000_000, _count, _COUNT)
-    sitemap_max_bytes: int = _setting(52_428_800, _count, _COUNT)
     nofollow: str | bool = _choice(False, "page", "links", "count", True)
     noindex: str | bool = _choice(False, "drop", "count")
     usage: dict[str, str] | None = _checked_in("preferences.middlewares.actions")
@@ -291,9 +283,40 @@ class RepSettings:
     usage_field: str | None = _setting(None, _optional(_text), "the name of a field of items")
     tdmrep: bool = _setting(False, _flag, _FLAG)
     decisions: str | None = _setting(None, _optional(_path), _URI)
-    decisions_all: bool = _setting(False, _flag, _FLAG)
     dry_run: bool = _setting(False, _flag, _FLAG)
     report: str | None = _setting(None, _optional(_path), _URI)
+
+    # Constants
+
+    hold_grace: float = _constant(0.5, _seconds)
+    """Seconds from the start of a first fetch until a request that waits for it counts as held."""
+    hold_idle: float = _constant(60.0, _seconds)
+    """Seconds of nothing but waiting after which ``spider_idle`` is sent."""
+    hold_dead_host_tries: int = _constant(3, _count)
+    """Failures in a row to resolve or connect after which held requests are given up early."""
+    cache_expiry: float = _constant(7_776_000.0, _positive_seconds)
+    """Seconds after which a storage forgets an origin that nobody asks about: 90 days."""
+    cache_redis_prefix: str = _constant("{scrapy-rep}", _text)
+    """What the keys in Redis begin with. Braces keep them in one slot of a cluster, so that one call can
+    name many."""
+    cache_max_ttl: float = _constant(604_800.0, _seconds)
+    """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7 days."""
+    cache_max_bytes: int = _constant(67_108_864, _count)
+    """Bytes of the rules that are kept in memory, for all origins."""
+    sitemap_priority: int = _constant(10, _integer)
+    """The priority of requests for sitemaps: before pages, since they lead to more of these."""
+    sitemap_page_priority: int = _constant(0, _integer)
+    """The priority of requests for pages of sitemaps."""
+    sitemap_max_depth: int = _constant(5, _count)
+    """How deep indexes of sitemaps may be nested."""
+    sitemap_max_files: int = _constant(50_000, _count)
+    """Sitemaps of one origin that are read."""
+    sitemap_max_urls: int = _constant(50_000, _count)
+    """Entries of one sitemap that are read, as sitemaps.org says."""
+    sitemap_max_origin_urls: int = _constant(25_000_000, _count)
+    """Pages of one origin that are requested."""
+    sitemap_max_bytes: int = _constant(52_428_800, _count)
+    """Bytes of one sitemap, decompressed, that are read, as sitemaps.org says."""
 
     @property
     def max_delay(self) -> float | None:
@@ -319,11 +342,15 @@ class RepSettings:
 
 def one_attempt(settings: RepSettings) -> RepSettings:
     """Return *settings* for interactive commands: try robots.txt once, and wait for the answer."""
-    unreachable = "drop" if settings.unreachable == "defer" else settings.unreachable
-    return replace(settings, unreachable=unreachable, defer_grace=_PATIENCE)
+    unreachable = "drop" if settings.unreachable == "hold" else settings.unreachable
+    return replace(settings, unreachable=unreachable, hold_grace=_PATIENCE)
 
 
-DEFAULTS = {setting_name(item.name): item.default for item in fields(RepSettings)}
+DEFAULTS = {
+    setting_name(item.name): item.default
+    for item in fields(RepSettings)
+    if item.metadata["prefix"] == _PREFIX
+}
 """By the settings' names."""
 
 

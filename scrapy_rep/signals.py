@@ -15,9 +15,9 @@ sitemap_discovered = object()
 Arguments: ``origin`` (whose robots.txt it was), ``url`` (str, absolute), ``spider``.
 """
 
-request_deferred = object()
+request_held = object()
 """When a request is held: its robots.txt is unreachable, or hasn't answered within
-``REP_DEFER_GRACE``.
+half a second.
 
 Arguments: ``request``, ``origin``, ``spider``.
 """

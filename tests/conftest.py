@@ -253,7 +253,7 @@ def surroundings(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """First answers are waited for, however slow the machine is: nothing is held for their sake."""
-    monkeypatch.setitem(crawling.SETTINGS, "REP_DEFER_GRACE", 30.0)
+    monkeypatch.setitem(crawling.SETTINGS, "_REP_HOLD_GRACE", 30.0)
 
 
 @pytest.fixture(scope="session")

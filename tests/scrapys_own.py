@@ -48,7 +48,7 @@ EXPECTED = {
     ),
     "tests.test_engine_loop.TestRequestSendOrder.": (
         "what waits for robots.txt takes no download slot: more of start() is read meanwhile, and the "
-        "most urgent request leaves first (docs/deferral.md)"
+        "most urgent request leaves first (docs/holding.md)"
     ),
     "tests.test_request_attribute_binding.TestCrawl.test_downloader_middleware_raise_exception": (
         "the project's own middleware fails for robots.txt too: the request fails with that as its "

@@ -10,13 +10,13 @@ import pytest
 
 from tests.helpers.behaviours import RULES, after, hang_up, in_turn, silence
 from tests.helpers.crawling import CrawlResult, StepSpider, crawl
-from tests.helpers.held import DEFER, NEVER, Record, assert_clean, origin_of, urls
+from tests.helpers.held import HOLD, NEVER, Record, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
-DRY: dict[str, Any] = {**DEFER, "REP_DRY_RUN": True}
+DRY: dict[str, Any] = {**HOLD, "REP_DRY_RUN": True}
 NEVER_AGAIN = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
 
 
@@ -55,9 +55,9 @@ async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
     settings = {**DRY, **NEVER_AGAIN, "REP_DECISIONS": str(path)}
     result = await crawl(wanted, settings, signal_handlers=record.handlers)
     assert_all_fetched(result, wanted)
-    assert (record.deferred, record.released, record.dropped) == ([], [], [])
-    assert result.stat("rep/deferred") == 20
-    assert "rep/held" not in result.stats
+    assert (record.held, record.released, record.dropped) == ([], [], [])
+    assert result.stat("rep/held") == 20
+    assert "rep/held/now" not in result.stats
     assert len(lines(result, f"Would hold requests to {origin_of(site)} until")) == 1
     assert_recorded(path, {"held": 20})
     would = "Requests, had this not been a dry run: 0 allowed, 0 forbidden, 20 held"
@@ -67,16 +67,16 @@ async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
 async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
     """In place, as none can be held: also those beyond half of the slots."""
     wanted = urls(sites.add(robots=silence()), 20)
-    result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": 0.5})
+    result = await crawl(wanted, {**DRY, "_REP_HOLD_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": 0.5})
     assert_all_fetched(result, wanted)
-    assert result.stat("rep/deferred") == 20
+    assert result.stat("rep/held") == 20
     assert len(lines(result, "(no answer yet)")) == 1
     several = [sites.add(robots=after(0.3, RULES)) for _ in range(4)]
     wanted = [url for site in several for url in urls(site, 4, "/private/")]
-    result = await crawl(wanted, {**DRY, "REP_DEFER_GRACE": NEVER, "CONCURRENT_REQUESTS": 2})
+    result = await crawl(wanted, {**DRY, "_REP_HOLD_GRACE": NEVER, "CONCURRENT_REQUESTS": 2})
     assert_all_fetched(result, wanted)
     assert result.stat("robotstxt/forbidden") == 16
-    assert "rep/deferred" not in result.stats
+    assert "rep/held" not in result.stats
 
 
 async def test_the_clock_of_an_unreachable_origin_goes_on(sites: Sites) -> None:
@@ -84,7 +84,7 @@ async def test_the_clock_of_an_unreachable_origin_goes_on(sites: Sites) -> None:
     settings = {**DRY, "REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.1, "RETRY_ENABLED": False}
     result = await crawl(StepSpider, settings, steps=[site.url("/0"), site.url("/private")])
     assert result.responses == {site.url("/private"): 200}
-    assert result.stat("rep/deferred") == 1
+    assert result.stat("rep/held") == 1
     assert result.stat("robotstxt/forbidden") == 1
     assert site.count("/robots.txt") == 2
 
@@ -108,9 +108,9 @@ async def test_what_is_said_of_start_requests_and_bad_urls(sites: Sites) -> None
 async def test_what_an_earlier_run_held_is_let_go(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots=503)
     never = {**NEVER_AGAIN, "JOBDIR": str(tmp_path)}
-    record = Record(on_deferred=lambda _, count: record.close() if count == 4 else None)
-    held = await crawl(urls(site, 4), {**DEFER, **never}, signal_handlers=record.handlers)
-    assert held.stat("rep/held") == 4
+    record = Record(on_held=lambda _, count: record.close() if count == 4 else None)
+    held = await crawl(urls(site, 4), {**HOLD, **never}, signal_handlers=record.handlers)
+    assert held.stat("rep/held/now") == 4
     result = await crawl([], {**DRY, **never})
     assert sum(site.count(f"/page{number}") for number in range(4)) == 4
     assert result.stat("rep/given_up") == 0

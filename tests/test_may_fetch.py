@@ -55,7 +55,7 @@ async def test_settings_of_the_crawl_apply(sites: Sites) -> None:
     settings: dict[str, Any]
     for settings, answers in (
         ({"REP_UNREACHABLE": "allow"}, [False, True]),
-        ({"REP_UNREACHABLE": "defer"}, [False, False]),
+        ({"REP_UNREACHABLE": "hold"}, [False, False]),
         ({"REP_DRY_RUN": True}, [True, True]),
         ({"ROBOTSTXT_OBEY": False}, [True, True]),
         ({"REP_USER_AGENT": "FooBot"}, [True, False]),
@@ -63,7 +63,7 @@ async def test_settings_of_the_crawl_apply(sites: Sites) -> None:
         settings = {**settings, "REP_RETRY_MAX_DELAY": NEVER}
         result = await crawl(AskingSpider, settings, questions=urls)
         assert (settings, [*result.spider.answers.values()]) == (settings, answers)
-        assert result.stat("rep/deferred") == 0
+        assert result.stat("rep/held") == 0
         result.assert_clean()
 
 

@@ -107,10 +107,10 @@ async def test_a_slow_handler_is_not_cut_short(sites: Sites) -> None:
     record.handlers[signals.robots_resolved] = on_resolved
     record.handlers[signals.sitemap_discovered] = lambda url: order.append("sitemap")
     result = await record.crawl(
-        site.url("/x"), REP_DEFER_GRACE=0.3, on_page=lambda _: order.append("page")
+        site.url("/x"), _REP_HOLD_GRACE=0.3, on_page=lambda _: order.append("page")
     )
     assert order == ["sitemap", "page", "told"]
-    assert record.deferred == record.released == []
+    assert record.held == record.released == []
     assert result.reason == "finished"
     result.assert_clean()
 

@@ -13,7 +13,7 @@ from scrapy.http import Response
 from scrapy_rep import RepMiddleware, may_fetch
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import DEFER
+from tests.helpers.held import HOLD
 from tests.helpers.log import summary
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Sites
@@ -88,7 +88,7 @@ async def test_process_request_of_a_subclass_may_be_a_coroutine(sites: Sites) ->
     Waiting.outcomes.clear()
     site, down = sites.add(robots=RULES), sites.add(robots=503)
     urls = [site.url(path) for path in ("/a", "/private", "/private/unseen")] + [down.url("/x")]
-    settings = {**DEFER, "REP_DEFER_MAX_WAIT": 0.2, **enabled(Waiting)}
+    settings = {**HOLD, "REP_HOLD_MAX_WAIT": 0.2, **enabled(Waiting)}
     result = await crawl(urls, settings)
     assert set(result.responses) == {site.url("/a"), site.url("/private/unseen")}
     assert set(result.failures) == {site.url("/private"), down.url("/x")}

@@ -23,7 +23,7 @@ async def test_a_wrong_setting_ends_the_crawl_at_its_start(sites: Sites) -> None
     attribute = (
         f"The spider's attribute robotstxt_user_agent is 'Foo Bot 1.0', but must be {tokens}."
     )
-    setting = "REP_UNREACHABLE is 'wait', but must be one of 'defer', 'drop', 'allow'."
+    setting = "REP_UNREACHABLE is 'wait', but must be one of 'hold', 'drop', 'allow'."
     for spider, settings, sentence in (
         (ListSpider, {"REP_UNREACHABLE": "wait"}, setting),
         (NamelessSpider, {}, attribute),
@@ -81,7 +81,7 @@ async def test_a_crawl_begins_with_how_it_obeys(
     sqlite = "scrapy_rep.storages.sqlite.SqliteStorage"
     folder = "tests.helpers.storing.FolderStorage"
     for unreachable, storage, agent, says in (
-        ("defer", None, {}, "as testbot{} held for up to 10 min. Cache: MemoryStorage"),
+        ("hold", None, {}, "as testbot{} held for up to 10 min. Cache: MemoryStorage"),
         ("drop", folder, {"REP_USER_AGENT": "a,b"}, "as a or b{} dropped. Cache: FolderStorage"),
         ("allow", sqlite, {"USER_AGENT": "X/5"}, "as X{} let through. Cache: SqliteStorage"),
         ("allow", sqlite, {"USER_AGENT": "Mozilla/5.0"}, "as any crawler (*){} let through."),
@@ -95,7 +95,7 @@ async def test_a_crawl_begins_with_how_it_obeys(
         [told] = lines(result, "no effect", level="WARNING")
         assert told.endswith(warning)
         assert result.responses == {site.url("/"): 200}
-        assert result.spider.settings.getfloat("REP_DEFER_GRACE") == 0.5
+        assert result.spider.settings.getfloat("REP_HOLD_MAX_WAIT") == 600.0
 
 
 @pytest.mark.process

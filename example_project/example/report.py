@@ -36,7 +36,7 @@ class Report:
         self.rows = defaultdict(lambda: defaultdict(dict))
         self.held = set()  # URLs
         for handler, signal in (
-            (self.request_deferred, rep_signals.request_deferred),
+            (self.request_held, rep_signals.request_held),
             (self.robots_resolved, rep_signals.robots_resolved),
             (self.sitemap_discovered, rep_signals.sitemap_discovered),
             (self.response_received, signals.response_received),
@@ -68,7 +68,7 @@ class Report:
         then = "then " if self.rows[origin]["robots.txt answered"] else ""
         self.note(origin, "robots.txt answered", f"{then}{way}{answer}: {meaning}")
 
-    def request_deferred(self, request):
+    def request_held(self, request):
         self.held.add(request.url)
 
     def sitemap_discovered(self, origin, url):

@@ -16,7 +16,7 @@ DOWNLOAD_DELAY = 0.05
 # for long. In a real crawl keep the defaults: robots.txt is asked for again after 5 s or more, and
 # pages are held for up to 10 minutes.
 REP_RETRY_DELAY = 0.5
-REP_DEFER_MAX_WAIT = 5
+REP_HOLD_MAX_WAIT = 5
 
 # An example ends by itself, whatever happens.
 CLOSESPIDER_TIMEOUT = 30

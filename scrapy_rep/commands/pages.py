@@ -301,7 +301,7 @@ class _Site:
         if one.sitemap in self._seen:
             raise CommandError("listed above", Status.GOOD)
         if len(self._seen) >= settings.sitemap_max_files:
-            raise CommandError("not read: more than REP_SITEMAP_MAX_FILES", Status.UNREACHABLE)
+            raise CommandError("not read: this origin has too many sitemaps", Status.UNREACHABLE)
         self._seen.add(one.sitemap)
 
         async def get(request: Request) -> Response:
@@ -360,7 +360,7 @@ class _Site:
         one.kind, one.problem = reader.kind and reader.kind.value, reader.problem
         one.sitemaps = len(children)
         if children and one.depth >= settings.sitemap_max_depth:
-            one.problem = f"{counted(len(children), 'sitemap')} not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
+            one.problem = f"{counted(len(children), 'sitemap')} not read: nested too deep"
             return []
         return children
 

@@ -4,7 +4,7 @@ engine gets the next one (REP.md section 4; docs/DESIGN.md).
 It stands in for two documented methods of the project's scheduler, whichever that is:
 ``next_request()`` and ``has_pending_requests()``. A request leaves it once, returned by
 ``next_request()``: nothing is scheduled again. ``Policy`` (origins/policy.py) decides what stays,
-deferral.py for how long.
+holding.py for how long.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy_rep.engine.access import Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
-from scrapy_rep.holding.deferral import Deferral
 from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.handing_back import HANDED_BACK, NO_PAST, Past
+from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.agents import FOREIGN, SCHEME
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
@@ -50,7 +50,7 @@ class Gate:
         self,
         context: CrawlContext,
         origins: Origins,
-        deferral: Deferral,
+        holding: Holding,
         early: EarlyDrops,
         check: Check | None,
     ) -> None:
@@ -59,9 +59,9 @@ class Gate:
         self._early = early
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
-        self._deferral = deferral
-        self._held = deferral.held
-        self._releases = deferral.releases
+        self._holding = holding
+        self._held = holding.held
+        self._releases = holding.releases
         self._check = check
         self._let_out: WeakKeyDictionary[Request, Passport | None] = WeakKeyDictionary()
         """Requests that have left. Until they get to the middleware, by what."""
@@ -70,7 +70,7 @@ class Gate:
         event, after some seconds at most."""
         self._schedulers_turn = False
         self._idle_since: float | None = None
-        self._idle_after = context.settings.defer_idle
+        self._idle_after = context.settings.hold_idle
         self._next: Callable[[], Request | None]
         self._has_pending: Callable[[], bool]
         self._aside = False
@@ -118,7 +118,7 @@ class Gate:
         """Return the next request that may go on to the middleware; None if there is none now."""
         if self._aside:
             return self._next()
-        if self._deferral.closing:
+        if self._holding.closing:
             return None
         request = self._next_in_turn()
         if request is not None:
@@ -180,7 +180,7 @@ class Gate:
 
     def has_pending_requests(self) -> bool:
         """Whether requests are scheduled, may leave the gate, wait for an answer, or were dropped
-        just now. After ``REP_DEFER_IDLE`` seconds of only waiting, not: the spider may have other work."""
+        just now. After a minute of only waiting (``hold_idle``), not: the spider may have other work."""
         if self._aside:
             return self._has_pending()
         self._aside = True
@@ -203,7 +203,7 @@ class Gate:
             self._idle_since = now
         if self._held.tally.counted:
             return True
-        self._deferral.tell(idle=True)
+        self._holding.tell(idle=True)
         return now - self._idle_since < self._idle_after
 
     async def _stand_aside(self) -> None:
@@ -256,7 +256,7 @@ class Gate:
             return False
         past = NO_PAST
         if HANDED_BACK in meta:
-            past = self._deferral.handing_back.restore(request)
+            past = self._holding.handing_back.restore(request)
         kept = self._keep_or_let_out(request, past)
         if not kept:
             self._let_out.setdefault(request, None)
@@ -276,7 +276,7 @@ class Gate:
             return self._keep_unless_full(known, None, request, past)
         if known.unreachable and not self._context.settings.dry_run:
             return self._keep_unless_full(known.origin, known, request, past)
-        if self._deferral.stay_behind(known.origin, request, past.waited):
+        if self._holding.stay_behind(known.origin, request, past.waited):
             return True
         self._let_out[request] = known, known.status
         return False
@@ -286,7 +286,7 @@ class Gate:
     ) -> bool:
         """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave.
         Return whether it stays."""
-        deferral, hold = self._deferral, self._held
+        holding, hold = self._holding, self._held
         queue = hold.queues.get(origin)
         # Without room, requests wait for a first answer all the same, unless it takes very long.
         is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
@@ -298,11 +298,11 @@ class Gate:
         if hold.disk is not None and hold.disk.recognise(str(origin), request):
             self._context.stats.inc_value("rep/held/already")
         elif advice.action is Action.STAY:
-            deferral.keep(origin, state, request, past.waited)
-        elif deferral.handing_back.hand_back(request, past.waited):
+            holding.keep(origin, state, request, past.waited)
+        elif holding.handing_back.hand_back(request, past.waited):
             self._scheduler_is_useless = past.came_last
         else:
-            deferral.log.full(origin)
+            holding.log.full(origin)
             self._releases.verdicts[request] = advice.why
             return False
         return True

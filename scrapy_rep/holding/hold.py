@@ -24,7 +24,7 @@ from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop
 from scrapy_rep.origins.queue import Held, Queue
 from scrapy_rep.protocol import Origin
-from scrapy_rep.signals import request_deferred, request_given_up, request_released
+from scrapy_rep.signals import request_given_up, request_held, request_released
 
 _GOOD_SECONDS = 5.0
 """Seconds for which an answer releases requests, however short it may be kept."""
@@ -51,7 +51,7 @@ class HeldRequests:
         """Seconds for which the crawl has run."""
         self.disk: DiskHold | None = None
         """Where requests are held that outlive the process."""
-        self._most_held = context.settings.defer_max_requests
+        self._most_held = context.settings.hold_max_requests
         self._most_waiting = _WAITING * concurrency_of(context.crawler)
         self._number = 0
         """Of the request that came last."""
@@ -59,7 +59,7 @@ class HeldRequests:
     # How many may be held, or wait
 
     def hold_at_most(self, count: int) -> None:
-        """Hold no more than *count*, whatever ``REP_DEFER_MAX_REQUESTS`` says."""
+        """Hold no more than *count*, whatever ``REP_HOLD_MAX_REQUESTS`` says."""
         self._most_held = min(self._most_held, count)
 
     def room_for(self, queue: Queue | None) -> int:
@@ -106,13 +106,13 @@ class HeldRequests:
         if not moved:
             return []
         if queue.is_answered and not everything:
-            self._context.stats.inc_value("rep/deferred/unreachable", len(moved))
+            self._context.stats.inc_value("rep/held/unreachable", len(moved))
         else:
             queue.unanswered += len(moved)
         self.count_held()
         for held in moved:
-            self._context.stats.inc_value("rep/deferred")
-            announce(self._context, request_deferred, held.request, queue.origin)
+            self._context.stats.inc_value("rep/held")
+            announce(self._context, request_held, held.request, queue.origin)
         return moved
 
     def _kept(self, queue: Queue, held: Held) -> Held:
@@ -126,7 +126,7 @@ class HeldRequests:
     def count_held(self) -> None:
         """Bring the stats up to date."""
         stats = self._context.stats
-        stats.set_value("rep/held", self.tally.held)
+        stats.set_value("rep/held/now", self.tally.held)
         stats.max_value("rep/held/max", self.tally.held)
 
     def first_leaving(self, queue: Queue) -> Held | None:

@@ -69,7 +69,7 @@ _POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
 # Until a lost connection is tried again.
 _AT_ONCE_SECONDS = 0.5
 
-# Of REP_DEFER_MAX_WAIT: a fetch fails before those that wait for it are given up, else it wouldn't count.
+# Of REP_HOLD_MAX_WAIT: a fetch fails before those that wait for it are given up, else it wouldn't count.
 _FETCH_SHARE = 0.9
 
 # The pause after a proxy's failure: the next proxy may work. It doubles up to this step.
@@ -267,7 +267,7 @@ class RobotsCache:
         """Fetch robots.txt: twice if a connection is lost that has worked so far."""
         known = self.table.get(flight.origin)
         entry, settings = known.entry if known else None, self._settings
-        longest_wait = max(settings.defer_max_wait, settings.defer_grace)
+        longest_wait = max(settings.hold_max_wait, settings.hold_grace)
         allowance = Allowance(settings.download_timeout, _FETCH_SHARE * longest_wait)
         flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
         answer = await self._fetch_once(flight, allowance)

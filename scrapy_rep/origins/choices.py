@@ -53,15 +53,15 @@ class Choices:
         if one.outcome is Outcome.UNREACHABLE:
             return ""
         missing = one.outcome is Outcome.MISSING and one.status in FORBIDDEN
-        if missing and self._settings.forbidden == "defer":
-            return "REP_FORBIDDEN is 'defer'"
-        if self._settings.challenge != "defer":
+        if missing and self._settings.forbidden == "hold":
+            return "REP_FORBIDDEN is 'hold'"
+        if self._settings.challenge != "hold":
             return ""
         if one.wall:
-            return f"{one.wall}, and REP_CHALLENGE is 'defer'"
+            return f"{one.wall}, and REP_CHALLENGE is 'hold'"
         has_rules = one.outcome is Outcome.RULES
         if has_rules and is_challenge(one.status, one.body):  # unpacks an entry's body
-            return "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
+            return "a page of HTML without a rule, and REP_CHALLENGE is 'hold'"
         return ""
 
     def setting_for(self, entry: Entry, origin: Origin, now: float) -> str:

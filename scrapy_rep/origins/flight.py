@@ -24,9 +24,9 @@ class Limits:
     """How long who waits, in seconds."""
 
     grace: float
-    """``REP_DEFER_GRACE``: from the start of a first fetch until a request counts as held."""
+    """From the start of a first fetch until a request counts as held."""
     max_wait: float
-    """``REP_DEFER_MAX_WAIT``: until a held request is given up."""
+    """``REP_HOLD_MAX_WAIT``: until a held request is given up."""
     fetch: float
     """What a fetch may take, from when it is sent."""
 

@@ -25,8 +25,8 @@ from scrapy_rep.storages.client import open_storage
 
 def limits_of(settings: RepSettings) -> Limits:
     """Return how long requests wait."""
-    max_wait = settings.defer_max_wait
-    return Limits(settings.defer_grace, max_wait, min(settings.download_timeout, max_wait))
+    max_wait = settings.hold_max_wait
+    return Limits(settings.hold_grace, max_wait, min(settings.download_timeout, max_wait))
 
 
 class Origins:
@@ -57,7 +57,6 @@ class Origins:
         )
         self._listeners: list[ResolutionListener] = []
         self._isolated = Isolation(context.crawler)
-        self._records_all = bool(settings.decisions) and settings.decisions_all
 
     def notify(self, *listeners: ResolutionListener) -> None:
         """From now on, notify these too of answers, in this order after those there are."""
@@ -75,7 +74,7 @@ class Origins:
             await self.cache.read(state, chain, answer.body if answer else b"")
         usual = USUAL.match(request.url)
         fresh = isinstance(state.status, Fresh)
-        is_plain = fresh and not state.status.setting and not self._records_all
+        is_plain = fresh and not state.status.setting
         is_plain = is_plain and self.crawl_delay.refusal(state, chain) is None
         if is_plain and usual is not None and chain is self.agents.usual:
             # The middleware's fast path may decide, see OriginState.rules.

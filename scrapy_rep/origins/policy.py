@@ -19,7 +19,7 @@ UNKNOWN_YET = "no answer yet"
 """Why requests wait for an origin that hasn't failed."""
 
 _LAST_SHARE = 4
-"""An attempt counts as the last one if it was made in the last quarter of REP_DEFER_MAX_WAIT."""
+"""An attempt counts as the last one if it was made in the last quarter of REP_HOLD_MAX_WAIT."""
 _PAUSE_SHARE = 2
 """If the times of an origin's requests are over one after the other, robots.txt is not fetched for each: at
 least half of the regular pause passes between two extra attempts."""
@@ -81,17 +81,17 @@ WAIT = Advice(Action.WAIT)
 
 class Policy:
     """The one place that decides what to do with a request, except when a held request's time is over, or
-    there is no room to hold those that waited: holding/deferral.py does. Pure: no I/O, no clock."""
+    there is no room to hold those that waited: holding/holding.py does. Pure: no I/O, no clock."""
 
     def __init__(self, settings: RepSettings) -> None:
         self.unreachable = settings.unreachable
         """``REP_UNREACHABLE``."""
-        self.grace = settings.defer_grace
+        self.grace = settings.hold_grace
         """Seconds from the start of a first fetch until a request that waits for it counts as held."""
-        self._tries = settings.defer_dead_host_tries
-        self._patience = min(settings.download_timeout, settings.defer_max_wait)
+        self._tries = settings.hold_dead_host_tries
+        self._patience = min(settings.download_timeout, settings.hold_max_wait)
         """Seconds that a direct download waits for the next attempt, no more than a held request."""
-        self._last_seconds = min(settings.retry_delay, settings.defer_max_wait / _LAST_SHARE)
+        self._last_seconds = min(settings.retry_delay, settings.hold_max_wait / _LAST_SHARE)
         """Seconds since the attempt before, at least, until an extra attempt."""
 
     def at_the_gate(self, state: OriginState | None, *, full: bool) -> Advice:
@@ -120,7 +120,7 @@ class Policy:
     def is_worth_waiting(self, state: OriginState) -> bool:
         """Whether to wait for *state* to change."""
         alive = state.entry.dead_attempts < self._tries
-        return state.unreachable and alive and self.unreachable == "defer"
+        return state.unreachable and alive and self.unreachable == "hold"
 
     def last_attempt_at(self, entry: Entry, extra_attempt: int) -> float:
         """Return from when on (seconds since the epoch) an attempt may be made because the time of

@@ -1,7 +1,6 @@
 """Tells what happens: in the log, in Scrapy's signals, in counts for the summary, and in lines
-(`record.py`) for the file of the record and for the report. Plain allows are recorded one by one
-only with ``REP_DECISIONS_ALL``, else just counted: most requests are plain allows and must cost
-nothing."""
+(`record.py`) for the file of the record and for the report. Plain allows are
+just counted: most requests are plain allows and must cost nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ from scrapy_rep.reporting.report import Report, is_possible
 from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
-from scrapy_rep.signals import request_deferred, request_given_up, request_released, robots_resolved
+from scrapy_rep.signals import request_given_up, request_held, request_released, robots_resolved
 from scrapy_rep.text import clean, counted, iso, text_of, without_secrets
 
 logger = get_logger(__name__)
@@ -87,8 +86,6 @@ class Recorder(ResolutionListener):
         settings = context.settings
         self.dry_run = settings.dry_run
         """Whether nothing is dropped or held."""
-        self.everything = bool(settings.decisions) and settings.decisions_all
-        """Whether plain allows are recorded one by one."""
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
@@ -123,7 +120,7 @@ class Recorder(ResolutionListener):
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
         if self._listeners:
-            connect(self._held, request_deferred)
+            connect(self._held, request_held)
             connect(self._released, request_released)
         connect(self._given_up, request_given_up)
 
@@ -189,7 +186,7 @@ class Recorder(ResolutionListener):
             return
         message = (
             "A bot wall answered for robots.txt of %(origin)s (HTTP %(status)s, %(sign)s), so its rules "
-            "are unknown; REP_CHALLENGE = 'defer' would hold its requests until they aren't"
+            "are unknown; REP_CHALLENGE = 'hold' would hold its requests until they aren't"
         )
         sign = entry.wall or "a page of HTML"
         values = {"origin": state.origin, "status": entry.status, "sign": sign}
@@ -298,10 +295,10 @@ class Recorder(ResolutionListener):
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """Report that *request* would be held if this weren't a dry run."""
-        self._stats.inc_value("rep/deferred")
+        self._stats.inc_value("rep/held")
         state = self._origins.table.get(origin)
         if state is not None and state.unreachable:
-            self._stats.inc_value("rep/deferred/unreachable")
+            self._stats.inc_value("rep/held/unreachable")
         message = "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
         values = {"origin": origin, "why": Drop.of(state).reason}
         self._holds.log(message, values, self._context.spider, origin)

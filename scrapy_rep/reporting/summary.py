@@ -41,12 +41,12 @@ _REQUESTS = {
     "passed": ("rep/unreachable/allowed", "allowed though robots.txt was unreachable"),
     "overruled": ("rep/overruled", "allowed by overrules() though forbidden"),
     "dropped": ("unreachable", "dropped (robots.txt unreachable)"),
-    "held": ("rep/deferred/unreachable", "held"),
-    "waited": ("rep/deferred", "waited for a first answer"),
+    "held": ("rep/held/unreachable", "held"),
+    "waited": ("rep/held", "waited for a first answer"),
     "released": ("rep/released", "released"),
     "given_up": ("rep/given_up", "given up"),
     "handed_back": ("rep/handed_back", "handed back to the scheduler"),
-    "kept": ("rep/held", "kept for the next run"),
+    "kept": ("rep/held/now", "kept for the next run"),
 }
 # Those that count as allowed, too.
 _ALLOWED = ("passed", "overruled")
@@ -235,7 +235,7 @@ def _rules(counts: Counts) -> list[str]:
 def log_beginning(context: CrawlContext, agents: Agents) -> None:
     settings = context.settings
     what = {
-        "defer": f"held for up to {duration(settings.defer_max_wait)}",
+        "hold": f"held for up to {duration(settings.hold_max_wait)}",
         "drop": "dropped",
         "allow": "let through",
     }

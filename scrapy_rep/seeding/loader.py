@@ -45,7 +45,7 @@ from scrapy_rep.seeding.spool import (
     SitemapRow,
     count_down,
 )
-from scrapy_rep.signals import request_deferred, request_released
+from scrapy_rep.signals import request_held, request_released
 from scrapy_rep.text import clean, text_of
 
 logger = get_logger(__name__)
@@ -172,7 +172,7 @@ class Loader:
         connect = context.crawl.crawler.signals.connect
         connect(self._bytes_received, scrapy_signals.bytes_received)
         connect(self._response_downloaded, scrapy_signals.response_downloaded)
-        connect(self._held, request_deferred)
+        connect(self._held, request_held)
         connect(self._released, request_released)
 
     # Requests
@@ -468,7 +468,7 @@ class Loader:
         _, beyond = self._spool.add_sitemaps(origin, sitemaps, how=how, most=most)
         for url in beyond:
             self._crawl.stats.inc_value(Reason.LIMIT.stat)
-            message = "Sitemap %(url)s is skipped: %(origin)s has reached REP_SITEMAP_MAX_FILES"
+            message = "Sitemap %(url)s is skipped: %(origin)s has too many sitemaps"
             self._log.warn(origin, message, url=url, origin=origin)
 
     async def read(self, request: Request, response: Response) -> Response:

@@ -22,7 +22,7 @@ from scrapy.utils.job import job_dir
 from scrapy_rep.engine.access import Following, Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
-from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.agents import USUAL, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import Flight
@@ -56,7 +56,7 @@ from scrapy_rep.seeding.spool import (
     Spool,
     count_down,
 )
-from scrapy_rep.signals import request_deferred, request_given_up
+from scrapy_rep.signals import request_given_up, request_held
 from scrapy_rep.text import counted, text_of, without_user
 
 logger = get_logger(__name__)
@@ -227,14 +227,14 @@ class Feeder:
     """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
 
     def __init__(
-        self, context: SeedingContext, deferral: Deferral, loader: Loader, verifier: Verifier
+        self, context: SeedingContext, holding: Holding, loader: Loader, verifier: Verifier
     ) -> None:
         self._crawl = context.crawl
         self._options = context.options
         self._spool = context.spool
         self._engine = context.crawl.engine
         self._signals = context.crawl.crawler.signals
-        self._deferral = deferral
+        self._holding = holding
         self._loader = loader
         self._verifier = verifier
         self.outstanding = Outstanding(context.spool, context.crawl.engine.following)
@@ -288,7 +288,7 @@ class Feeder:
             self._engine.wake()  # the crawl may be over
 
     def _failed(self, error: Exception) -> None:
-        now, seconds = time.monotonic(), self._crawl.settings.defer_max_wait
+        now, seconds = time.monotonic(), self._crawl.settings.hold_max_wait
         if self._failing_since is None:
             self._failing_since = now
             message = "Can't schedule pages from sitemaps, retrying for %(seconds)g s: %(error)s"
@@ -322,7 +322,7 @@ class Feeder:
 
     @property
     def _is_full(self) -> bool:
-        return self.outstanding.total >= _ALL or not self._deferral.held.room_for(None)
+        return self.outstanding.total >= _ALL or not self._holding.held.room_for(None)
 
     def _send_of(self, source: str, *, everything: bool) -> bool:
         """Schedule pages of a site that *source* names. Return whether there was room for some."""
@@ -338,14 +338,14 @@ class Feeder:
 
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
-        held = self._deferral.held
-        if self._deferral.holding and not held.room_for(
+        held = self._holding.held
+        if self._holding.is_holding and not held.room_for(
             held.queues.get(Origin.from_url(site.origin))
         ):
             return 0
         if self._engine.scheduler_is_foreign:
             # 0 if it can't tell.
-            others = length_hint(self._engine.scheduler) - self._deferral.handing_back.waiting
+            others = length_hint(self._engine.scheduler) - self._holding.handing_back.waiting
             return max(0, min(_ALONE - max(0, others), _BATCH))
         outstanding = self.outstanding
         of_site = outstanding.by_site[site.id]
@@ -434,7 +434,7 @@ class SitemapSeeding(ResolutionListener):
         self,
         context: CrawlContext,
         origins: Origins,
-        deferral: Deferral,
+        holding: Holding,
         discovery: Discovery,
         recorder: Recorder,
     ) -> None:
@@ -444,12 +444,12 @@ class SitemapSeeding(ResolutionListener):
             registrable_domain("www.example.com")  # read its list before the crawl begins
         self._context = context
         self._cache = origins.cache
-        self._deferral = deferral
+        self._holding = holding
         self._discovery = discovery
         self.visited_prefixes: set[str] = set()
         """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no harm: the
         spool has its sitemaps."""
-        self._spool = Spool(job_dir(crawler.settings), settings.defer_max_wait, crawler.spider)
+        self._spool = Spool(job_dir(crawler.settings), settings.hold_max_wait, crawler.spider)
         self._upkeep = PeriodicTask(self._look)
         self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
         options = SpiderOptions(crawler.spider)
@@ -459,7 +459,7 @@ class SitemapSeeding(ResolutionListener):
         self.loader = Loader(parts, log)
         self.links = PageLinks(self._linked) if settings.sitemap_guess else None
         """None: links to sitemaps don't count."""
-        self._feeder = Feeder(parts, deferral, self.loader, Verifier(parts, log))
+        self._feeder = Feeder(parts, holding, self.loader, Verifier(parts, log))
         self._spool.notify(self._feeder.wake)
         self._connect(crawler.signals.connect)
 
@@ -467,7 +467,7 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
-        connect(self._feeder.outstanding.left, request_deferred)
+        connect(self._feeder.outstanding.left, request_held)
         connect(self._feeder.outstanding.keep, request_given_up)
 
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:

@@ -74,7 +74,7 @@ class Reason(Enum):
     UNPROVEN = "on a host whose robots.txt can't be fetched"
     KNOWN = "already known"
     START = "a start request"
-    DEPTH = "nested deeper than REP_SITEMAP_MAX_DEPTH"
+    DEPTH = "nested too deep"
     LIMIT = "beyond a limit for this origin"
 
     @property
@@ -437,7 +437,7 @@ class Verifier:
         now = time.monotonic()
         # Time that passes before anybody asks is not the origin's.
         site.asked_at = site.asked_at or now
-        left = site.asked_at + self._crawl.settings.defer_max_wait - now
+        left = site.asked_at + self._crawl.settings.hold_max_wait - now
         state = self._origins.cache.get(origin)
         if state is None and left > 0:
             if await self._origins.targets.refuses(origin, Origin.from_url(site.named_by)):

@@ -423,7 +423,7 @@ class MemoryStorage(Storage):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> MemoryStorage:
-        """Use the limits ``REP_CACHE_MAX_ORIGINS`` and ``REP_CACHE_MAX_BYTES``."""
+        """Use the limits of the settings."""
         settings = RepSettings.from_settings(crawler.settings)
         return cls(settings.cache_max_origins, settings.cache_max_bytes)
 

@@ -197,7 +197,7 @@ def test_what_a_crawl_holds_while_it_runs_and_after_it_was_killed(
     down, slow, job = sites.add(robots=503), sites.add(robots=502), tmp_path / "job"
     urls = [down.url("/0"), slow.url("/0"), slow.url("/1")]
     crawl = Crawl(tmp_path / "crawl", urls, {**in_a_file(tmp_path), "JOBDIR": job, **NEVER_AGAIN})
-    crawl.wait_for("deferred", 3)
+    crawl.wait_for("held", 3)
 
     def why() -> list[str | None]:
         return [one["error"] for one in asked(tmp_path, "--held", "job", "--json").json]
@@ -229,7 +229,7 @@ class Damaged(SqliteStorage):
 
 async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
     """Why is not known where the project keeps nothing, or what can't be read."""
-    job, record = tmp_path / "job", Record(on_deferred=lambda *_: record.close())
+    job, record = tmp_path / "job", Record(on_held=lambda *_: record.close())
     await record.crawl(sites.add(robots=503).url("/x"), JOBDIR=str(job), **NEVER_AGAIN)
     before, names = stamps(job), {path.name for path in job.iterdir()}
     unread = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"

@@ -475,16 +475,18 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
     named, locked = sites.add(), sites.add(robots=403)
     walled = sites.add(robots=answer(b"<html><p>wait"))
     overrides = f'{{"{named.host}": "{own}"}}'
-    on = {"REP_OVERRIDES": overrides, "REP_FORBIDDEN": "disallow", "REP_CHALLENGE": "defer"}
+    on = {"REP_OVERRIDES": overrides, "REP_FORBIDDEN": "disallow", "REP_CHALLENGE": "hold"}
     refused = "HTTP 403, and REP_FORBIDDEN is 'disallow'"
-    later = "robots.txt unreachable (HTTP 403, REP_FORBIDDEN is 'defer'): nothing may be fetched for now"
-    wall = "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
+    later = (
+        "robots.txt unreachable (HTTP 403, REP_FORBIDDEN is 'hold'): nothing may be fetched for now"
+    )
+    wall = "a page of HTML without a rule, and REP_CHALLENGE is 'hold'"
     own_file = f"REP_OVERRIDES names {own} instead"
     with every_row() as checking:
         for site, settings, status, because, setting in (
             (named, on, 1, "line 2: Disallow: /mine", own_file),
             (locked, on, 1, f"{refused}: nothing may be fetched", "REP_FORBIDDEN"),
-            (locked, {"REP_FORBIDDEN": "defer"}, 3, later, ""),
+            (locked, {"REP_FORBIDDEN": "hold"}, 3, later, ""),
             (walled, on, 3, wall, ""),
         ):
             with checking(because):

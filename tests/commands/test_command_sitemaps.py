@@ -154,7 +154,7 @@ async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path)
     here = sites.add()
     page = answer("<!doctype html><p>Hi", type="text/html")
     damaged = urlset([here.url("/1"), here.url("/<b>")]).replace("&lt;b&gt;", "<b>x</b>")
-    nested = "1 sitemap not read: nested deeper than REP_SITEMAP_MAX_DEPTH"
+    nested = "1 sitemap not read: nested too deep"
     no_url = "not a URL that a sitemap can have"
     # What is listed, what is there; URLs, entries without one, with a damaged one; the problem.
     rows: list[tuple[str, Any, tuple[int, int, int], str | None]] = [
@@ -176,7 +176,7 @@ async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path)
     for path, there, *_ in rows:
         if there is not None:
             here.set(path, there)
-    settings = {"REP_SITEMAP_MAX_DEPTH": 2, "REP_SITEMAP_MAX_BYTES": 2000}
+    settings = {"_REP_SITEMAP_MAX_DEPTH": 2, "_REP_SITEMAP_MAX_BYTES": 2000}
     asked = ("--sitemaps", here.url("/"))
     done = await robots_crawls(tmp_path, *asked, "--json", settings=settings)
     with every_row() as row:

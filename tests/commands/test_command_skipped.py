@@ -129,9 +129,9 @@ async def test_a_bot_wall_is_named(sites: Sites, tmp_path: Path, status: int, si
     done = await robots_crawls(tmp_path, site.url("/x"))
     assert done.status == 0
     assert f"a bot wall answered ({sign})" in done.out
-    done = await robots_crawls(tmp_path, site.url("/x"), settings={"REP_CHALLENGE": "defer"})
+    done = await robots_crawls(tmp_path, site.url("/x"), settings={"REP_CHALLENGE": "hold"})
     assert done.status == 3
-    reason = f"HTTP {status}, {sign}, and REP_CHALLENGE is 'defer'"
+    reason = f"HTTP {status}, {sign}, and REP_CHALLENGE is 'hold'"
     assert f"robots.txt unreachable ({reason}): nothing may be fetched for now" in done.out
     assert "a bot wall answered" not in done.out
 

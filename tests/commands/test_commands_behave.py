@@ -138,7 +138,7 @@ def test_what_takes_long_is_waited_for_in_place(
     sites: Sites, tmp_path: Path, reactor: str, name: str
 ) -> None:
     site = sites.add(robots=silence())
-    settings = {"REP_DOWNLOAD_TIMEOUT": 0.3, "REP_DEFER_GRACE": 0.1, **REACTORS[reactor]}
+    settings = {"REP_DOWNLOAD_TIMEOUT": 0.3, "_REP_HOLD_GRACE": 0.1, **REACTORS[reactor]}
     done = run(tmp_path, name, site.url("/tea"), **settings)
     assert done.status == (name in FAIL)
     assert f"Not fetching {site.url('/tea')}: robots.txt unreachable: " in done.err
@@ -183,7 +183,7 @@ def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
     urls = [site.url("/private/1"), site.url("/page"), away.url("/page"), away.url("/private")]
     everything = {"REP_DECISIONS": "%(name)s.jsonl", "REP_REPORT": "robots.html"}
     # The first site may be slow: only the second is unreachable.
-    log = crawl(tmp_path, urls, REP_DEFER_GRACE=30, **everything, **REACTORS[reactor])
+    log = crawl(tmp_path, urls, _REP_HOLD_GRACE=30, **everything, **REACTORS[reactor])
     assert log.count("] DEBUG: Scraped from ") == 2
     assert "\nRequests: 2 allowed, 2 forbidden, 2 held, 2 released\n" in log
     records = decisions(tmp_path / "shop.jsonl")

@@ -36,7 +36,7 @@ RUN = "python3 example_project/run.py"
 RECORDED = " -s REP_DECISIONS=decisions.jsonl"
 # However slow this machine is, what recovers does so before it is given up, and the slow site alone (see
 # `SLOWER`) is waited for longer than the grace. What the manual shows of times is not compared.
-SETTINGS = {"REP_RETRY_DELAY": 0.1, "REP_DEFER_MAX_WAIT": 12, "REP_DEFER_GRACE": 0.6}
+SETTINGS = {"REP_RETRY_DELAY": 0.1, "REP_HOLD_MAX_WAIT": 12, "_REP_HOLD_GRACE": 0.6}
 SETTINGS |= {"DOWNLOAD_DELAY": 0, "CLOSESPIDER_TIMEOUT": 0}
 
 
@@ -76,10 +76,10 @@ def test_a_crawl_logs_what_the_manual_shows(
     projects = {command: project_in(tmp_path / str(n)) for n, command in enumerate(proxies)}
 
     def crawl(command: str) -> str:
-        words = shlex.split(command.replace("-s REP_DEFER_GRACE=0.1", ""))
+        words = shlex.split(command.replace("-s _REP_HOLD_GRACE=0.1", ""))
         words = ["crawl", *words[2:]] if words[0] == "python3" else words[1:]
         if "all_sites" not in words or "REP_DRY_RUN=True" in words:  # no first answer is late
-            words += ["-s", "REP_DEFER_GRACE=30"]
+            words += ["-s", "_REP_HOLD_GRACE=30"]
         variables = environment(http_proxy=proxies[command])
         done = run_scrapy(words, cwd=projects[command], variables=variables)
         return done.out + done.err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import configparser
 import re
-from dataclasses import fields
 from pathlib import Path
 
 from scrapy.settings import Settings
@@ -15,20 +14,19 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.report.reading import DROPS
 from scrapy_rep.reporting.summary import STATS
 from scrapy_rep.seeding.selection import Reason
-from scrapy_rep.settings import RepSettings, setting_name
+from scrapy_rep.settings import DEFAULTS, RepSettings
 from tests.docs.examples import PAGES, section
 from tests.helpers.docs import ROOT, blocks, page
 from tests.helpers.rows import every_row
 
-SETTINGS = {setting_name(field.name): field.default for field in fields(RepSettings)}
 TEXTS = dict(re.findall(r"(?ms)^### (\w+)\n(.*?)(?=^##|\Z)", page("settings.md")))
 CODE = [(path.name, code) for path in PAGES for code in blocks(path.read_text("utf-8"), "python")]
 
 
 def test_each_setting_has_a_heading_a_type_a_default_and_an_example() -> None:
-    assert TEXTS.keys() == SETTINGS.keys()
+    assert TEXTS.keys() == DEFAULTS.keys()
     with every_row() as row:
-        for name, default in SETTINGS.items():
+        for name, default in DEFAULTS.items():
             with row(name):
                 said = re.match(r"\n\*\*Type:\*\* .+ — \*\*Default:\*\* `(.+)`\n\n\S", TEXTS[name])
                 assert said and ast.literal_eval(said[1]) == default
@@ -43,7 +41,7 @@ def test_the_table_of_settings_has_each_with_its_default() -> None:
     text = page("settings.md").partition("\n## ")[0]
     rows = re.findall(r"^\| \[`(\w+)`\]\(#(\w+)\) \| `(.+)` \| .+ \|$", text, re.MULTILINE)
     assert [anchor for _, anchor, _ in rows] == [name.lower() for name in TEXTS]
-    assert {name: ast.literal_eval(default) for name, _, default in rows} == SETTINGS
+    assert {name: ast.literal_eval(default) for name, _, default in rows} == DEFAULTS
 
 
 def test_there_is_one_command_to_install_it() -> None:
@@ -107,7 +105,7 @@ def test_an_example_in_python_is_sound() -> None:
                 for line in re.findall(r"^REP_\w+ = .+$", code, re.MULTILINE):
                     exec(line, values)  # noqa: S102
                 ours = {name: value for name, value in values.items() if name.startswith("REP_")}
-                assert ours.keys() <= SETTINGS.keys()
+                assert ours.keys() <= DEFAULTS.keys()
                 RepSettings.from_settings(Settings(ours))
 
 

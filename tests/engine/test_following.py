@@ -14,11 +14,11 @@ from scrapy.exceptions import DropItem, IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_rep.engine.access import EngineAccess, Trail
-from scrapy_rep.signals import request_deferred
+from scrapy_rep.signals import request_held
 from tests.helpers.behaviours import RULES, redirect, silence
 from tests.helpers.crawling import ListSpider, crawl
 from tests.helpers.files import ask
-from tests.helpers.held import DEFER, a_while, assert_no_errors, silent_until_open, urls
+from tests.helpers.held import HOLD, a_while, assert_no_errors, silent_until_open, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, urlset
@@ -296,11 +296,11 @@ async def test_rows_of_held_requests_go_without_the_collector(sites: Sites, tmp_
         count.append(1)
         robots.opened = len(count) == 45
 
-    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_DEFER_GRACE": 0.05}
+    settings = {**HOLD, "JOBDIR": str(tmp_path), "_REP_HOLD_GRACE": 0.05}
     settings |= {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, "ITEM_PIPELINES": {Pipeline: 1}}
     with no_collector():
         result = await crawl(
-            Counting, settings, requests=urls(site, 45), signal_handlers={request_deferred: held}
+            Counting, settings, requests=urls(site, 45), signal_handlers={request_held: held}
         )
     assert len(result.responses) == 45
     assert rows[0] == 45

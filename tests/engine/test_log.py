@@ -13,7 +13,7 @@ from scrapy import Request
 
 from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger, is_heard
-from scrapy_rep.holding import deferral
+from scrapy_rep.holding import holding
 from scrapy_rep.holding.hold import HeldRequests
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.protocol import Origin
@@ -21,7 +21,7 @@ from scrapy_rep.storages import Entry
 from scrapy_rep.text import counted, duration
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
-from tests.helpers.held import DEFER, NEVER, Record, origin_of, silent_until_open, urls
+from tests.helpers.held import HOLD, NEVER, Record, origin_of, silent_until_open, urls
 from tests.helpers.log import at_line, lines, summary
 from tests.helpers.recorded import context_of
 from tests.helpers.rows import every_row
@@ -138,7 +138,7 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
     site.set("/robots.txt", f"User-agent: *\nDisallow: /s2\n{listed}")
     for name in names:
         site.set(name, urlset([]))
-    settings = {**DEFER, "REP_DEFER_MAX_WAIT": 0.5, "REP_SITEMAPS": True}
+    settings = {**HOLD, "REP_HOLD_MAX_WAIT": 0.5, "REP_SITEMAPS": True}
     result = await crawl([*wanted, site.url("/")], settings)
     with every_row() as row:
         for words, count in {
@@ -175,7 +175,7 @@ def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCapture
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    deferral.HoldLog(context, origins.table).state(list(table.queues.values()), 1, 2, idle=False)
+    holding.HoldLog(context, origins.table).state(list(table.queues.values()), 1, 2, idle=False)
     assert caplog.messages[0].startswith(
         "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "
         "2 to http://b.test: Odd; 1 to 1 other origin); next robots.txt attempt in 1 s"
@@ -186,7 +186,7 @@ async def test_a_line_a_minute_tells_what_is_held(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And at once when only that is left."""
-    monkeypatch.setattr(deferral, "_TELL_SECONDS", 0.1)
+    monkeypatch.setattr(holding, "_TELL_SECONDS", 0.1)
     page, record = silent_until_open(""), Record()
     site = sites.add(robots=503)
     busy = sites.add(robots=RULES, pages={"/x": page})
@@ -203,7 +203,7 @@ async def test_a_line_a_minute_tells_what_is_held(
             [*urls(site, 3), busy.url("/x")],
             REP_RETRY_DELAY=NEVER,
             REP_RETRY_MAX_DELAY=NEVER,
-            REP_DEFER_MAX_WAIT=480,
+            REP_HOLD_MAX_WAIT=480,
         )
     assert 3 < len(told) < 9
     assert len(result.responses) == 1
@@ -215,8 +215,8 @@ async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None
     result = await crawl(
         [f"{site}/a", "http://unknown.test/a", "http://unknown.test/b"],
         {
-            **DEFER,
-            "REP_DEFER_DEAD_HOST_TRIES": 1,
+            **HOLD,
+            "_REP_HOLD_DEAD_HOST_TRIES": 1,
             "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
             "REP_CACHE_REDIS_URL": f"redis{site.removeprefix('http')}",
         },

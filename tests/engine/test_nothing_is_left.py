@@ -24,7 +24,7 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.targets import _update_resolvers
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import AGENT, ListSpider, new_runner
-from tests.helpers.held import DEFER, Gate, a_while, later
+from tests.helpers.held import HOLD, Gate, a_while, later
 from tests.helpers.names import resolvers
 from tests.helpers.recorded import decisions
 from tests.helpers.redisserver import RedisServer, needs_server
@@ -62,7 +62,7 @@ class Town(NamedTuple):
         # The next one goes on with what a stopped one has left.
         job = STOPPED if number == STOPPED + 1 else number
         return {
-            **DEFER,
+            **HOLD,
             "REP_CRAWL_DELAY": True,
             "REP_SITEMAPS": "start",
             "REP_USAGE": {"train-ai": "drop-items"},
@@ -98,7 +98,7 @@ async def crawled(town: Town, number: int) -> SimpleNamespace:
     items: list[str] = []
     spiders: list[Any] = []
 
-    def deferred() -> None:
+    def held() -> None:
         if number == STOPPED:
             close = crawler.engine.close_spider_async
             later(0, lambda: deferred_from_coro(close(reason="shutdown")))
@@ -107,7 +107,7 @@ async def crawled(town: Town, number: int) -> SimpleNamespace:
 
     handlers = {
         signals.spider_opened: lambda spider: spiders.append(spider),
-        rep_signals.request_deferred: deferred,
+        rep_signals.request_held: held,
         signals.item_scraped: lambda item: items.append(item["url"]),
     }
     for signal, handler in handlers.items():
@@ -148,7 +148,7 @@ def assert_all_features_worked(town: Town, number: int, found: SimpleNamespace) 
     assert found.failures == {town.site.url("/private"): RobotsDisallowed}
     assert found.items == found.pages - {town.site.url("/no/1")}
     assert stats["rep/crawl_delay/origins"] == 1
-    assert stats["rep/deferred"] >= 1  # the other pages too, where a first answer takes its time
+    assert stats["rep/held"] >= 1  # the other pages too, where a first answer takes its time
     # From the second crawl on, those that share a storage have the robots.txt from there.
     assert ("rep/cache/recalled" in stats) == (number % 3 > 0 and number >= 3)
     told = {(one["verdict"], one["url"]) for one in decisions(town.folder / f"{number}.jsonl")}

@@ -552,7 +552,7 @@ async def test_an_errback_without_output_takes_no_turn_of_scrapys(
         return enqueue(self, result, request)
 
     monkeypatch.setattr(Scraper, "enqueue_scrape", counted)
-    record = Record(on_deferred=lambda _, count: count == 1500 and record.close())
+    record = Record(on_held=lambda _, count: count == 1500 and record.close())
     result = await record.crawl(urls(sites.add(robots=503), 1500))
     assert (len(result.failures), scraped) == (1500, [])
     assert_no_errors(result)

@@ -25,7 +25,7 @@ PROMPT = 3.5
 MARGIN = 0.5
 """Seconds that an answer which takes some time is safe from a timeout, on a busy machine."""
 PATIENCE_SHARE = 0.6
-"""Of REP_DEFER_MAX_WAIT. A last attempt before the time is over may bring the end of the wait forward."""
+"""Of REP_HOLD_MAX_WAIT. A last attempt before the time is over may bring the end of the wait forward."""
 CLOSED = ("the crawl ended", "the crawl is ending", "CancelledError")
 
 
@@ -194,7 +194,7 @@ class Judge:
     ) -> str | None:
         """Why a request shouldn't have been given up; None if it was right."""
         plan = origin.plan
-        room = {"REP_DEFER_MAX_REQUESTS"} & {*self.world.settings, *self.runs_settings}
+        room = {"REP_HOLD_MAX_REQUESTS"} & {*self.world.settings, *self.runs_settings}
         if plan.refused or (room and "held for" not in text):
             return None  # nobody there to say how often it was asked; or there is no room
         if "the host is down" in text:
@@ -207,12 +207,12 @@ class Judge:
             return "it wasn't asked in this run"
         if asked and asked[-1].step.good and self._is_over(asked[-1], at):
             return "the last answer was good"
-        if "no further attempt" in text or self.world.unreachable != "defer":
+        if "no further attempt" in text or self.world.unreachable != "hold":
             return None
         if "held for" not in text:
             return "it was never held"
         waited = sum(self._waited(origin, life, one, at) for one in self.runs[: run.number + 1])
-        least = PATIENCE_SHARE * self.world.settings["REP_DEFER_MAX_WAIT"] - SLACK
+        least = PATIENCE_SHARE * self.world.settings["REP_HOLD_MAX_WAIT"] - SLACK
         # No attempt may follow before the time is over.
         least -= max((step.retry_after or 0) for step in plan.script)
         return f"it waited for {waited:.2f} s only" if waited < least else None
@@ -257,7 +257,7 @@ class Judge:
             return
         settings, failures = self.world.settings, 0
         base, most = settings["REP_RETRY_DELAY"], settings["REP_RETRY_MAX_DELAY"]
-        late = min(base, settings["REP_DEFER_MAX_WAIT"] / 4)
+        late = min(base, settings["REP_HOLD_MAX_WAIT"] / 4)
         given_up = [
             end[1]
             for url, life in self.lives.items()
@@ -270,7 +270,7 @@ class Judge:
             if any(before.at <= moment <= after.at for moment in given_up):
                 continue  # nobody waited any more: the fetch was abandoned
             waited = after.at - before.at
-            if settings.get("REP_SITEMAPS") and waited > settings["REP_DEFER_MAX_WAIT"] - SLACK:
+            if settings.get("REP_SITEMAPS") and waited > settings["REP_HOLD_MAX_WAIT"] - SLACK:
                 continue  # so it was, if the verifier of another site's sitemap was the only one who waited
             if after.at < over - SLACK:
                 yield f"at once: {origin.root} {self._times(run, before, after)}"
@@ -369,7 +369,7 @@ class Judge:
         """Of an origin's held requests that an answer lets go, the urgent ones are released first."""
         for run in self.runs:
             held: dict[str, tuple[float, int]] = {}
-            for event in run.of("deferred"):
+            for event in run.of("held"):
                 held[event["url"]] = (event["t"], event["priority"])
             answers = [(event["url"], event["t"]) for event in run.of("resolved")]
             last: dict[str, tuple[float, int, str]] = {}
@@ -392,13 +392,13 @@ class Judge:
                 continue
             stats = run.stats
             for kind, stat in (
-                ("deferred", "rep/deferred"),
+                ("held", "rep/held"),
                 ("released", "rep/released"),
                 ("given_up", "rep/given_up"),
             ):
                 if len(run.of(kind)) != stats.get(stat, 0):
                     yield f"stats: run {run.number}: {stat} {stats.get(stat)}, {len(run.of(kind))} signals"
-            came = stats.get("rep/deferred", 0) + run.held_before
+            came = stats.get("rep/held", 0) + run.held_before
             went = sum(
                 stats.get(name, 0) for name in ("rep/released", "rep/given_up", "rep/handed_back")
             )
@@ -409,12 +409,12 @@ class Judge:
                 back = sum(len(origin.lists) for origin in self.world.origins)
             if abs(came - went - left) > back:
                 yield (
-                    f"stats: run {run.number}: {stats.get('rep/deferred', 0)} held + {run.held_before} "
+                    f"stats: run {run.number}: {stats.get('rep/held', 0)} held + {run.held_before} "
                     f"from before, but {went} went and {left} are left: "
                     f"{ {name: stats[name] for name in stats if 'held' in name or 'given' in name} }"
                 )
-            if not run.stopped and stats.get("rep/held", 0):
-                yield f"stats: run {run.number}: rep/held is {stats['rep/held']} at the end"
+            if not run.stopped and stats.get("rep/held/now", 0):
+                yield f"stats: run {run.number}: rep/held/now is {stats['rep/held/now']} at the end"
 
     def beside(self) -> Iterator[str]:
         """Direct downloads and questions."""

@@ -27,7 +27,7 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.engine.access import DownloadSlots, EngineAccess
-from scrapy_rep.holding.deferral import Deferral
+from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.answer import Answer, ProjectError
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import CrawlEnding, Flight, StillWaiting
@@ -44,12 +44,12 @@ ORIGINS = [Origin("http", f"{name}.example", 80) for name in "abc"]
 NAMES = st.sampled_from(ORIGINS)
 SETTINGS = {
     "CONCURRENT_REQUESTS": 1,
-    "REP_DEFER_GRACE": 0.5,
-    "REP_DEFER_MAX_WAIT": 60.0,
+    "_REP_HOLD_GRACE": 0.5,
+    "REP_HOLD_MAX_WAIT": 60.0,
     "REP_DOWNLOAD_TIMEOUT": 10.0,
     "REP_RETRY_DELAY": 2.0,
     "REP_RETRY_MAX_DELAY": 20.0,
-    "REP_DEFER_MAX_REQUESTS": 8,
+    "REP_HOLD_MAX_REQUESTS": 8,
     "REP_CACHE_TTL": 30,
     "REP_CACHE_MIN_TTL": 0,
 }
@@ -132,7 +132,7 @@ class Crawl(RuleBasedStateMachine):
         self.origins = Origins(context)
         self.flights = self.origins.flights
         self.origins.cache.ask = self.ask  # type: ignore[method-assign]
-        self.deferral = Deferral(context, self.origins)
+        self.holding = Holding(context, self.origins)
         patcher = patch.object(EngineAccess, "scheduler_is_foreign", False)
         self.patches.append(patcher)
         patcher.start()
@@ -193,15 +193,15 @@ class Crawl(RuleBasedStateMachine):
         request = Request(f"http://{origin.host}/{next(self.number)}", priority=priority)
         state = self.origins.cache.get(origin)
         if state is not None and not state.unreachable:
-            if not self.deferral.stay_behind(origin, request, None):
+            if not self.holding.stay_behind(origin, request, None):
                 return
         else:
-            room = self.deferral.held.room_for(self.flights.queues.get(origin))
+            room = self.holding.held.room_for(self.flights.queues.get(origin))
             full = state is not None and not room
             if self.origins.policy.at_the_gate(state, full=full).action is not Action.STAY:
                 return
             self.at_the_gate.add(request)
-            self.deferral.keep(origin, state, request, None)
+            self.holding.keep(origin, state, request, None)
             return
         self.at_the_gate.add(request)
 
@@ -239,10 +239,10 @@ class Crawl(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4))
     def engine_asks(self, count: int) -> None:
         for _ in range(count):
-            request = self.deferral.releases.next()
+            request = self.holding.releases.next()
             if request is not None:
                 self.left.append(request)
-                self.deferral.releases.verdicts.pop(request, None)
+                self.holding.releases.verdicts.pop(request, None)
 
     @rule(is_slow=st.booleans())
     def listeners_are_slow(self, is_slow: bool) -> None:
@@ -285,7 +285,7 @@ class Crawl(RuleBasedStateMachine):
                 self.answer(origin, Outcome.MISSING)
             self.timers.pass_by(5.0)
             self.engine_asks(4)
-            if not self.flights.queues and not self.deferral.holding:
+            if not self.flights.queues and not self.holding.is_holding:
                 break
         assert not self.flights.queues
         assert len(self.left) == len(set(self.left))

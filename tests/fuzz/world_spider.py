@@ -45,7 +45,7 @@ class Recorder:
             signals.request_scheduled: "scheduled",
             signals.request_dropped: "dropped",
             signals.request_reached_downloader: "reached",
-            rep_signals.request_deferred: "deferred",
+            rep_signals.request_held: "held",
             rep_signals.request_released: "released",
             rep_signals.request_given_up: "given_up",
         }

@@ -112,7 +112,7 @@ class World:
     @property
     def timeout(self) -> float:
         """Seconds after which a fetch of robots.txt has failed."""
-        longest = max(self.settings["REP_DEFER_MAX_WAIT"], self.settings["REP_DEFER_GRACE"])
+        longest = max(self.settings["REP_HOLD_MAX_WAIT"], self.settings["_REP_HOLD_GRACE"])
         return float(min(self.settings["REP_DOWNLOAD_TIMEOUT"], 0.9 * longest))
 
     @property
@@ -123,14 +123,14 @@ class World:
 
     @property
     def unreachable(self) -> str:
-        return str(self.settings.get("REP_UNREACHABLE", "defer"))
+        return str(self.settings.get("REP_UNREACHABLE", "hold"))
 
     @property
     def limit(self) -> float:
         """Seconds within which any of its runs ends by itself."""
-        seconds = 2 * self.settings["REP_DEFER_MAX_WAIT"] + 2 * self.settings["REP_RETRY_DELAY"]
+        seconds = 2 * self.settings["REP_HOLD_MAX_WAIT"] + 2 * self.settings["REP_RETRY_DELAY"]
         seconds += 2 * self.timeout * sum(origin.silent for origin in self.origins)
-        seconds += self.settings["REP_DEFER_GRACE"]
+        seconds += self.settings["_REP_HOLD_GRACE"]
         acts = [act for run in self.runs for act in run.acts]
         pages = (
             len(acts)
@@ -255,9 +255,9 @@ class Maker:
         settings: dict[str, Any] = {
             "CONCURRENT_REQUESTS": choose([2, 4, 8, 16]),
             "CONCURRENT_REQUESTS_PER_DOMAIN": choose([1, 2, 8]),
-            "REP_DEFER_GRACE": choose([0.05, 0.05, 0.5, 4.0]),
+            "_REP_HOLD_GRACE": choose([0.05, 0.05, 0.5, 4.0]),
             "REP_RETRY_DELAY": choose([0.1, 0.1, 0.5, 2.0]),
-            "REP_DEFER_MAX_WAIT": choose([1.5, 2.0, 3.0]),
+            "REP_HOLD_MAX_WAIT": choose([1.5, 2.0, 3.0]),
             "REP_DOWNLOAD_TIMEOUT": choose(TIMEOUTS),
             "REP_CACHE_MIN_TTL": 0.5,
         }
@@ -343,9 +343,9 @@ class Maker:
         if self.may(0.1):
             settings["REP_UNREACHABLE"] = self.random.choice(["drop", "allow"])
         if self.may(0.1):
-            settings["REP_DEFER_MAX_REQUESTS"] = self.random.choice([10, 30, 60])
+            settings["REP_HOLD_MAX_REQUESTS"] = self.random.choice([10, 30, 60])
             if jobdir and self.may(0.5):
-                runs[-1].settings["REP_DEFER_MAX_REQUESTS"] = self.random.choice([5, 200])
+                runs[-1].settings["REP_HOLD_MAX_REQUESTS"] = self.random.choice([5, 200])
         if self.may(0.1):
             settings["REP_CACHE_MAX_ORIGINS"] = self.random.choice([1, 2])
         if self.may(0.1):
@@ -382,7 +382,7 @@ class Maker:
         settings = self.settings()
         settings["DOWNLOAD_DELAY"] = self.random.choice([0.2, 0.3])
         settings["CONCURRENT_REQUESTS"] = self.random.choice([8, 16])
-        settings["REP_DEFER_MAX_WAIT"] = self.random.choice([1.5, 2.0])
+        settings["REP_HOLD_MAX_WAIT"] = self.random.choice([1.5, 2.0])
         origins = [Origin(0, [self.good()]), Origin(0, [self.good()]), Origin(1, self.script())]
         acts = self.many(0, 1) + self.many(0, 25, 0.5) + self.many(1, 5, self.random.uniform(1, 2))
         acts += self.many(2, 3)
@@ -396,7 +396,7 @@ class Maker:
         settings["DOWNLOAD_DELAY"] = self.random.choice([0.1, 0.2, 0.3])
         settings["REP_RETRY_DELAY"] = self.random.choice([2.5, 3.0])
         settings["REP_RETRY_MAX_DELAY"] = 4.0
-        settings["REP_DEFER_MAX_WAIT"] = 1.5
+        settings["REP_HOLD_MAX_WAIT"] = 1.5
         bad = Step("503")
         script = [bad, self.good(), *([bad, self.good()] if self.may(0.5) else [])]
         origins = [Origin(0, script), Origin(1, self.script())]
@@ -420,9 +420,9 @@ class Maker:
         settings = self.settings()
         settings.pop("DOWNLOAD_DELAY", None)
         settings["CONCURRENT_REQUESTS"] = self.random.choice([2, 4])
-        settings["REP_DEFER_MAX_WAIT"] = 12.0
+        settings["REP_HOLD_MAX_WAIT"] = 12.0
         settings["REP_DOWNLOAD_TIMEOUT"] = 8.0
-        settings["REP_DEFER_GRACE"] = 0.05
+        settings["_REP_HOLD_GRACE"] = 0.05
         # Silent until both runs have begun.
         script = [Step("silent")] * 2 + [self.good()]
         origins = [Origin(0, script), Origin(1, [self.good()]), Origin(2, [self.good()])]
@@ -437,7 +437,7 @@ class Maker:
         settings = self.settings()
         settings.pop("DOWNLOAD_DELAY", None)
         settings["REP_CACHE_MAX_ORIGINS"] = 1
-        settings["REP_DEFER_MAX_WAIT"] = 3.0
+        settings["REP_HOLD_MAX_WAIT"] = 3.0
         script = [self.good(), Step(self.random.choice(["silent", "503"])), self.good()]
         origins = [Origin(0, script), Origin(1, [self.good()]), Origin(2, self.script())]
         acts = self.many(0, 1) + self.many(0, 3, 0.5) + self.many(1, 3, 0.7) + self.many(2, 2, 1.0)
@@ -452,9 +452,9 @@ class Maker:
         settings["REP_SITEMAPS"] = True
         settings["REP_RETRY_DELAY"] = wait = self.random.choice([1.0, 2.0])
         settings["REP_RETRY_MAX_DELAY"] = 2 * wait
-        settings["REP_DEFER_MAX_WAIT"] = 1.5 * wait
+        settings["REP_HOLD_MAX_WAIT"] = 1.5 * wait
         settings["REP_DOWNLOAD_TIMEOUT"] = 8.0
-        settings["REP_DEFER_GRACE"] = self.random.choice([0.05, 0.5, 5.0, 5.0])
+        settings["_REP_HOLD_GRACE"] = self.random.choice([0.05, 0.5, 5.0, 5.0])
         settings.pop("DOWNLOAD_DELAY", None)
         slow = self.good(seconds=wait)
         bad = Step("503", retry_after=int(wait))

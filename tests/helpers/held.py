@@ -1,4 +1,4 @@
-"""What the tests of deferral share: settings, a robots.txt that answers on demand, a record."""
+"""What the tests of holding share: settings, a robots.txt that answers on demand, a record."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.helpers.behaviours import RULES, Behaviour, as_behaviour
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Connection, Hit, Site
 
-DEFER: dict[str, Any] = {
-    "REP_UNREACHABLE": "defer",
+HOLD: dict[str, Any] = {
+    "REP_UNREACHABLE": "hold",
     "REP_RETRY_DELAY": 0.1,
     "REP_RETRY_MAX_DELAY": 0.4,
 }
@@ -60,21 +60,21 @@ def silent_until_open(then: Any = RULES) -> Gate:
 
 
 class Record:
-    def __init__(self, *, on_deferred: Callable[[Spider, int], object] | None = None) -> None:
-        """:param on_deferred: called each time with the spider and how many were held so far"""
-        self.deferred: list[str] = []
+    def __init__(self, *, on_held: Callable[[Spider, int], object] | None = None) -> None:
+        """:param on_held: called each time with the spider and how many were held so far"""
+        self.held: list[str] = []
         self.released: list[str] = []
         self.dropped: list[str] = []
         self.resolved: list[dict[str, Any]] = []
         self.origins: set[str] = set()
         self.spider: Spider | None = None
         self._concurrency: list[int] = []
-        self.on_deferred = on_deferred
+        self.on_held = on_held
         self.on_resolved: Callable[[], object] | None = None
         self.handlers = {
             scrapy_signals.spider_opened: self._opened,
             scrapy_signals.request_dropped: lambda request: self.dropped.append(request.url),
-            signals.request_deferred: self._defer,
+            signals.request_held: self._hold,
             signals.request_released: self._release,
             signals.robots_resolved: self._resolve,
         }
@@ -82,7 +82,7 @@ class Record:
     async def crawl(self, spider: Any, **more: Any) -> CrawlResult:
         """*more*: settings, in capitals, and arguments of the spider."""
         settings = {name: more.pop(name) for name in list(more) if name.isupper()}
-        return await crawl(spider, {**DEFER, **settings}, signal_handlers=self.handlers, **more)
+        return await crawl(spider, {**HOLD, **settings}, signal_handlers=self.handlers, **more)
 
     def close(self, reason: str = "enough") -> None:
         deferred_from_coro(self.engine.close_spider_async(reason=reason))
@@ -102,11 +102,11 @@ class Record:
         self.spider = spider
         self._concurrency.append(self.engine.downloader.total_concurrency)
 
-    def _defer(self, request: Request, origin: Any, spider: Spider) -> None:
-        self.deferred.append(request.url)
+    def _hold(self, request: Request, origin: Any, spider: Spider) -> None:
+        self.held.append(request.url)
         self.origins.add(str(origin))
-        if self.on_deferred is not None:
-            self.on_deferred(spider, len(self.deferred))
+        if self.on_held is not None:
+            self.on_held(spider, len(self.held))
 
     def _release(self, request: Request, origin: Any) -> None:
         self.released.append(request.url)

@@ -69,7 +69,7 @@ def events_of(middleware: Any) -> list[tuple[Any, str]]:
 
 
 def is_closing(middleware: Any) -> bool:
-    return bool(middleware._deferral.closing)
+    return bool(middleware._holding.closing)
 
 
 class Invariant:

@@ -57,7 +57,7 @@ class Recorder:
 
     def __init__(self, crawler: Crawler) -> None:
         self._kinds = {
-            rep_signals.request_deferred: "deferred",
+            rep_signals.request_held: "held",
             rep_signals.request_released: "released",
             signals.request_scheduled: "scheduled",
             signals.request_dropped: "dropped",

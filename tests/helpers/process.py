@@ -41,7 +41,7 @@ SETTINGS: dict[str, Any] = {
     "ADDONS": {"scrapy_rep.Addon": 300},
     "EXTENSIONS": {"tests.helpers.pages_spider.Recorder": 0},
     "USER_AGENT": "testbot/1.0",
-    "REP_DEFER_GRACE": 0.05,
+    "_REP_HOLD_GRACE": 0.05,
     "REP_RETRY_DELAY": 0.1,
     "REP_RETRY_MAX_DELAY": 0.2,
     "REP_DOWNLOAD_TIMEOUT": 30,

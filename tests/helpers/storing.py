@@ -107,7 +107,7 @@ def on_a_server(url: str, prefix: str) -> dict[str, Any]:
     return {
         "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
         "REP_CACHE_REDIS_URL": url,
-        "REP_CACHE_REDIS_PREFIX": prefix,
+        "_REP_CACHE_REDIS_PREFIX": prefix,
     }
 
 

@@ -98,7 +98,7 @@ async def test_files_wait_until_robots_txt_is_asked_for_once_more(
         for url in wanted[2:]
     ]
     assert [site.count("/robots.txt") for site in (back, down)] == [2, 2]
-    assert down.pages_asked == record.deferred == []
+    assert down.pages_asked == record.held == []
     assert result.stat("rep/unreachable/dropped") == 2
     assert result.stat("robotstxt/forbidden") == 1
     assert [result.stat(f"rep/cache/{name}") for name in ("miss", "refresh", "hit")] == [5, 0, 0]

@@ -29,7 +29,7 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.holding import early
 from tests.helpers.behaviours import RULES, page, redirect
 from tests.helpers.crawling import Clock, CrawlResult, ListSpider, StepSpider, crawl
-from tests.helpers.held import DEFER, NEVER, Record, a_while, origin_of, silent_until_open
+from tests.helpers.held import HOLD, NEVER, Record, a_while, origin_of, silent_until_open
 from tests.helpers.log import lines, summary
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
@@ -848,7 +848,7 @@ async def test_a_pump_that_keeps_the_spider_open_sees_what_it_saw(sites: Sites) 
 async def test_requests_that_are_held_stay_held(sites: Sites) -> None:
     """Nothing is known of their rules."""
     site, down = sites.add(robots=RULES), sites.add(robots=503)
-    settings = {**DEFER, "REP_DEFER_MAX_WAIT": 0.3}
+    settings = {**HOLD, "REP_HOLD_MAX_WAIT": 0.3}
     links: list[str | Request] = [down.url("/private/1"), *private(site, 2)]
     result = await follow(site, links, **settings)
     assert (queued(result), forbidden(result)) == (1, 2)

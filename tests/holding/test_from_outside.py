@@ -24,7 +24,7 @@ from tests.holding.schedulers import FourMethods, Slotted
 
 pytestmark = pytest.mark.slow
 PAGES = 20
-OURS: dict[str, Any] = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.1, "REP_DEFER_IDLE": 60}
+OURS: dict[str, Any] = {"REP_UNREACHABLE": "hold", "REP_RETRY_DELAY": 0.1, "_REP_HOLD_IDLE": 60}
 SCRAPYS: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
 # robots.txt that is there at once, that takes a while, and that is down at first. Scrapy's own
 # middleware takes a failure for permission.
@@ -148,13 +148,13 @@ async def test_a_pump_sees_two_idles(sites: Sites) -> None:
 
 
 async def test_a_pump_goes_on_though_an_origin_stays_down(sites: Sites) -> None:
-    """After REP_DEFER_IDLE seconds without anything but waiting; the crawl stays open."""
+    """After _REP_HOLD_IDLE seconds without anything but waiting; the crawl stays open."""
     gate, healthy = Gate(503, RULES), sites.add(robots=RULES)
     down = sites.add(robots=gate)
     wanted = urls(healthy, 10)
     result = await crawl(
         PumpSpider,
-        {**OURS, "REP_DEFER_IDLE": 0.2, "REP_RETRY_MAX_DELAY": 0.2},
+        {**OURS, "_REP_HOLD_IDLE": 0.2, "REP_RETRY_MAX_DELAY": 0.2},
         requests=[*urls(down, 10), *wanted],
         on_page=lambda spider: gate.open() if len(spider.responses) == 10 else None,
     )

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import invariant
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
-from tests.helpers.held import DEFER
+from tests.helpers.held import HOLD
 from tests.helpers.invariant import Standing
 from tests.helpers.servers import Sites
 
@@ -32,7 +32,7 @@ async def test_whoever_has_nothing_to_wait_for_is_reported_once(
     is_stuck: bool,
 ) -> None:
     monkeypatch.setattr(invariant, "queues_of", lambda middleware: [standing])
-    result = await crawl(sites.add(robots=RULES).url("/page"), DEFER)
+    result = await crawl(sites.add(robots=RULES).url("/page"), HOLD)
     result.assert_clean()
     reported, nobody_is_stuck[:] = [*nobody_is_stuck], []
     assert len(reported) == is_stuck
@@ -52,6 +52,6 @@ async def test_queues_are_read_while_requests_wait(
         return queues
 
     monkeypatch.setattr(invariant, "queues_of", queues_of)
-    result = await crawl(sites.add(robots=RULES).url("/page"), DEFER)
+    result = await crawl(sites.add(robots=RULES).url("/page"), HOLD)
     result.assert_clean()
     assert [queue for queue in seen if queue.waiting and queue.is_asked]

@@ -112,14 +112,14 @@ class Chain:
             new_pages = PAGES if not self.linked else 0 if self.runs else 4 * PAGES
         self.town.down()
         run = self.start(ends, new_pages)
-        run.wait_for("deferred", new_pages)
+        run.wait_for("held", new_pages)
         run.wait_for("refused", 4)
         self.town.up()
         return run
 
     def kill_at(self, *kinds: str) -> None:
         kind = self.chance.choice(kinds)
-        most = {"deferred": PAGES - 1, "refused": 4, "resolved": 4}.get(kind, SOME)
+        most = {"held": PAGES - 1, "refused": 4, "resolved": 4}.get(kind, SOME)
         self.hold_and_release(f"SIGKILL {kind} {self.chance.randint(1, most)}").join()
 
     def kill_while_closing(self) -> None:
@@ -136,7 +136,7 @@ class Chain:
             self.kill_while_closing,
         ]
         self.chance.shuffle(rounds)
-        self.go(partial(self.kill_at, "refused" if self.linked else "deferred"), *rounds)
+        self.go(partial(self.kill_at, "refused" if self.linked else "held"), *rounds)
 
     def stop_at(self, kind: str, count: int, new_pages: int | None = None) -> None:
         run = self.hold_and_release(f"SIGINT {kind} {count}", new_pages).join()
@@ -153,8 +153,8 @@ class Chain:
             for run in self.runs:
                 run.close()
         assert last.reason == "finished", last.log
-        assert last.stats.get("rep/held") in (None, "0")
-        held = {url for run in self.runs for url in run.urls("deferred")}
+        assert last.stats.get("rep/held/now") in (None, "0")
+        held = {url for run in self.runs for url in run.urls("held")}
         assert held
         assert held - set(self.town.asked) == set(), "never asked for"
         downloaded = {url for run in self.runs for url in run.urls("downloaded")}
@@ -202,7 +202,7 @@ def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
     """Of Scrapy's own; not after an orderly stop."""
     gate = silent_until_open("answered")
     site = sites.add(robots="", pages={"/hang": gate})
-    settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "REP_DEFER_GRACE": 5}
+    settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "_REP_HOLD_GRACE": 5}
     # More than may wait at the gate for the first answer.
     urls = [site.url("/hang"), *(site.url(f"/{number}") for number in range(20))]
     run = crawl(urls, settings)

@@ -54,7 +54,7 @@ async def test_a_fetch_that_the_projects_code_cancels_has_failed(
     site, record = sites.add(robots=RULES), Bounded(SECONDS)
     wanted = urls(site, 3)
     result = await record.crawl(
-        wanted, **cancelling, REP_DEFER_MAX_WAIT=1.0, REP_DEFER_GRACE=0.2, JOBDIR=str(tmp_path)
+        wanted, **cancelling, REP_HOLD_MAX_WAIT=1.0, _REP_HOLD_GRACE=0.2, JOBDIR=str(tmp_path)
     )
     assert result.reason == "finished"
     assert sorted([*result.responses, *result.failures]) == sorted(wanted)
@@ -101,7 +101,7 @@ async def test_a_question_ends_when_the_projects_code_cancels_the_fetch(
 async def test_the_verifier_abandons_no_fetch_that_requests_wait_for(
     sites: Sites, tmp_path: Path, grace: float, jobdir: bool
 ) -> None:
-    """It has waited for REP_DEFER_MAX_WAIT for the robots.txt of the pages' host, they haven't."""
+    """It has waited for REP_HOLD_MAX_WAIT for the robots.txt of the pages' host, they haven't."""
     robots = in_turn(answer("later", 503, [("Retry-After", "1")]), after(1.0, 404))
     target = sites.add(robots=robots)
     pages = f"<urlset><url><loc>{target.url('/listed')}</loc></url></urlset>"
@@ -118,8 +118,8 @@ async def test_the_verifier_abandons_no_fetch_that_requests_wait_for(
         ],
         **({"JOBDIR": str(tmp_path)} if jobdir else {}),
         REP_SITEMAPS=True,
-        REP_DEFER_GRACE=grace,
-        REP_DEFER_MAX_WAIT=1.5,
+        _REP_HOLD_GRACE=grace,
+        REP_HOLD_MAX_WAIT=1.5,
         REP_RETRY_DELAY=1.0,
         REP_RETRY_MAX_DELAY=1.0,
     )
@@ -163,8 +163,8 @@ async def test_requests_end_whatever_a_handler_of_an_answer_waits_for(
         wanted,
         on_failure=on_failure,
         **({"JOBDIR": str(tmp_path)} if jobdir else {}),
-        REP_DEFER_MAX_WAIT=0.5,
-        REP_DEFER_GRACE=0.05,
+        REP_HOLD_MAX_WAIT=0.5,
+        _REP_HOLD_GRACE=0.05,
     )
     assert result.reason != TOO_LONG
     assert set(result.failures) == set(wanted)
@@ -214,8 +214,8 @@ async def test_any_number_of_answers_may_be_there_at_once(sites: Sites) -> None:
             CONCURRENT_REQUESTS=16,
             REP_OVERRIDES=dict.fromkeys(hosts),
             REP_DOWNLOAD_TIMEOUT=NEVER,
-            REP_DEFER_MAX_WAIT=NEVER,
-            REP_DEFER_GRACE=NEVER,
+            REP_HOLD_MAX_WAIT=NEVER,
+            _REP_HOLD_GRACE=NEVER,
         )
     finally:
         sys.setrecursionlimit(limit)
@@ -252,7 +252,7 @@ async def test_all_who_wait_for_the_same_answer_are_told(sites: Sites, robots: A
     await record.crawl(
         Downloading,
         requests=[site.url("/page")],
-        REP_DEFER_MAX_WAIT=3.0,
+        REP_HOLD_MAX_WAIT=3.0,
         REP_RETRY_DELAY=0.3,
     )
     assert [end.status for end in Downloading.ends] == [200] * 6
@@ -283,8 +283,8 @@ async def test_a_middleware_that_never_returns_stops_only_those_who_wait_for_it(
     result = await record.crawl(
         urls(site, 3),
         DOWNLOADER_MIDDLEWARES={Hanging: 450},
-        REP_DEFER_MAX_WAIT=0.5,
-        REP_DEFER_GRACE=0.1,
+        REP_HOLD_MAX_WAIT=0.5,
+        _REP_HOLD_GRACE=0.1,
         JOBDIR=str(tmp_path),
     )
     assert result.reason == "finished"

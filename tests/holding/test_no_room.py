@@ -46,7 +46,7 @@ class ByPriority(BaseScheduler):
 async def crawl_with_room_for_3(
     wanted: list[Any], on_page: Any = lambda spider: None, most: int = 3, **handlers: Any
 ) -> CrawlResult:
-    settings = {**SLOW, "SCHEDULER": ByPriority, "REP_DEFER_MAX_REQUESTS": most}
+    settings = {**SLOW, "SCHEDULER": ByPriority, "REP_HOLD_MAX_REQUESTS": most}
     by_signal = {getattr(signals, name): handler for name, handler in handlers.items()}
     return await crawl(wanted, settings, on_page=on_page, signal_handlers=by_signal)
 
@@ -69,7 +69,7 @@ async def test_few_are_held_whatever_the_project_allows(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler may be shared, and a kill loses what is here."""
-    monkeypatch.setattr("scrapy_rep.holding.deferral._MOST_SHARED", 3)
+    monkeypatch.setattr("scrapy_rep.holding.holding._MOST_SHARED", 3)
     wanted = urls(sites.add(robots=in_turn(503, 503, RULES)), 20)
     result = await crawl_with_room_for_3(wanted, most=100_000)
     assert len(result.responses) == 20

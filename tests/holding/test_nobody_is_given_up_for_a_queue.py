@@ -11,7 +11,7 @@ from scrapy import Request
 
 from tests.helpers.behaviours import RULES, Behaviour, after, answer, in_turn, silence
 from tests.helpers.crawling import ListSpider, crawl
-from tests.helpers.held import DEFER, NEVER, Bounded, InParts, a_while, urls
+from tests.helpers.held import HOLD, NEVER, Bounded, InParts, a_while, urls
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
@@ -38,7 +38,7 @@ async def test_the_first_robots_txt_may_queue_behind_pages_of_its_download_slot(
     second, record = sites.add(host=first.host), Bounded(SECONDS)
     wanted = urls(second, 5)
     parts = [first.url("/"), lambda: first.pages_asked, *urls(first, 25), 0.5, *wanted]
-    result = await record.crawl(InParts, parts=parts, **folder, **PACED, REP_DEFER_MAX_WAIT=1.5)
+    result = await record.crawl(InParts, parts=parts, **folder, **PACED, REP_HOLD_MAX_WAIT=1.5)
     assert result.reason == "finished"
     assert result.failures == {}
     assert set(wanted) <= set(result.responses)
@@ -48,7 +48,7 @@ async def test_a_later_robots_txt_may_queue_behind_pages_of_its_site(
     sites: Sites, folder: dict[str, Any]
 ) -> None:
     site, record = sites.add(robots=RULES), Bounded(SECONDS)
-    settings = {**PACED, "DOWNLOAD_DELAY": 0.3, "REP_CACHE_TTL": 1.0, "REP_DEFER_MAX_WAIT": 2.0}
+    settings = {**PACED, "DOWNLOAD_DELAY": 0.3, "REP_CACHE_TTL": 1.0, "REP_HOLD_MAX_WAIT": 2.0}
     result = await record.crawl(urls(site, 40), **settings, **folder)
     assert result.reason == "finished"
     assert result.failures == {}
@@ -64,7 +64,7 @@ async def test_autothrottle_may_delay_robots_txt(sites: Sites) -> None:
         parts=parts,
         AUTOTHROTTLE_ENABLED=True,
         AUTOTHROTTLE_START_DELAY=0.4,
-        REP_DEFER_MAX_WAIT=2.0,
+        REP_HOLD_MAX_WAIT=2.0,
     )
     assert result.reason == "finished"
     assert result.failures == {}
@@ -80,8 +80,8 @@ async def test_whoever_is_given_up_was_asked(sites: Sites, folder: dict[str, Any
         **folder,
         CONCURRENT_REQUESTS=2,
         REP_DOWNLOAD_TIMEOUT=0.5,
-        REP_DEFER_MAX_WAIT=1.5,
-        REP_DEFER_GRACE=0.05,
+        REP_HOLD_MAX_WAIT=1.5,
+        _REP_HOLD_GRACE=0.05,
         REP_RETRY_DELAY=0.3,
         REP_RETRY_MAX_DELAY=1.0,
         # As they came.
@@ -105,7 +105,7 @@ async def test_no_attempt_follows_a_good_answer(
         **folder,
         **PACED,
         CONCURRENT_REQUESTS_PER_DOMAIN=1,
-        REP_DEFER_MAX_WAIT=1.0,
+        REP_HOLD_MAX_WAIT=1.0,
         REP_RETRY_DELAY=2.0,
         REP_RETRY_MAX_DELAY=2.0,
     )
@@ -124,7 +124,7 @@ async def test_the_time_after_a_release_does_not_count(
         **folder,
         **PACED,
         CONCURRENT_REQUESTS_PER_DOMAIN=1,
-        REP_DEFER_MAX_WAIT=2.0,
+        REP_HOLD_MAX_WAIT=2.0,
         REP_RETRY_DELAY=0.2,
         REP_CACHE_MIN_TTL=0,
     )
@@ -155,8 +155,8 @@ async def test_the_time_of_a_pause_does_not_count(sites: Sites, folder: dict[str
         Pausing,
         requests=wanted,
         **folder,
-        REP_DEFER_MAX_WAIT=1.5,
-        REP_DEFER_GRACE=0.05,
+        REP_HOLD_MAX_WAIT=1.5,
+        _REP_HOLD_GRACE=0.05,
         REP_RETRY_DELAY=0.4,
     )
     assert result.reason == "finished"
@@ -186,14 +186,14 @@ async def test_a_page_whose_origin_was_forgotten_after_the_gate_is_not_lost(
         "JOBDIR": str(tmp_path),
         "REP_CACHE_MAX_ORIGINS": 1,
         "REP_DOWNLOAD_TIMEOUT": NEVER,
-        "REP_DEFER_GRACE": 0.05,
-        "REP_DEFER_MAX_WAIT": NEVER,
+        "_REP_HOLD_GRACE": 0.05,
+        "REP_HOLD_MAX_WAIT": NEVER,
         "DOWNLOADER_MIDDLEWARES": {Late: 50},
     }
     parts = [site.url("/first"), lambda: site.pages_asked, wanted, 0.2, other.url("/page")]
     done = [lambda: other.pages_asked, 0.5, lambda: record.close() or True, NEVER]
     first = await record.crawl(InParts, parts=[*parts, *done], **settings)
-    second = await crawl([], {**DEFER, **settings})
+    second = await crawl([], {**HOLD, **settings})
     assert wanted in {**first.responses, **second.responses}
 
 
@@ -219,14 +219,14 @@ async def test_pages_that_leave_after_their_origin_was_forgotten_are_not_lost(
         "JOBDIR": str(tmp_path),
         "REP_CACHE_MAX_ORIGINS": 1,
         "REP_DOWNLOAD_TIMEOUT": NEVER,
-        "REP_DEFER_GRACE": 0.05,
-        "REP_DEFER_MAX_WAIT": NEVER,
+        "_REP_HOLD_GRACE": 0.05,
+        "REP_HOLD_MAX_WAIT": NEVER,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
     }
     parts = [*wanted, lambda: site.pages_asked, other.url("/page"), lambda: other.pages_asked]
     done = [1.0, lambda: record.close() or True, NEVER]
     first = await record.crawl(InParts, parts=[*parts, *done], **settings)
-    second = await crawl([], {**DEFER, **settings})
+    second = await crawl([], {**HOLD, **settings})
     assert set(wanted) <= {*first.responses, *second.responses}
     assert site.robots_fetches == len(answers)
 
@@ -245,7 +245,7 @@ async def test_a_page_that_passed_the_gate_does_not_fail_for_a_later_outage(
         **folder,
         DOWNLOADER_MIDDLEWARES={Late: 50},
         REP_CACHE_MIN_TTL=0,
-        REP_DEFER_MAX_WAIT=5.0,
+        REP_HOLD_MAX_WAIT=5.0,
         REP_RETRY_DELAY=0.3,
     )
     assert result.reason == "finished"
@@ -262,12 +262,12 @@ async def test_the_time_after_a_release_does_not_count_in_the_next_run(
         **PACED,
         "JOBDIR": str(tmp_path),
         "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
-        "REP_DEFER_MAX_WAIT": 2.0,
-        "REP_DEFER_GRACE": 0.05,
+        "REP_HOLD_MAX_WAIT": 2.0,
+        "_REP_HOLD_GRACE": 0.05,
         "REP_RETRY_DELAY": 0.3,
     }
     close = [lambda: site.pages_asked, 2.5, lambda: record.close() or True, NEVER]
     first = await record.crawl(InParts, parts=[*wanted, *close], **settings)
-    second = await crawl([], {**DEFER, **settings})
+    second = await crawl([], {**HOLD, **settings})
     assert first.failures == second.failures == {}
     assert sorted([*first.responses, *second.responses]) == sorted(wanted)

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.loop, pytest.mark.slow, pytest.mark.download]
     ("robots", "later"),
     [
         pytest.param(silence(), {}, id="silent"),
-        pytest.param(503, {"REP_DEFER_MAX_REQUESTS": 20}, id="lower limit"),
+        pytest.param(503, {"REP_HOLD_MAX_REQUESTS": 20}, id="lower limit"),
     ],
 )
 async def test_what_an_earlier_run_held_stops_nobody(
@@ -35,11 +35,11 @@ async def test_what_an_earlier_run_held_stops_nobody(
     settings = {
         "JOBDIR": str(tmp_path),
         "CONCURRENT_REQUESTS": 2,
-        "REP_DEFER_GRACE": 0.05,
-        "REP_DEFER_MAX_WAIT": NEVER,
+        "_REP_HOLD_GRACE": 0.05,
+        "REP_HOLD_MAX_WAIT": NEVER,
         "REP_DOWNLOAD_TIMEOUT": NEVER,
     }
-    record.on_deferred = lambda _, count: record.close() if count == 60 else None
+    record.on_held = lambda _, count: record.close() if count == 60 else None
     await record.crawl(urls(down, 60), **settings)
     wanted, record = urls(healthy, 5), Bounded(4.0)
     result = await record.crawl(
@@ -61,8 +61,8 @@ async def test_while_a_silent_origin_is_asked_again_the_others_go_on(sites: Site
         InParts,
         parts=[healthy.url("/first"), *urls(silent, 40), *begins, lambda: record.close() or True],
         CONCURRENT_REQUESTS=2,
-        REP_DEFER_GRACE=0.05,
-        REP_DEFER_MAX_WAIT=NEVER,
+        _REP_HOLD_GRACE=0.05,
+        REP_HOLD_MAX_WAIT=NEVER,
         REP_DOWNLOAD_TIMEOUT=0.8,
         REP_RETRY_DELAY=0.1,
         REP_RETRY_MAX_DELAY=0.1,
@@ -114,7 +114,7 @@ async def test_silent_origins_leave_pages_their_connections(
         [*(site.url("/page") for site in silent), *wanted],
         on_page=lambda spider: record.close() if len(spider.responses) == 30 else None,
         CONCURRENT_REQUESTS=4,
-        REP_DEFER_MAX_WAIT=NEVER,
+        REP_HOLD_MAX_WAIT=NEVER,
         REP_DOWNLOAD_TIMEOUT=NEVER,
         **settings,
     )

@@ -43,7 +43,7 @@ class SaysNothing(Plain):
 async def test_one_that_does_not_say_that_it_took_a_request_back(sites: Sites) -> None:
     """The request failed, and was in the queue all the same: in memory, it came at once and for ever."""
     wanted = urls(sites.add(robots=in_turn(503, 503, RULES)), 20)
-    settings = {**SLOW, "SCHEDULER": SaysNothing, "REP_DEFER_MAX_REQUESTS": 3}
+    settings = {**SLOW, "SCHEDULER": SaysNothing, "REP_HOLD_MAX_REQUESTS": 3}
     result = await crawl(wanted, settings)
     assert (set(result.responses), result.failures) == (set(wanted), {})
     assert_clean(result)
@@ -167,10 +167,10 @@ async def test_a_mark_of_an_older_version(sites: Sites) -> None:
 
 
 async def test_only_time_in_which_a_crawl_runs_counts(sites: Sites) -> None:
-    """REP_DEFER_MAX_WAIT: what was handed back at the end of a crawl failed the next day at the first 503."""
+    """REP_HOLD_MAX_WAIT: what was handed back at the end of a crawl failed the next day at the first 503."""
     wanted = urls(sites.add(robots=in_turn(503, RULES)), 5)
     yesterday = {"dont_filter": True, "priority": 0, "since": time.time() - 86400, "waited": 1.0}
     requests = [Request(url, meta={"_rep_held": dict(yesterday)}) for url in wanted]
-    result = await crawl(requests, {**SLOW, "SCHEDULER": Plain, "REP_DEFER_MAX_WAIT": 40})
+    result = await crawl(requests, {**SLOW, "SCHEDULER": Plain, "REP_HOLD_MAX_WAIT": 40})
     assert (set(result.responses), result.failures) == (set(wanted), {})
     assert_clean(result)

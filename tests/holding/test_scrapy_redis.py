@@ -42,12 +42,12 @@ def test_another_process_fetches_what_was_held(
         return queue.zcard("pages:requests"), queue.scard("pages:dupefilter")
 
     first = crawl(urls, settings)
-    first.wait_for("deferred", PAGES)
+    first.wait_for("held", PAGES)
     first.wait_for("refused")
     first.interrupt()
     assert first.join().reason == "shutdown", first.log
     assert first.urls("failed") == pages_asked() == []
-    stats = [first.stats[f"rep/{name}"] for name in ("held", "handed_back")]
+    stats = [first.stats[f"rep/{name}"] for name in ("held/now", "handed_back")]
     assert stats == ["0", str(PAGES)]
     assert f", {PAGES} handed back to the scheduler" in first.log
     assert queued() == (PAGES, PAGES)

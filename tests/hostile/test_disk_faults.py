@@ -60,7 +60,7 @@ async def run(
 
 
 def when_held(count: int, then: Callable[[], object]) -> Record:
-    return Record(on_deferred=lambda spider, held: held == count and later(0.1, then))
+    return Record(on_held=lambda spider, held: held == count and later(0.1, then))
 
 
 def assert_over(result: CrawlResult, fault: Fault) -> None:
@@ -112,7 +112,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path) -> N
     fault.begin()
 
     def recovered() -> bool:
-        held = record.engine.crawler.stats.get_value("rep/held")
+        held = record.engine.crawler.stats.get_value("rep/held/now")
         return bool(held == COUNT + 5 and lines(log, "can be used again"))
 
     def let_go() -> None:
@@ -151,9 +151,9 @@ async def test_recovered_and_ended_in_slices(
     record = Record()
     # None is refused before all are recovered.
     record.on_resolved = lambda: len(record.resolved) == 1 and record.close()
-    result = await run([], tmp_path, record, REP_DEFER_DEAD_HOST_TRIES=1000)
+    result = await run([], tmp_path, record, _REP_HOLD_DEAD_HOST_TRIES=1000)
     assert len(lines(result, "1 held request could not be read", level="WARNING")) == 1
-    assert result.stats["rep/held"] == count
+    assert result.stats["rep/held/now"] == count
     assert len(turns) >= 2 * count
 
 
@@ -182,7 +182,7 @@ async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path) -> 
     fault = Locked(tmp_path / LISTED)
     moment = when_got("/index.xml", 1, fault.begin)
     with fault.possible():
-        first = await seed(listed, tmp_path, moment, REP_DEFER_MAX_WAIT=1)
+        first = await seed(listed, tmp_path, moment, REP_HOLD_MAX_WAIT=1)
     assert first.reason == "finished"
     [warning] = warnings(first, without="Could not finish writing")
     assert fault.words in warning

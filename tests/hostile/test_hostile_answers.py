@@ -192,7 +192,7 @@ async def test_large_files_are_read_beside_the_event_loop(
         return map(spider.recorded, then.get(spider.responses[-1].url, []))
 
     again = [large.url(f"/again{number}") for number in range(5)] + [large.url("/private")]
-    result = await crawl(wanted, {"REP_CACHE_MAX_BYTES": 4000}, on_page=on_page)
+    result = await crawl(wanted, {"_REP_CACHE_MAX_BYTES": 4000}, on_page=on_page)
     assert set(result.responses) == {*wanted, other.url("/x"), *again[:-1]}
     assert isinstance(result.failure(again[-1]), RobotsDisallowed)
     assert large.robots_fetches == 1

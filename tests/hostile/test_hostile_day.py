@@ -134,7 +134,7 @@ def test_a_crawl_on_a_hostile_day(sites: Sites, tmp_path: Path) -> None:
         "REP_DOWNLOAD_TIMEOUT": 2,
         "REP_RETRY_DELAY": 0.5,
         "REP_RETRY_MAX_DELAY": 2,
-        "REP_DEFER_MAX_WAIT": 3,
+        "REP_HOLD_MAX_WAIT": 3,
         "REP_REPORT": tmp_path / "report.html",
         "REP_DECISIONS": tmp_path / "decisions.jsonl",
         "DOWNLOAD_TIMEOUT": 3,

@@ -190,9 +190,9 @@ async def test_who_is_silent_keeps_no_slot(ftp: Any, timeout: float) -> None:
         if number == len(sites):
             as_soon_as(is_enough, record.close)
 
-    record.on_deferred = held
+    record.on_held = held
     urls = [site.url("/private") for site in sites]
-    result = await record.crawl(urls, REP_DOWNLOAD_TIMEOUT=timeout, REP_DEFER_GRACE=0)
+    result = await record.crawl(urls, REP_DOWNLOAD_TIMEOUT=timeout, _REP_HOLD_GRACE=0)
     assert result.reason == "enough"
     assert closing_took(result) < SECONDS
     assert await record.concurrency() == [16, 16]

@@ -19,7 +19,7 @@ from scrapy_rep.storages import Entry, UnreadableEntry
 from scrapy_rep.storages.base import MAX_TEXT, MAX_TIME
 from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.crawling import DAY, DOWN, OK, SLOW, Clock, StepSpider, crawl
-from tests.helpers.held import DEFER
+from tests.helpers.held import HOLD
 from tests.helpers.log import lines
 from tests.helpers.log import summary as summary_of
 from tests.helpers.recorded import decisions
@@ -118,7 +118,7 @@ async def test_parts_that_fail(
     site, other = sites.add(robots=in_turn(503, RULES)), sites.add(robots=RULES)
     path, report = tmp_path / "d.jsonl", tmp_path / "report.html"
     pages = [one.url(page) for one in (site, other) for page in ("/x", "/private", "/private/2")]
-    result = await crawl(pages, {**DEFER, "REP_DECISIONS": str(path), "REP_REPORT": str(report)})
+    result = await crawl(pages, {**HOLD, "REP_DECISIONS": str(path), "REP_REPORT": str(report)})
     assert result.reason == "finished"
     assert set(result.responses) == {site.url("/x"), other.url("/x")}
     assert {type(error).__name__ for error in result.failures.values()} == {"RobotsDisallowed"}
@@ -138,7 +138,7 @@ async def test_a_bug_on_the_way_to_an_answer(sites: Sites, monkeypatch: pytest.M
 
     monkeypatch.setattr(RobotsCache, "_learn", broken)
     site = sites.add(robots=RULES)
-    result = await crawl(site.url("/x"), {**DEFER, "REP_DEFER_GRACE": 0})
+    result = await crawl(site.url("/x"), {**HOLD, "_REP_HOLD_GRACE": 0})
     assert result.reason == "finished"
     assert type(result.failure(site.url("/x"))).__name__ == "RobotsUnreachable"
     assert len(lines(result, "Bug in scrapy-rep", level="ERROR")) == 1

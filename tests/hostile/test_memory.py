@@ -20,7 +20,7 @@ from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
 from scrapy_rep.storages import Entry, MemoryStorage
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import StepSpider, crawl
-from tests.helpers.held import DEFER, origin_of
+from tests.helpers.held import HOLD, origin_of
 from tests.helpers.recorded import Discovered, context_of, lines_of
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
@@ -180,7 +180,7 @@ class Weighed(StepSpider):
         return super().following()
 
 
-BUDGET = {"REP_CACHE_MAX_BYTES": 2_000_000}
+BUDGET = {"_REP_CACHE_MAX_BYTES": 2_000_000}
 
 
 def noisy(sites: Sites) -> tuple[list[Site], list[Site]]:
@@ -228,7 +228,7 @@ async def test_one_that_is_larger_than_the_limit(sites: Sites) -> None:
     large, small = sites.add(robots=answer(noise())), sites.add(robots=answer(ORDINARY))
     pages = [site.url(f"/{n}") for n in range(5) for site in (large, large, small)]
     forbidden = small.url("/search")
-    result = await crawl(StepSpider, {"REP_CACHE_MAX_BYTES": 1}, steps=[*pages, forbidden])
+    result = await crawl(StepSpider, {"_REP_CACHE_MAX_BYTES": 1}, steps=[*pages, forbidden])
     assert result.spider.outcomes == ["ok"] * 15 + ["RobotsDisallowed"]  # type: ignore[attr-defined]
     assert (large.robots_fetches, small.robots_fetches) == (1, 1)
 
@@ -239,7 +239,7 @@ async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_pat
     noisy = [sites.add(robots=answer(noise())) for _ in range(20)]
     pages = [waiting.url("/search"), waiting.url("/x"), *[site.url("/x") for site in noisy]]
     record = tmp_path / "decisions.jsonl"
-    result = await crawl(pages, {**DEFER, "REP_CACHE_MAX_BYTES": 1, "REP_DECISIONS": record})
+    result = await crawl(pages, {**HOLD, "_REP_CACHE_MAX_BYTES": 1, "REP_DECISIONS": record})
     result.assert_clean()
     assert result.status(waiting.url("/x")) == 200
     assert type(result.failure(waiting.url("/search"))).__name__ == "RobotsDisallowed"
@@ -276,7 +276,7 @@ async def test_what_is_forgotten_seeds_once_all_the_same(
     discovered = Discovered()
     result = await crawl(
         SeededSpider,
-        {**DEFER, "REP_SITEMAPS": True},
+        {**HOLD, "REP_SITEMAPS": True},
         requests=[site.url(path) for path in ("/a", "/b") for site in many],
         signal_handlers=discovered.handlers,
     )

@@ -367,8 +367,8 @@ def inside(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Inside:
 @pytest.mark.parametrize("allowed", [False, True])
 async def test_public_sites_never_lead_inside(inside: Inside, allowed: bool) -> None:
     """Unless the user lets them. Names change in time only because they are checked."""
-    settings = {**ON, **ANY, "REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05}
-    settings |= {"REP_PRIVATE_HOSTS": allowed, "REP_DEFER_MAX_WAIT": 30 if allowed else 0.5}
+    settings = {**ON, **ANY, "REP_UNREACHABLE": "hold", "REP_RETRY_DELAY": 0.05}
+    settings |= {"REP_PRIVATE_HOSTS": allowed, "REP_HOLD_MAX_WAIT": 30 if allowed else 0.5}
     result = await crawl(SeededSpider, settings, requests=inside.starts)
     result.assert_clean()
     led = {f"{hit.header('Host')}{hit.path}" for hit in inside.site.requests}

@@ -46,7 +46,7 @@ async def recorded(
 
 @pytest.mark.parametrize(
     ("value", "wanted", "says"),
-    [("allow", "200", ""), ("disallow", NO, "HTTP {}, and {}"), ("defer", DOWN, "HTTP {}, {}")],
+    [("allow", "200", ""), ("disallow", NO, "HTTP {}, and {}"), ("hold", DOWN, "HTTP {}, {}")],
 )
 async def test_401_and_403_mean_what_the_project_says(
     sites: Sites, tmp_path: Path, value: str, wanted: str, says: str
@@ -71,7 +71,7 @@ async def test_401_and_403_mean_what_the_project_says(
     assert (result.log.count(told) >= 3) is on
 
 
-@pytest.mark.parametrize(("value", "refused", "fetches"), [("disallow", NO, 2), ("defer", DOWN, 3)])
+@pytest.mark.parametrize(("value", "refused", "fetches"), [("disallow", NO, 2), ("hold", DOWN, 3)])
 async def test_what_is_forbidden_stays_so_while_it_is_known(
     sites: Sites, runs: Runs, value: str, refused: str, fetches: int
 ) -> None:
@@ -84,21 +84,21 @@ async def test_what_is_forbidden_stays_so_while_it_is_known(
     assert site.count("/robots.txt") == fetches
 
 
-@pytest.mark.parametrize(("value", "wanted"), [("allow", "200"), ("defer", DOWN)])
+@pytest.mark.parametrize(("value", "wanted"), [("allow", "200"), ("hold", DOWN)])
 async def test_a_page_of_html_without_a_rule_may_be_a_bot_walls(
     sites: Sites, tmp_path: Path, value: str, wanted: str
 ) -> None:
     walls = [sites.add(robots=answer(WALL, status)) for status in (200, 202)]
     fine = [sites.add(robots=one) for one in (answer(WALL, 404), RULES, "")]
     result, lines = await recorded([*walls, *fine], tmp_path, REP_CHALLENGE=value)
-    told = "a page of HTML without a rule, and REP_CHALLENGE is 'defer'"
+    told = "a page of HTML without a rule, and REP_CHALLENGE is 'hold'"
     for url in (site.url("/") for site in walls):
         assert outcome(result, url) == wanted
         assert value == "allow" or lines[url]["reason"].endswith(told)
     assert [outcome(result, site.url("/")) for site in fine] == ["200"] * 3
-    assert result.stat("rep/beyond/challenge") == (2 if value == "defer" else 0)
+    assert result.stat("rep/beyond/challenge") == (2 if value == "hold" else 0)
     assert ("Origins decided beyond the protocol: 2 by REP_CHALLENGE" in result.log) is (
-        value == "defer"
+        value == "hold"
     )
 
 

@@ -36,7 +36,7 @@ from tests.origins.conftest import Runs
 
 # Of the headers tests/protocol/test_freshness.py has all there is. The answer's header, seconds by default,
 # seconds with settings.
-CHOSEN = {"REP_CACHE_TTL": 1000, "REP_CACHE_MIN_TTL": 20, "REP_CACHE_MAX_TTL": 5000}
+CHOSEN = {"REP_CACHE_TTL": 1000, "REP_CACHE_MIN_TTL": 20, "_REP_CACHE_MAX_TTL": 5000}
 FRESH: list[tuple[str, str, int, int]] = [
     ("Cache-Control", "private", DAY, 1000),
     ("Cache-Control", "public, max-age=3600", 3600, 3600),
@@ -281,10 +281,10 @@ async def test_another_process_asks(other: Other, grace: float) -> None:
     assert other.lease()
     record = Record()
     if grace < 1:
-        record.on_deferred = lambda _, count: later(0.1, other.answers) if count == 2 else None
+        record.on_held = lambda _, count: later(0.1, other.answers) if count == 2 else None
     else:
         record.handlers[scrapy_signals.spider_opened] = lambda: later(0.2, other.answers)
-    assert await other.crawl_beside(record, REP_DEFER_GRACE=grace) == [0, 1]
+    assert await other.crawl_beside(record, _REP_HOLD_GRACE=grace) == [0, 1]
     assert len(record.released) == (2 if grace < 1 else 0)
 
 
@@ -312,7 +312,7 @@ async def test_another_process_has_the_next_tick(other: Other, dies: bool) -> No
 async def test_a_process_that_stops_leaves_no_lease(other: Other) -> None:
     """Ctrl-C in the middle of a fetch: the next process asks at once."""
     other.site.set("/robots.txt", after(NEVER, RULES))
-    record = Record(on_deferred=lambda *_: record.close())
+    record = Record(on_held=lambda *_: record.close())
     result = await record.crawl(other.site.url("/x"), **other.settings)
     assert result.reason == "enough"
     assert other.lease()

@@ -18,7 +18,7 @@ from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.robotstxt import Groups
 from tests.helpers.behaviours import after, answer, in_turn, redirect, reset
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
-from tests.helpers.held import DEFER, NEVER, origin_of, urls
+from tests.helpers.held import HOLD, NEVER, origin_of, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.storing import in_a_file
@@ -26,7 +26,7 @@ from tests.helpers.storing import in_a_file
 DELAY = 0.3
 LONG = 3 * DELAY
 """Seconds: what comes at once comes sooner, on a slow machine too."""
-ON: dict[str, Any] = {"REP_CRAWL_DELAY": LONG, "CONCURRENT_REQUESTS": 100, "REP_DEFER_GRACE": NEVER}
+ON: dict[str, Any] = {"REP_CRAWL_DELAY": LONG, "CONCURRENT_REQUESTS": 100, "_REP_HOLD_GRACE": NEVER}
 
 
 def asking(seconds: float, agent: str = "*") -> str:
@@ -222,7 +222,7 @@ async def test_one_request_at_a_time_with_the_sites_delay(
         **ON,
         **(in_a_file(tmp_path) if takes_turns else {}),
         "REP_CACHE_MIN_TTL": 0.0,
-        "REP_UNREACHABLE": "defer",
+        "REP_UNREACHABLE": "hold",
         "REP_RETRY_DELAY": 0.1,
         "REP_RETRY_MAX_DELAY": 0.2,
     }
@@ -248,7 +248,7 @@ async def test_sites_that_ask_for_more_are_not_crawled(sites: Sites, tmp_path: P
     listing.set("/robots.txt", f"{asking(100)}Sitemap: {listing.url('/map.xml')}\n")
     refused, report = [slow, rated, listing], tmp_path / "report.html"
     requests = [url for site in (paced, *refused, others) for url in urls(site, 2)]
-    settings = {**ON, **SKIP, **DEFER, "REP_SITEMAPS": True, "REP_REPORT": str(report)}
+    settings = {**ON, **SKIP, **HOLD, "REP_SITEMAPS": True, "REP_REPORT": str(report)}
     result = await crawl(requests, settings)
     result.assert_clean()
     assert set(result.responses) == {*urls(paced, 2), *urls(others, 2)}

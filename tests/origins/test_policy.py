@@ -25,7 +25,7 @@ from tests.helpers.storing import rules
 
 NOW = 1000.0
 FREE, FULL = ROOMS = (False, True)
-CHOICES = ("defer", "drop", "allow")
+CHOICES = ("hold", "drop", "allow")
 NO_ROOM = Advice(Action.FAIL, Drop("too many of its requests are held", for_room=True))
 FAILED = Advice(Action.FAIL, Drop("HTTP 503", 2))
 NOT_HELD = Advice(Action.FAIL, Drop("HTTP 503", 2, for_room=True))
@@ -57,17 +57,17 @@ TABLE: list[tuple[OriginState | None, str, bool, object, object]] = [
     *[(None, choice, FREE, STAY, None) for choice in CHOICES],
     *[(None, choice, FULL, NO_ROOM, None) for choice in CHOICES],
     *[(one, how, room, LEAVE, DECIDE) for one in AT_HAND for how in CHOICES for room in ROOMS],
-    (down(), "defer", FREE, STAY, WAIT),
-    (down(dead=2), "defer", FREE, STAY, WAIT),
-    (down(), "defer", FULL, NOT_HELD, WAIT),
-    *[(down(dead=3), "defer", room, LEAVE, FAILED) for room in ROOMS],  # the default of tries
+    (down(), "hold", FREE, STAY, WAIT),
+    (down(dead=2), "hold", FREE, STAY, WAIT),
+    (down(), "hold", FULL, NOT_HELD, WAIT),
+    *[(down(dead=3), "hold", room, LEAVE, FAILED) for room in ROOMS],  # the default of tries
     *[(down(), "drop", room, LEAVE, FAILED) for room in ROOMS],
     *[(down(dead=9), "allow", room, LEAVE, ALLOW) for room in ROOMS],
     # Direct downloads wait only for an attempt that is near.
-    (down(-1.0), "defer", FREE, STAY, WAIT),
-    (down(29.5), "defer", FREE, STAY, WAIT),
-    (down(30.0), "defer", FREE, STAY, FAILED),
-    (down(600.0), "defer", FREE, STAY, FAILED),
+    (down(-1.0), "hold", FREE, STAY, WAIT),
+    (down(29.5), "hold", FREE, STAY, WAIT),
+    (down(30.0), "hold", FREE, STAY, FAILED),
+    (down(600.0), "hold", FREE, STAY, FAILED),
 ]
 
 

@@ -194,8 +194,8 @@ async def test_a_fetch_that_is_given_up_frees_its_connection(sites: Sites) -> No
         left.append(hit.path)
 
     site = sites.add(behave)
-    record.on_deferred = lambda _, held: record.close()
-    result = await record.crawl([site.url("/x")], REP_DOWNLOAD_TIMEOUT=50.0, REP_DEFER_GRACE=0.1)
+    record.on_held = lambda _, held: record.close()
+    result = await record.crawl([site.url("/x")], REP_DOWNLOAD_TIMEOUT=50.0, _REP_HOLD_GRACE=0.1)
     assert result.reason == "enough"
     for _ in range(300):
         if left:
@@ -340,7 +340,7 @@ async def test_what_gives_way_in_a_download_slot_is_not_sent_when_its_turn_comes
             "DOWNLOAD_HANDLERS": {"http": Pool},
             "CONCURRENT_REQUESTS": 3,
             "DOWNLOAD_DELAY": 2 * DELAY,
-            "REP_UNREACHABLE": "defer",
+            "REP_UNREACHABLE": "hold",
         },
     )
     result.assert_clean()

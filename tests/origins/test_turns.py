@@ -57,7 +57,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(Counting, "turns", [])
     monkeypatch.setattr(Counting, "moments", [])
     shared = {**in_a_file(tmp_path), "REP_CACHE_STORAGE": Counting, "REP_CRAWL_DELAY": True}
-    return {**shared, "CONCURRENT_REQUESTS": 100, "REP_DEFER_GRACE": NEVER}
+    return {**shared, "CONCURRENT_REQUESTS": 100, "_REP_HOLD_GRACE": NEVER}
 
 
 def paced(sites: Sites, seconds: float = DELAY, **pages: Any) -> Site:

@@ -13,7 +13,7 @@ from scrapy_rep.protocol.availability import WALL_SIGNS
 from scrapy_rep.storages.base import UnreadableEntry
 from tests.helpers.behaviours import RULES, RULES_BYTES, Behaviour, answer, head, in_turn, raw
 from tests.helpers.crawling import DAY, DOWN, NO, OK, ONE_ATTEMPT, crawl
-from tests.helpers.held import DEFER, origin_of, urls
+from tests.helpers.held import HOLD, origin_of, urls
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.storing import rules
@@ -59,7 +59,7 @@ def test_the_signs_in_headers() -> None:
 
 
 @pytest.mark.download
-@pytest.mark.parametrize("value", ["allow", "defer"])
+@pytest.mark.parametrize("value", ["allow", "hold"])
 async def test_a_walls_answer_is_no_permission_if_the_project_says_so(
     sites: Sites, tmp_path: Path, value: str
 ) -> None:
@@ -70,7 +70,7 @@ async def test_a_walls_answer_is_no_permission_if_the_project_says_so(
     start = [site.url("/x") for site in (*walls, *fine)]
     result = await crawl(start, {**ONE_ATTEMPT, **settings})
     result.assert_clean()
-    is_held = value == "defer"
+    is_held = value == "hold"
     every = map(json.loads, record.read_text("utf-8").splitlines())
     lines = {line["origin"]: line for line in every if line["verdict"] == "answer"}
     for site, (status, sign, _) in walls.items():
@@ -78,7 +78,7 @@ async def test_a_walls_answer_is_no_permission_if_the_project_says_so(
         outcome, kind, reason = "challenge", None, f"a bot wall answered ({sign})"
         if is_held:
             outcome, kind = "unreachable", "bot wall"
-            reason = f"HTTP {status}, {sign}, and REP_CHALLENGE is 'defer'"
+            reason = f"HTTP {status}, {sign}, and REP_CHALLENGE is 'hold'"
             assert reason in error
         assert (line["answer"]["outcome"], line["answer"]["kind"]) == (outcome, kind)
         assert (line["status"], line["reason"]) == (status, reason)
@@ -99,7 +99,7 @@ async def test_a_walls_answer_is_no_permission_if_the_project_says_so(
 async def test_a_wall_that_is_unreachable_anyway_is_counted_and_no_choice(sites: Sites) -> None:
     site = sites.add(robots=walled(503, CLOUDFLARE, b"<title>404 Not Found</title>"))
     busy = sites.add(robots=walled(429, AWS))
-    for value, soft, chosen in (("allow", False, 0), ("defer", False, 0), ("defer", True, 1)):
+    for value, soft, chosen in (("allow", False, 0), ("hold", False, 0), ("hold", True, 1)):
         settings = {**ONE_ATTEMPT, "REP_CHALLENGE": value, "REP_SOFT_404": soft}
         result = await crawl([site.url("/x"), busy.url("/x")], settings)
         result.assert_clean()
@@ -112,11 +112,11 @@ async def test_a_wall_that_is_unreachable_anyway_is_counted_and_no_choice(sites:
 async def test_requests_wait_until_the_wall_is_gone(sites: Sites) -> None:
     walls = [sites.add(robots=in_turn(walled(*wall), RULES)) for wall in WALLS]
     start = [url for site in walls for url in (*urls(site, 2), site.url("/private"))]
-    result = await crawl(start, {**DEFER, "REP_CHALLENGE": "defer"})
+    result = await crawl(start, {**HOLD, "REP_CHALLENGE": "hold"})
     result.assert_clean()
     assert set(result.responses) == {url for site in walls for url in urls(site, 2)}
     assert all(result.disallowed(site.url("/private")) for site in walls)
-    assert result.stat("rep/deferred/unreachable") == 3 * len(walls)
+    assert result.stat("rep/held/unreachable") == 3 * len(walls)
 
 
 async def test_redirects_to_a_wall_and_out_of_one(sites: Sites) -> None:
@@ -131,7 +131,7 @@ async def test_redirects_to_a_wall_and_out_of_one(sites: Sites) -> None:
         sites.add(robots=raw(head(302, [signed(CLOUDFLARE)]))): DOWN,
     }
     start = [site.url("/private") for site in robots]
-    result = await crawl(start, {**ONE_ATTEMPT, "REP_CHALLENGE": "defer"})
+    result = await crawl(start, {**ONE_ATTEMPT, "REP_CHALLENGE": "hold"})
     result.assert_clean()
     assert [type(result.failure(url)).__name__ for url in start] == list(robots.values())
 
@@ -142,7 +142,7 @@ async def test_projects_that_share_a_storage_each_judge_for_themselves(
     """Whoever takes a wall for no restrictions stores it, with its sign: also one that sent no page."""
     for status, sign, body in WALLS:
         site = sites.add(robots=walled(status, sign, body))
-        for value, wanted in (("allow", OK), ("defer", DOWN), ("allow", OK)):
+        for value, wanted in (("allow", OK), ("hold", DOWN), ("allow", OK)):
             found = await runs.next(site.url("/a"), site.url("/b"), REP_CHALLENGE=value)
             assert found == [wanted, wanted]
             if value == "allow":
@@ -154,7 +154,7 @@ async def test_projects_that_share_a_storage_each_judge_for_themselves(
 async def test_a_copy_from_before_the_wall_goes_on_applying(sites: Sites, runs: Runs) -> None:
     site = sites.add(robots=in_turn(RULES, walled(403, CLOUDFLARE)))
     for _ in range(2):
-        found = await runs.next(site.url("/private"), site.url("/x"), REP_CHALLENGE="defer")
+        found = await runs.next(site.url("/private"), site.url("/x"), REP_CHALLENGE="hold")
         assert found == [NO, OK]
         runs.clock.now += 2 * DAY
     assert "so an older copy applies" in runs.result.log
@@ -169,7 +169,7 @@ async def test_a_wall_that_is_confirmed_stays_one(sites: Sites, runs: Runs) -> N
         assert await runs.next(site.url("/private")) == [NO]
         assert runs.kept(site).wall == AWS
         runs.clock.now += 2 * DAY
-    assert await runs.next(site.url("/x"), REP_CHALLENGE="defer") == [DOWN]
+    assert await runs.next(site.url("/x"), REP_CHALLENGE="hold") == [DOWN]
 
 
 def test_a_stored_sign_is_short() -> None:

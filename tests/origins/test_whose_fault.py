@@ -41,7 +41,7 @@ from tests.helpers.behaviours import (
     silence,
 )
 from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, StepSpider, crawl
-from tests.helpers.held import DEFER, InlineSpider, Record, assert_clean, urls
+from tests.helpers.held import HOLD, InlineSpider, Record, assert_clean, urls
 from tests.helpers.log import lines
 from tests.helpers.names import server_context
 from tests.helpers.rows import every_row
@@ -95,10 +95,10 @@ async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> N
     }
     lost = sites.add(robots=RULES, name="lost.test")
     settings = {
-        **DEFER,
+        **HOLD,
         "DOWNLOADER_MIDDLEWARES": {Filter: 500},
         "DOWNLOAD_HANDLERS": {"https": BuggyHandler},
-        "REP_DEFER_MAX_WAIT": 0.2,
+        "REP_HOLD_MAX_WAIT": 0.2,
     }
     every = [url for site in (*table.values(), lost) for url in urls(site, 5)]
     result = await crawl(every, settings)
@@ -111,7 +111,7 @@ async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> N
         assert "Traceback" in record.exc_text and "test_whose_fault.py" in record.exc_text  # type: ignore[operator]
     for reason in reasons(result, lost):  # several, if some were held later than others
         assert "ConnectionResetError" in reason and "held for 0.2 s" in reason
-    assert result.stat("rep/given_up") == result.stat("rep/deferred")
+    assert result.stat("rep/given_up") == result.stat("rep/held")
 
 
 class NoProxies:
@@ -123,7 +123,7 @@ class NoProxies:
 async def test_what_a_request_prevents_others_can_have(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     steps = [Request(site.url("/x"), meta={"proxy": "http://127.0.0.1:9"}), site.url("/y")]
-    settings = {**DEFER, "DOWNLOADER_MIDDLEWARES": {NoProxies: 500}}
+    settings = {**HOLD, "DOWNLOADER_MIDDLEWARES": {NoProxies: 500}}
     result = await crawl(StepSpider, settings, steps=steps)
     assert result.spider.outcomes == ["RobotsUnreachable", "ok"]  # type: ignore[attr-defined]
 
@@ -139,7 +139,7 @@ async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> N
 
     some = [sites.add(robots="#" * 50_000 + "\n" + RULES, name=name) for name in table]
     every = [url for site in some for url in urls(site, 5)]
-    result = await crawl(every, DEFER, signal_handlers=dict.fromkeys(both, stop))
+    result = await crawl(every, HOLD, signal_handlers=dict.fromkeys(both, stop))
     for site in some:
         [reason] = reasons(result, site)
         assert "headers_received or bytes_received stopped the download of robots.txt" in reason
@@ -159,7 +159,7 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: s
         headers = {"Proxy-Authorization": login}
     pages = site.url("/page"), site.url("/private")
     requests = [Request(page, headers=headers, meta={"proxy": address}) for page in pages]
-    result = await crawl(requests, {**DEFER, "RETRY_ENABLED": False})
+    result = await crawl(requests, {**HOLD, "RETRY_ENABLED": False})
     assert site.requests == []
     assert result.disallowed(site.url("/private"))
     # Asked again for a request that is held.
@@ -219,7 +219,7 @@ async def test_a_connection_that_is_lost_once_is_tried_again_at_once(sites: Site
 async def test_tls_that_goes_on_failing_is_a_dead_host(sites: Sites) -> None:
     site = sites.add(robots=RULES)  # without TLS
     url = site.url("/x").replace("http:", "https:")
-    result = await crawl(url, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2})
+    result = await crawl(url, {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 2})
     error = result.failure(url)
     assert isinstance(error, RobotsUnreachable)
     assert error.attempts == 2
@@ -247,7 +247,7 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
         for number, one in enumerate(proxies)
     ]
     settings = {
-        **DEFER,
+        **HOLD,
         "REP_RETRY_DELAY": 0.02,
         "REP_RETRY_MAX_DELAY": 0.05,
         "RETRY_TIMES": 12 if by == "middleware" else 0,
@@ -271,7 +271,7 @@ async def test_what_a_proxy_can_not_do_is_no_fault_of_the_site(sites: Sites) -> 
         table[f"https://{sites.new_host()}/x"] = proxy.url(""), str(status)
     result = await crawl(
         [Request(url, meta={"proxy": proxy}) for url, (proxy, _) in table.items()],
-        {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_DEFER_MAX_WAIT": 1.2},
+        {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 1, "REP_HOLD_MAX_WAIT": 1.2},
     )
     for url, (_, how) in table.items():
         error = result.failure(url)
@@ -346,7 +346,7 @@ def failing(sites: Sites) -> dict[str, tuple[str, Any]]:
     }
 
 
-DIRECT = {**DEFER, "REP_RETRY_DELAY": 60.0, "REP_RETRY_MAX_DELAY": 60.0}
+DIRECT = {**HOLD, "REP_RETRY_DELAY": 60.0, "REP_RETRY_MAX_DELAY": 60.0}
 
 
 @pytest.mark.download
@@ -355,8 +355,8 @@ DIRECT = {**DEFER, "REP_RETRY_DELAY": 60.0, "REP_RETRY_MAX_DELAY": 60.0}
     "settings",
     [
         {"REP_UNREACHABLE": "drop"},
-        {**DEFER, "REP_DEFER_MAX_WAIT": 2.0, "REP_DEFER_GRACE": 0.05},
-        {**DEFER, "REP_DEFER_MAX_WAIT": 2.0, "REP_CACHE_MAX_ORIGINS": 1},
+        {**HOLD, "REP_HOLD_MAX_WAIT": 2.0, "_REP_HOLD_GRACE": 0.05},
+        {**HOLD, "REP_HOLD_MAX_WAIT": 2.0, "REP_CACHE_MAX_ORIGINS": 1},
         DIRECT,
     ],
     ids=["dropped", "given up", "forgotten", "direct"],
@@ -420,9 +420,9 @@ async def test_other_handlers_failures_are_known_by_their_causes(
     result = await crawl(
         requests,
         {
-            **DEFER,
-            "REP_DEFER_DEAD_HOST_TRIES": 1,
-            "REP_DEFER_MAX_WAIT": 1.2,
+            **HOLD,
+            "_REP_HOLD_DEAD_HOST_TRIES": 1,
+            "REP_HOLD_MAX_WAIT": 1.2,
             "CURL_IMPERSONATE": "chrome",
             "DOWNLOAD_HANDLERS": {"http": handler, "https": handler},
         },

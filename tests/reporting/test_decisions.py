@@ -17,7 +17,7 @@ from scrapy_rep.reporting import record as module
 from scrapy_rep.reporting.summary import STATS, Counts, parts_of
 from tests.helpers.behaviours import in_turn, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, crawl
-from tests.helpers.held import DEFER, NEVER, Record, as_soon_as, assert_clean, origin_of, urls
+from tests.helpers.held import HOLD, NEVER, Record, as_soon_as, assert_clean, origin_of, urls
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
@@ -93,7 +93,7 @@ async def test_every_start_request_is_forbidden(sites: Sites, agent: Any, sugges
 
 async def test_every_start_request_was_given_up(sites: Sites) -> None:
     down = sites.refused()
-    settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2}
+    settings = {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 2}
     result = await crawl([f"{down}/1", f"{down}/2"], settings)
     [line] = warned(result)
     assert line.startswith("robots.txt was unreachable for every start request (2). If the crawl")
@@ -148,7 +148,7 @@ async def test_a_start_request_that_fails_is_none_that_is_refused(sites: Sites, 
 async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any) -> None:
     """The user has stopped the crawl: others may have got through."""
     site, other = sites.add(robots=503), sites.add(robots=RULES)
-    settings = {**DEFER, "JOBDIR": str(tmp_path),
+    settings = {**HOLD, "JOBDIR": str(tmp_path),
                 "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}  # fmt: skip
 
     def stop(spider: Spider, count: int) -> None:
@@ -157,7 +157,7 @@ async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any)
         if count == 2:
             as_soon_as(lambda: stats.get_value("robotstxt/forbidden"), record.close)
 
-    record = Record(on_deferred=stop)
+    record = Record(on_held=stop)
     wanted = [*urls(site, 2), other.url("/x")]
     result = await crawl(wanted, settings, signal_handlers=record.handlers)
     assert warned(result) == []
@@ -178,7 +178,7 @@ async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> No
         *urls(site, 4, "/private/"), *urls(site, 2, "/x"), *urls(site, 7, "/page"),
         *urls(other, 3), *urls(none, 5), *urls(away, 6), f"{sites.refused()}/1",
     ]  # fmt: skip
-    result = await crawl(StepSpider, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1}, steps=wanted)
+    result = await crawl(StepSpider, {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 1}, steps=wanted)
     assert summary(result) == [
         "robots.txt of 5 origins: 3 with rules, 1 without restrictions, 1 unreachable (refused)",
         "Requests: 18 allowed, 9 forbidden, 1 dropped (robots.txt unreachable), 1 held, 1 released",
@@ -214,7 +214,7 @@ async def test_the_summary_tells_of_stats_in_words_and_in_order(sites: Sites) ->
 async def test_no_line_tells_a_thing_twice(sites: Sites) -> None:
     """The URL of a timeout, the time of what was given up; none promises an attempt."""
     silent = sites.add(robots=silence())
-    settings = {**DEFER, "REP_DOWNLOAD_TIMEOUT": 0.2, "REP_DEFER_MAX_WAIT": 0.6}
+    settings = {**HOLD, "REP_DOWNLOAD_TIMEOUT": 0.2, "REP_HOLD_MAX_WAIT": 0.6}
     result = await crawl(urls(silent, 2), settings)
     [first, *_] = lines(result, "is unreachable (")
     name = origin_of(silent)

@@ -64,10 +64,10 @@ async def test_a_file_in_the_jobdir_that_cannot_be_opened(
     site = sites.add()
     site.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
     site.set("/map.xml", urlset([site.url("/listed")]))
-    settings = {"JOBDIR": str(tmp_path), "REP_SITEMAPS": True, "REP_DEFER_MAX_WAIT": 0.3}
+    settings = {"JOBDIR": str(tmp_path), "REP_SITEMAPS": True, "REP_HOLD_MAX_WAIT": 0.3}
     result = await crawl(StepSpider, settings, steps=[site.url("/1")])
     assert result.stats[gauge] == 1
-    settings["REP_DEFER_MAX_WAIT"] = 30
+    settings["REP_HOLD_MAX_WAIT"] = 30
     slow = sites.add(pages={"/slow": after(0.5, "page")})
     steps = [site.url("/2"), (tmp_path / name).rmdir, slow.url("/slow")]
     result = await crawl(StepSpider, settings, steps=steps)

@@ -12,7 +12,7 @@ from scrapy_rep.reporting.record import MAX_LINES, changed_lines, kind_of
 from scrapy_rep.reporting.record_file import RecordFile
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import Clock, StepSpider, captured_log, crawl
-from tests.helpers.held import DEFER, later, origin_of, urls
+from tests.helpers.held import HOLD, later, origin_of, urls
 from tests.helpers.held import Record as Signals
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
@@ -39,7 +39,7 @@ async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
     town = {name: sites.add(robots=robots) for name, robots in answers.items()}
     refused, own = sites.refused(), sites.add()
     wanted = [*(site.url("/x") for site in (*town.values(), own)), f"{refused}/x"]
-    settings = {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 1, "REP_OVERRIDES": {own.host: None}}
+    settings = {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 1, "REP_OVERRIDES": {own.host: None}}
     crawled = await record(wanted, settings)
     found: dict[str, list[dict[str, Any]]] = {}
     for line in crawled.of("answer"):
@@ -122,8 +122,8 @@ async def test_what_was_released_says_how_long_it_was_held(
     sites: Sites, record: Record, tmp_path: Path
 ) -> None:
     site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path / "job")}
-    signals = Signals(on_deferred=lambda *_: later(0.5, signals.close))
+    settings = {**HOLD, "JOBDIR": str(tmp_path / "job")}
+    signals = Signals(on_held=lambda *_: later(0.5, signals.close))
     await record([site.url("/x")], settings, signal_handlers=signals.handlers)
     site.set("/robots.txt", RULES)
     found = await record([], settings)
@@ -188,7 +188,7 @@ def test_why_it_is_unreachable_in_a_word_or_two() -> None:
     """As text, which other processes store, too."""
     failed = "DownloadFailedError: [<twisted.python.failure.Failure {}>]"
     for reason, kind in {
-        "HTTP 403, REP_FORBIDDEN is 'defer'": "HTTP 403",
+        "HTTP 403, REP_FORBIDDEN is 'hold'": "HTTP 403",
         "CannotResolveHostError: a.example": "unknown host",
         failed.format("OpenSSL.SSL.Error: [('SSL routines', '', 'wrong version number')]"): "TLS",
         failed.format("twisted.internet.error.ConnectionDone: Closed."): "connection lost",

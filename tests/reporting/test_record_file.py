@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request
 from scrapy.extensions.feedexport import BlockingFeedStorage
 
 from scrapy_rep.exceptions import SettingsError
@@ -22,7 +21,7 @@ from scrapy_rep.storages import SqliteStorage
 from tests.helpers.behaviours import in_turn
 from tests.helpers.crawling import Clock, StepSpider, assert_ended_at_start, crawl
 from tests.helpers.ftp import FtpSite
-from tests.helpers.held import DEFER, a_while, assert_clean, origin_of, urls
+from tests.helpers.held import HOLD, a_while, assert_clean, origin_of, urls
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl
 from tests.helpers.recorded import context_of
@@ -67,27 +66,10 @@ async def test_a_disallowed_request_is_one_whole_line(site: Site, record: Record
     }
 
 
-async def test_allowed_requests_are_written_too_if_wanted(
-    sites: Sites, site: Site, record: Record
-) -> None:
-    urls = [site.url("/private/open"), site.url("/x"), sites.add(robots=404).url("/x")]
-    urls.append(site.url("/private"))
-    steps = [*urls, Request(site.url("/y"), meta={"dont_obey_robotstxt": True})]
-    settings = {"REP_DECISIONS_ALL": True, "REP_USER_AGENT": "foo,testbot"}
-    found = await record(StepSpider, settings, steps=steps)
-    assert found.told("url", "agent", "verdict", "line", "group", "sha256", "status") == [
-        (urls[0], "foo,testbot", "allowed", 4, "*", HASH, 200),
-        (urls[1], "foo,testbot", "allowed", None, "*", HASH, 200),
-        (urls[2], "foo,testbot", "allowed", None, None, None, 404),
-        (urls[3], "foo,testbot", "disallowed", 3, "*", HASH, 200),
-    ]
-    assert_clean(found.result)
-
-
 @pytest.mark.loop
 async def test_held_and_released(sites: Sites, record: Record) -> None:
     site = sites.add(robots=in_turn(503, RULES))
-    found = await record(StepSpider, DEFER, steps=[site.url("/private"), "data:,"])
+    found = await record(StepSpider, HOLD, steps=[site.url("/private"), "data:,"])
     assert found.told("verdict", "line", "sha256", "status", "reason") == [
         ("held", None, None, None, "HTTP 503"),
         ("released", None, None, None, None),
@@ -99,7 +81,7 @@ async def test_held_and_released(sites: Sites, record: Record) -> None:
 async def test_given_up_and_unreachable(sites: Sites, record: Record) -> None:
     down = sites.refused()
     steps = [f"{down}/1", f"{down}/2", "http://:80/x"]
-    found = await record(StepSpider, {**DEFER, "REP_DEFER_DEAD_HOST_TRIES": 2}, steps=steps)
+    found = await record(StepSpider, {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 2}, steps=steps)
     verdicts = ("held", "given_up", "unreachable", "unreachable")
     assert found.told("url", "verdict") == list(zip([steps[0], *steps], verdicts, strict=True))
     _, given_up, dropped, invalid = found.decisions

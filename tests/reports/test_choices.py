@@ -20,7 +20,7 @@ FETCHED, REFUSED, UNREACHABLE = "NoneType", RobotsDisallowed.__name__, RobotsUnr
 PAGE = "<!DOCTYPE html><html><p>One moment, please"
 CLOUDFLARE, CHALLENGE = ("cf-mitigated", "challenge"), ("x-amzn-waf-action", "challenge")
 CAPTCHA = ("x-amzn-waf-action", "captcha")
-HELD = {"REP_CHALLENGE": "defer"}
+HELD = {"REP_CHALLENGE": "hold"}
 SLOW = "user-agent: *\ncrawl-delay: 301\n"
 
 ASKED_FOR: list[tuple[str, Behaviour | str, dict[str, Any], str, str]] = [

@@ -123,7 +123,7 @@ async def test_the_limits_of_an_origin_hold(sites: Sites) -> None:
     site = linking(sites, page(links))
     for number in range(30):
         site.set(f"/{number}.xml", urlset([]))
-    await seeded(site, **GUESS, REP_SITEMAP_MAX_FILES=8)
+    await seeded(site, **GUESS, _REP_SITEMAP_MAX_FILES=8)
     read = sum(site.count(f"/{number}.xml") for number in range(30))
     assert 1 <= read < 8
     site = linking(sites, page(links))

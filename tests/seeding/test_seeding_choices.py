@@ -309,7 +309,7 @@ async def test_an_origin_that_is_known_before_it_may_seed(sites: Sites) -> None:
 
 
 async def test_priorities_are_those_of_the_settings(sites: Sites) -> None:
-    settings = {"REP_SITEMAP_PAGE_PRIORITY": -7, "REP_SITEMAP_PRIORITY": 500}
+    settings = {"_REP_SITEMAP_PAGE_PRIORITY": -7, "_REP_SITEMAP_PRIORITY": 500}
     result = await seeded(seeding(sites, 3), **settings)
     requests = [response.request for response in result.spider.responses if response.request]
     assert sorted(one.priority for one in requests) == [-7] * 6 + [0]

@@ -228,7 +228,7 @@ async def test_a_disk_that_fails(sites: Sites, failing: type[FailingFile], verb:
     failing.verb, failing.first, failing.last = verb, 3, 10**9
     site = sites.add()
     lists(site, "/map.xml").set("/map.xml", urlset(some(site, "page")))
-    settings = {**ON, "REP_DEFER_MAX_WAIT": 0.3}
+    settings = {**ON, "REP_HOLD_MAX_WAIT": 0.3}
     result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
     assert result.reason == "finished"
     assert result.status(site.url("/start")) == 200

@@ -134,7 +134,7 @@ async def test_a_gzip_bomb_is_read_up_to_the_limit(sites: Sites) -> None:
     site.set("/packed.gz", answer(gzip.compress(start + b" " * (16 << 20))))
     site.set("/long.xml", answer(start + b" " * 300_000))
     # A site that ends the transfer of what is too long says nothing of the sort.
-    result = await seeded(site, REP_SITEMAP_MAX_BYTES=100_000)
+    result = await seeded(site, _REP_SITEMAP_MAX_BYTES=100_000)
     assert pages(result) == [site.url("/page")]
     assert len(lines(result, "longer than 100000 bytes", level="WARNING")) == 3
     assert result.stat("rep/sitemaps/fetched") == 3
@@ -160,8 +160,8 @@ async def test_indexes_without_end(sites: Sites) -> None:
     assert site.count("/index") == 5
     assert result.stat("rep/sitemaps/rejected/depth") == 1
     [message] = lines(result, "?5 (sitemapindex)", level=None)
-    assert "1 nested deeper than REP_SITEMAP_MAX_DEPTH" in message
-    result = await seeded(site, REP_SITEMAP_MAX_DEPTH=12)
+    assert "1 nested too deep" in message
+    result = await seeded(site, _REP_SITEMAP_MAX_DEPTH=12)
     assert result.stat("rep/sitemaps/fetched") == 12
 
 
@@ -169,15 +169,15 @@ async def test_limits_of_urls_and_files(sites: Sites) -> None:
     site = lists(sites.add(), "/a.xml", "/b.xml")
     for name in ("a", "b"):
         site.set(f"/{name}.xml", urlset([site.url(f"/{name}{n}") for n in range(9)]))
-    result = await seeded(site, REP_SITEMAP_MAX_URLS=3)
+    result = await seeded(site, _REP_SITEMAP_MAX_URLS=3)
     assert len(pages(result)) == 6
     assert len(lines(result, "more than 3 entries: the rest is ignored", level="WARNING")) == 2
-    result = await seeded(site, REP_SITEMAP_MAX_ORIGIN_URLS=12)
+    result = await seeded(site, _REP_SITEMAP_MAX_ORIGIN_URLS=12)
     assert len(pages(result)) == 12
     assert result.stat("rep/sitemaps/rejected/limit") == 6
-    result = await seeded(site, REP_SITEMAP_MAX_FILES=1)
+    result = await seeded(site, _REP_SITEMAP_MAX_FILES=1)
     assert len(pages(result)) == 9
-    assert len(lines(result, "has reached REP_SITEMAP_MAX_FILES", level="WARNING")) == 1
+    assert len(lines(result, "has too many sitemaps", level="WARNING")) == 1
 
     async def leaf(hit: Hit, connection: Any) -> None:
         listed = [site.url(f"/map?{hit.target.partition('?')[2]}"), *many[:5]]
@@ -187,7 +187,7 @@ async def test_limits_of_urls_and_files(sites: Sites) -> None:
     lists(site, "/root").set("/root", index(many))
     site.set("/index", leaf)
     site.set("/map", urlset([site.url("/page")]))
-    result = await seeded(site, REP_SITEMAP_MAX_FILES=40)
+    result = await seeded(site, _REP_SITEMAP_MAX_FILES=40)
     assert site.count("/index") + site.count("/map") == 39
     assert result.stat("rep/sitemaps/rejected/limit") >= 2_000 - 39
 
@@ -234,7 +234,6 @@ async def test_passwords_stand_nowhere(sites: Sites, tmp_path: Path, where: str)
 
     record, report = tmp_path / "record.jsonl", tmp_path / "report.html"
     settings = {"REP_DECISIONS": str(record), "REP_REPORT": str(report)}
-    settings |= {"REP_DECISIONS_ALL": True}
     starts = [] if where == "rep_sitemaps" else [secret, secret.replace("private", "page")]
     result = await crawl(Named, settings, requests=starts)
     ours = [one for one in result.records if one.name.startswith("scrapy_rep")]

@@ -16,7 +16,7 @@ from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import index, listing, lists, pages, seeded, urlset
 
 pytestmark = pytest.mark.slow
-DEFER = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 0.05, "REP_RETRY_MAX_DELAY": 0.1}
+HOLD = {"REP_UNREACHABLE": "hold", "REP_RETRY_DELAY": 0.05, "REP_RETRY_MAX_DELAY": 0.1}
 
 
 @pytest.mark.parametrize("policy", ["strict", "any"])
@@ -117,7 +117,7 @@ async def test_one_that_answers_late(sites: Sites) -> None:
     site, late = sites.add(), sites.add()
     own = one_of(site, late.url(""))
     late.set("/robots.txt", in_turn(503, 503, listing(site.url("/map.xml"))))
-    result = await seeded(site, **DEFER)
+    result = await seeded(site, **HOLD)
     assert pages(result) == sorted([*own, late.url("/page")])
     assert result.spider.responses[-1].url == late.url("/page")
 
@@ -128,13 +128,13 @@ async def test_one_that_answers_late(sites: Sites) -> None:
 async def test_one_that_never_answers(
     sites: Sites, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It keeps the crawl open for at most REP_DEFER_MAX_WAIT, or not at all if the policy is so."""
-    settings: dict[str, Any] = dict(DEFER)
+    """It keeps the crawl open for at most REP_HOLD_MAX_WAIT, or not at all if the policy is so."""
+    settings: dict[str, Any] = dict(HOLD)
     if other in ("silent", "503"):
         # The engine is told that the crawl may be over, it need not look every 5 s.
         monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
         # However long the next attempt at it is away.
-        delays = {"REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY": 600, "REP_DEFER_MAX_WAIT": 0.3}
+        delays = {"REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY": 600, "REP_HOLD_MAX_WAIT": 0.3}
         settings |= delays
     elif other != "refused":
         settings["REP_UNREACHABLE"] = other
@@ -177,9 +177,9 @@ async def test_a_sitemap_whose_own_host_is_unreachable_for_a_while(sites: Sites)
     site, maps = sites.add(), sites.add(robots=in_turn(503, 503, "User-agent: *\n"))
     site.set("/robots.txt", listing(maps.url("/map.xml")))
     maps.set("/map.xml", urlset([site.url("/page")]))
-    result = await seeded(site, **DEFER, REP_DEFER_GRACE=0)
+    result = await seeded(site, **HOLD, _REP_HOLD_GRACE=0)
     assert pages(result) == [site.url("/page")]
-    assert result.stat("rep/deferred") >= 1
+    assert result.stat("rep/held") >= 1
     assert result.stat("rep/sitemaps/fetched") == 1
 
 

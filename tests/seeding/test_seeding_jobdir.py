@@ -18,7 +18,7 @@ from scrapy_rep.seeding.spool import FILE_NAME
 from tests.helpers.behaviours import RULES, after, in_turn, redirect, reset, silence
 from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.files import ask
-from tests.helpers.held import DEFER, Record, later
+from tests.helpers.held import HOLD, Record, later
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl, needs_reactorless
 from tests.helpers.redisserver import (
@@ -66,7 +66,7 @@ def test_a_kill_loses_no_page_that_is_held_in_memory(sites: Sites, tmp_path: Pat
     wanted = [other.url(f"/{number}") for number in range(10, 35)]
     site.set("/map.xml", urlset(wanted))
     settings = {"REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any", "JOBDIR": tmp_path / "job"}
-    settings |= {"REP_DEFER_GRACE": 0}  # held one by one
+    settings |= {"_REP_HOLD_GRACE": 0}  # held one by one
     starts = [site.url("/start")]
     Crawl(tmp_path, starts, settings, ends="SIGKILL refused 5", seeded="yes").join()
     assert left(tmp_path) == len(wanted)
@@ -79,7 +79,7 @@ def test_a_kill_loses_no_page_that_is_held_in_memory(sites: Sites, tmp_path: Pat
 @pytest.mark.process
 @pytest.mark.scrapy_api
 def test_kills_and_stops_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> None:
-    """Each run begins with pages held: robots.txt answers long after REP_DEFER_GRACE."""
+    """Each run begins with pages held: robots.txt answers long after _REP_HOLD_GRACE."""
     listed = Listed(sites, robots_seconds=0.2)
     ends = ["SIGKILL downloaded 2", "SIGKILL reached 4", "SIGINT page 1", "SIGKILL left 90"]
     runs = [listed.start(tmp_path, end).join() for end in [*ends, "SIGINT page 40", ""]]
@@ -126,13 +126,13 @@ async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
     site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503 if held else silence())
     wanted = [other.url(f"/{number}") for number in range(5)]
     site.set("/map.xml", urlset(wanted))
-    record = Record(on_deferred=lambda spider, count: count == len(wanted) and record.close())
+    record = Record(on_held=lambda spider, count: count == len(wanted) and record.close())
     if not held:
         record.handlers[signals.request_scheduled] = lambda request: (
             request.url == wanted[-1] and later(0.2, record.close)
         )
-    settings = {**DEFER, "REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
-    settings |= {"REP_DEFER_GRACE": 0 if held else 60, "JOBDIR": str(tmp_path / "job")}
+    settings = {**HOLD, "REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
+    settings |= {"_REP_HOLD_GRACE": 0 if held else 60, "JOBDIR": str(tmp_path / "job")}
     starts = [site.url("/start")]
     first = await crawl(SeededSpider, settings, requests=starts, signal_handlers=record.handlers)
     assert first.stat("rep/sitemaps/emitted") == len(wanted)
@@ -180,7 +180,7 @@ async def test_a_sitemap_whose_host_was_down_is_read_by_the_next_run(
     wanted = [site.url(f"/{number}") for number in range(5)]
     site.set("/robots.txt", f"Sitemap: {maps.url('/map.xml')}\n")
     maps.set("/map.xml", urlset(wanted))
-    first = await run(site, tmp_path, **DEFER, REP_DEFER_MAX_WAIT=0.3, REP_DEFER_GRACE=0)
+    first = await run(site, tmp_path, **HOLD, REP_HOLD_MAX_WAIT=0.3, _REP_HOLD_GRACE=0)
     assert first.stat("rep/given_up") == 1
     assert first.stat("rep/sitemaps/failed") == 1
     maps.set("/robots.txt", RULES)
@@ -232,9 +232,9 @@ async def test_a_sitemap_that_is_held_at_a_stop_is_requested_once(
     site.set("/robots.txt", f"Sitemap: {maps.url('/map.xml')}\n")
     maps.set("/map.xml", urlset([site.url("/page")]))
     held = maps.url("/map.xml")
-    record = Record(on_deferred=lambda *_: record.deferred[-1] == held and later(0.1, record.close))
-    settings = {**DEFER, "REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job")}
-    settings |= {"REP_DEFER_GRACE": 0}
+    record = Record(on_held=lambda *_: record.held[-1] == held and later(0.1, record.close))
+    settings = {**HOLD, "REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job")}
+    settings |= {"_REP_HOLD_GRACE": 0}
     starts = [site.url("/start")]
     first = await crawl(SeededSpider, settings, requests=starts, signal_handlers=record.handlers)
     assert first.reason == "enough"
@@ -276,8 +276,8 @@ async def test_pages_given_up_in_memory_are_for_the_next_run(sites: Sites, tmp_p
     (tmp_path / "job" / HELD).mkdir(parents=True)
     site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503)
     site.set("/map.xml", urlset([other.url(f"/{number}") for number in range(5)]))
-    settings = {**DEFER, "REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
-    settings |= {"REP_DEFER_MAX_WAIT": 0.2, "JOBDIR": str(tmp_path / "job")}
+    settings = {**HOLD, "REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
+    settings |= {"REP_HOLD_MAX_WAIT": 0.2, "JOBDIR": str(tmp_path / "job")}
     result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
     assert result.stat("rep/given_up") == left(tmp_path) == 5
 

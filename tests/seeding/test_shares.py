@@ -94,7 +94,7 @@ async def wait(*_: object) -> None:
 BUSY: dict[str, Callable[[Any, Site], object]] = {
     "pages are handed over": lambda seeding, _: seeding._feeder.wake(),
     "sitemaps are added": lambda seeding, _: seeding._seed(wait()),
-    "an answer is told": lambda seeding, site: seeding._deferral._flights.to(
+    "an answer is told": lambda seeding, site: seeding._holding._flights.to(
         Origin.from_url(site.url("/")), Request(site.url("/"))
     ),
 }
@@ -155,7 +155,7 @@ class Until:
         return result
 
 
-DEFER = {"REP_UNREACHABLE": "defer", "REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY": 600}
+HOLD = {"REP_UNREACHABLE": "hold", "REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY": 600}
 
 
 async def test_sitemaps_that_are_held_take_no_place_of_others(sites: Sites) -> None:
@@ -167,8 +167,8 @@ async def test_sitemaps_that_are_held_take_no_place_of_others(sites: Sites) -> N
     second.set("/map.xml", urlset([second.url("/page")]))
     held = Until(second, ["/page"])
     second.set("/start", until(lambda: all(site.count("/robots.txt") for site in down)))
-    result = await held.crawl(first, second, **DEFER, REP_DEFER_GRACE=0)
-    assert result.stat("rep/deferred") >= 32
+    result = await held.crawl(first, second, **HOLD, _REP_HOLD_GRACE=0)
+    assert result.stat("rep/held") >= 32
 
 
 async def test_one_robots_txt_does_not_take_all_places_for_sitemaps(sites: Sites) -> None:
@@ -199,7 +199,7 @@ async def test_silent_hosts_that_a_sitemap_names_keep_none_from_being_asked(site
     asked = lambda: sum(site.count("/robots.txt") for site in silent) >= 2
     second.set("/start", until(asked, after(0.5, "page")))
     wanted = Until(honest, [f"/{number}" for number in range(20)])
-    result = await wanted.crawl(first, second, REP_DOWNLOAD_TIMEOUT=300, REP_DEFER_GRACE=300)
+    result = await wanted.crawl(first, second, REP_DOWNLOAD_TIMEOUT=300, _REP_HOLD_GRACE=300)
     assert result.stat("rep/sitemaps/rejected/unproven") == 0
 
 
@@ -211,7 +211,7 @@ async def test_silent_hosts_give_their_places_to_others(sites: Sites) -> None:
     honest = sites.add()
     honest.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
     site.set("/map.xml", urlset([one.url("/page") for one in [*silent, honest]]))
-    await Until(honest, ["/page"]).crawl(site, REP_DOWNLOAD_TIMEOUT=300, REP_DEFER_GRACE=300)
+    await Until(honest, ["/page"]).crawl(site, REP_DOWNLOAD_TIMEOUT=300, _REP_HOLD_GRACE=300)
 
 
 async def test_many_pages_of_one_site_keep_no_sitemap_of_another_waiting(

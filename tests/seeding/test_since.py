@@ -297,7 +297,7 @@ async def test_sitemaps_that_could_not_be_kept_leave_the_date(
     news = News(sites)
     obstacle = tmp_path / "job" / FILE_NAME
     obstacle.mkdir(parents=True)
-    settings = {**stored, "JOBDIR": tmp_path / "job", "REP_DEFER_MAX_WAIT": 0.0}
+    settings = {**stored, "JOBDIR": tmp_path / "job", "REP_HOLD_MAX_WAIT": 0.0}
     result = await crawl(
         SeededSpider, {"REP_SITEMAPS": True, **settings}, requests=[news.site.url("/start")]
     )

@@ -43,7 +43,7 @@ class World:
         self.asked: list[str] = []
         self.refused: list[Reason] = []
         engine = SimpleNamespace(wake=lambda: None)
-        settings = SimpleNamespace(defer_max_wait=600.0)
+        settings = SimpleNamespace(hold_max_wait=600.0)
         log = SimpleNamespace(refused=self.refuse)
         origins = SimpleNamespace(
             cache=SimpleNamespace(get=lambda _: None),

@@ -16,7 +16,7 @@ from scrapy_rep import signals as rep_signals
 from scrapy_rep.exceptions import RobotsDisallowed
 from tests.helpers.behaviours import RULES, in_turn, silence
 from tests.helpers.crawling import CrawlResult, crawl
-from tests.helpers.held import DEFER, Record, a_while, silent_until_open, urls
+from tests.helpers.held import HOLD, Record, a_while, silent_until_open, urls
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
 from tests.helpers.redisserver import fleet_settings, needs_scrapy_redis, needs_server
@@ -45,7 +45,7 @@ class Fleet:
     ) -> Crawl:
         """:param GO: whether the crawl begins when :meth:`go` says it"""
         go = str(self._folder / "go") if settings.pop("GO", False) else ""
-        settings = {"REP_DEFER_GRACE": 0.5, **self._storage, **settings}
+        settings = {"_REP_HOLD_GRACE": 0.5, **self._storage, **settings}
         folder = self._folder / "runs"
         self.crawls.append(Crawl(folder, urls, settings, reactor=reactor, ends=ends, go=go))
         return self.crawls[-1]
@@ -77,11 +77,11 @@ def test_one_process_fetches_and_the_others_use_its_answer(sites: Sites, fleet: 
     quick, slow, missing = sites.add(robots=RULES), sites.add(robots=gate), sites.add(robots=404)
     wanted = [site.url(path) for path in PATHS for site in (quick, slow, missing)]
     many: dict[str, Any] = {"CONCURRENT_REQUESTS": 64, "GO": True}
-    patient = fleet.add(wanted, reactor="select", REP_DEFER_GRACE=60, **many)
+    patient = fleet.add(wanted, reactor="select", _REP_HOLD_GRACE=60, **many)
     hasty = fleet.add(wanted, **many)
     fleet.go()
     held = {slow.url(path) for path in PATHS}
-    hasty.wait_until(lambda: held <= {*hasty.urls("deferred")}, "the slow ones to be held")
+    hasty.wait_until(lambda: held <= {*hasty.urls("held")}, "the slow ones to be held")
     patient.wait_for("page", 2 + 4)  # all but the slow ones
     gate.open()
     fleet.join()
@@ -92,8 +92,8 @@ def test_one_process_fetches_and_the_others_use_its_answer(sites: Sites, fleet: 
     for one in fleet.crawls:
         assert sorted(one.urls("failed")) == sorted(forbidden)
         assert sorted(one.urls("page")) == sorted({*wanted} - forbidden)
-        assert sorted(one.urls("released")) == sorted(one.urls("deferred"))
-    assert patient.urls("deferred") == []
+        assert sorted(one.urls("released")) == sorted(one.urls("held"))
+    assert patient.urls("held") == []
 
 
 def allowed(path: str) -> bool:
@@ -128,7 +128,7 @@ def test_a_kill_in_the_middle_of_a_release_loses_nothing(
     pages = urls(site, 10)
     # Who is killed may be asking at that moment.
     killed = fleet.add(pages, **job, ends="SIGKILL released 4", REP_DOWNLOAD_TIMEOUT=2)
-    killed.wait_for("deferred", len(pages))
+    killed.wait_for("held", len(pages))
     site.set("/robots.txt", RULES)
     killed.join()
     assert killed.reason is None
@@ -144,7 +144,7 @@ def test_a_kill_in_the_middle_of_a_release_loses_nothing(
 def begun(
     site: Site, storage: dict[str, Any], record: Record | None = None, **settings: Any
 ) -> Deferred[CrawlResult]:
-    settings = {**DEFER, "REP_DEFER_GRACE": 0.01, **storage, **settings}
+    settings = {**HOLD, "_REP_HOLD_GRACE": 0.01, **storage, **settings}
     handlers = record.handlers if record else {}
     return deferred_from_coro(crawl(map(site.url, PATHS), settings, signal_handlers=handlers))
 
@@ -173,7 +173,7 @@ async def test_one_that_waits_for_another_can_be_stopped(
     asks = begun(site, storage)
     await until(lambda: site.robots_fetches)
     waits = begun(site, storage, stopped)
-    await until(lambda: len(stopped.deferred) == len(PATHS))
+    await until(lambda: len(stopped.held) == len(PATHS))
     stopped.close()
     assert (await maybe_deferred_to_future(waits)).reason == "enough"
     gate.open()
@@ -193,7 +193,7 @@ async def test_a_clock_that_is_set_back_does_not_lose_the_next_attempt(
     def set_back(**_: Any) -> None:
         ahead[0] = -0.5
 
-    settings = {**DEFER, "REP_RETRY_DELAY": 0.2, **storage}
+    settings = {**HOLD, "REP_RETRY_DELAY": 0.2, **storage}
     result = await crawl(
         site.url(), settings, signal_handlers={rep_signals.robots_resolved: set_back}
     )

@@ -251,8 +251,8 @@ def test_url_prefix_and_expiry_come_from_settings(redis_server: RedisServer, cli
     """The URL may be scrapy-redis's."""
     own = {
         "REP_CACHE_REDIS_URL": redis_server.url.replace("/?", "/3?"),
-        "REP_CACHE_REDIS_PREFIX": "mine",
-        "REP_CACHE_EXPIRY": 100,
+        "_REP_CACHE_REDIS_PREFIX": "mine",
+        "_REP_CACHE_EXPIRY": 100,
         "REDIS_URL": "redis://nowhere.invalid",
     }
     for settings in (own, {"REDIS_URL": redis_server.url}):
@@ -262,7 +262,7 @@ def test_url_prefix_and_expiry_come_from_settings(redis_server: RedisServer, cli
     with redis.Redis(port=redis_server.port, db=3) as other:
         assert other.keys() == [f"mine:entry:{A}".encode()]
         assert 50 < other.ttl(f"mine:entry:{A}") <= 100
-    assert client.keys() == [f"scrapy-rep:entry:{A}".encode()]
+    assert client.keys() == [f"{{scrapy-rep}}:entry:{A}".encode()]
 
 
 def test_a_missing_or_wrong_url_is_a_settings_error_without_its_password() -> None:

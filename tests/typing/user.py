@@ -48,8 +48,8 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.page import PageRule, PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
 from scrapy_rep.signals import (
-    request_deferred,
     request_given_up,
+    request_held,
     request_released,
     robots_resolved,
     sitemap_discovered,
@@ -85,7 +85,7 @@ class PageSpider(Spider):
     def watch(self, crawler: Crawler) -> None:
         for signal in (robots_resolved, sitemap_discovered):
             crawler.signals.connect(self.resolved, signal=signal)
-        for signal in (request_deferred, request_released, request_given_up):
+        for signal in (request_held, request_released, request_given_up):
             crawler.signals.connect(self.moved, signal=signal)
 
     def resolved(self, origin: Origin, outcome: Outcome, robots: RobotsTxt | None) -> None:

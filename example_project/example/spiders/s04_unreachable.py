@@ -2,8 +2,8 @@
 
 Run it: python3 example_project/run.py unreachable
 Here they are dropped at once. The alternatives:
-    python3 example_project/run.py unreachable -s REP_UNREACHABLE=defer
-is the default: they are held, and given up after REP_DEFER_MAX_WAIT (in s07_deferral.py the site
+    python3 example_project/run.py unreachable -s REP_UNREACHABLE=hold
+is the default: they are held, and given up after REP_HOLD_MAX_WAIT (in s07_holding.py the site
 answers before that). And, impolite,
     python3 example_project/run.py unreachable -s REP_UNREACHABLE=allow
 """

@@ -22,7 +22,7 @@ class FleetSpider(scrapy.Spider):
         "SCHEDULER_PERSIST": True,
         "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
         "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
-        "REP_DEFER_MAX_WAIT": 20,
+        "REP_HOLD_MAX_WAIT": 20,
         # So that the first one to start leaves something for the others.
         "CONCURRENT_REQUESTS": 4,
     }

@@ -45,7 +45,7 @@ def answer(outcome: str, at: float, origin: str, **more: Any) -> bytes:
 def started(spider: str = "many", **more: Any) -> bytes:
     """The first line."""
     about = {"spider": spider, "agent": "ExampleBot", "version": "1.0", "scrapy": "2.19.0"}
-    changed = {"REP_DEFER_MAX_WAIT": "5", "REP_REPORT": "robots.html"}
+    changed = {"REP_HOLD_MAX_WAIT": "5", "REP_REPORT": "robots.html"}
     return line("crawl_started", settings={**about, "changed": changed}, **more)
 
 

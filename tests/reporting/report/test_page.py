@@ -15,7 +15,7 @@ from scrapy_rep.reporting.record import ANSWERS
 from scrapy_rep.reporting.report import MANUAL, ReportData, reading, render
 from tests.helpers.behaviours import in_turn, redirect
 from tests.helpers.crawling import crawl
-from tests.helpers.held import DEFER, assert_clean, origin_of
+from tests.helpers.held import HOLD, assert_clean, origin_of
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.reporting.report.records import answer, data_of, ended, line, many, started
@@ -69,7 +69,7 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
     path = tmp_path / "new" / "robots.html"
     record = tmp_path / "d.jsonl"
     settings = {"REP_REPORT": str(path), "REP_DECISIONS": str(record)}
-    result = await crawl(urls, {**DEFER, **settings})
+    result = await crawl(urls, {**HOLD, **settings})
     assert len(lines(result, f"The robots.txt report is in {path}")) == 1
     page = parse(path)
     found = numbers(page)
@@ -77,7 +77,7 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
     assert numbers(later) == found
     for table in ("origins", "outcomes", "unreachable"):
         assert rows(later, table) == rows(page, table) != []
-    held = result.stat("rep/deferred/unreachable")
+    held = result.stat("rep/held/unreachable")
     assert (found["allowed"], found["forbidden"], found["held"]) == ("45", "34", str(held))
     assert found["given up"] == str(result.stats["rep/given_up"])
     assert found["fetches of robots.txt"] == str(result.stats["robotstxt/request_count"])

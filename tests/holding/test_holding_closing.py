@@ -29,7 +29,7 @@ from scrapy_rep.holding.handing_back import HandingBack
 from tests.helpers.behaviours import RULES, after, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import (
-    DEFER,
+    HOLD,
     NEVER,
     Gate,
     Record,
@@ -68,7 +68,7 @@ class Held:
         self.up = Gate(503, RULES)
         self.sites: list[Site] = [sites.add(robots=self.up), sites.add(robots=silence())]
         self.urls = [url for site in self.sites for url in urls(site, 20)]
-        self.record = Record(on_deferred=self._look)
+        self.record = Record(on_held=self._look)
         self._stop = stop
 
     def _look(self, _: Spider, count: int) -> None:
@@ -100,7 +100,7 @@ async def test_without_jobdir_they_are_given_up(
     assert all(bool(one.attempts) is (one in errors[:20]) for one in errors)  # type: ignore[attr-defined]
     assert all("; the crawl ended" in str(error) for error in errors)
     assert all("503" in str(error) for error in errors[:20])
-    assert (result.stat("rep/given_up"), result.stats["rep/held"]) == (40, 0)
+    assert (result.stat("rep/given_up"), result.stats["rep/held/now"]) == (40, 0)
     assert sorted(Pipeline.events[:-1]) == sorted(held.urls)
     assert Pipeline.events[-1] == "closed"
 
@@ -129,7 +129,7 @@ async def test_those_that_only_waited_end_as_without_us(sites: Sites, grace: flo
     """In the scheduler. Those that were held fail, and it is not said that there is no answer."""
     site = sites.add(robots=after(0.2, RULES))
     settings = {"CLOSESPIDER_PAGECOUNT": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
-    result = await crawl(urls(site, 20), {**settings, "REP_DEFER_GRACE": grace})
+    result = await crawl(urls(site, 20), {**settings, "_REP_HOLD_GRACE": grace})
     assert (len(result.failures) > 10) is (grace < 0.2)
     assert {str(one).partition(": ")[2] for one in result.failures.values()} <= {
         "about to leave; the crawl ended"
@@ -142,7 +142,7 @@ async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path) -> None:
     settings, held = {**SLOW, "JOBDIR": str(tmp_path)}, Held(sites)
     result = await held.crawl(**settings)
     assert result.failures == result.responses == {}
-    assert result.stats["rep/held"] == 40
+    assert result.stats["rep/held/now"] == 40
     held.up.open()
     held.sites[1].set("/robots.txt", RULES)
     again = Record()
@@ -151,7 +151,7 @@ async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path) -> None:
         assert sorted(map(site.url, site.pages_asked)) == sorted(urls(site, 20))
         first, then = (
             [url for url in some if url.startswith(site.url(""))]
-            for some in (held.record.deferred, again.released)
+            for some in (held.record.held, again.released)
         )
         assert first == then
     asked = [one.request for one in result.spider.responses]
@@ -177,7 +177,7 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
         busy.open()
 
     record.on_resolved = lambda: later(0.1, stop)
-    settings = {**DEFER, "CONCURRENT_REQUESTS": 1, "REP_DEFER_DEAD_HOST_TRIES": 1}
+    settings = {**HOLD, "CONCURRENT_REQUESTS": 1, "_REP_HOLD_DEAD_HOST_TRIES": 1}
     settings |= {"JOBDIR": str(tmp_path)} if jobdir else {}
     result = await record.crawl([*wanted, page], **settings)
     ends = set(result.failures)
@@ -192,14 +192,14 @@ async def test_closing_when_the_last_request_is_held_ends_the_crawl(sites: Sites
     """The engine is taking it from the scheduler: it closes when it has come back from that."""
     first, second = urls(sites.add(robots=503), 2)
 
-    def deferred(spider: Spider, count: int) -> None:
+    def held(spider: Spider, count: int) -> None:
         if count == 1:
             record.engine.crawl(spider.recorded(second))  # type: ignore[attr-defined]
         else:
             deferred_from_coro(getattr(record.engine, way)())
 
-    record = Record(on_deferred=deferred)
-    settings = {**DEFER, "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
+    record = Record(on_held=held)
+    settings = {**HOLD, "REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
     result = await record.crawl(first, **settings)
     assert set(result.failures) == {first, second}
     assert [one for one in result.records if one.exc_info] == []
@@ -221,7 +221,7 @@ async def test_what_errbacks_download_at_the_end(sites: Sites) -> None:
             outcomes.append(page.status)
 
     record = Record()
-    record.on_deferred = lambda spider, _: as_soon_as(lambda: spider.responses, record.close)  # type: ignore[attr-defined]
+    record.on_held = lambda spider, _: as_soon_as(lambda: spider.responses, record.close)  # type: ignore[attr-defined]
     times = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
     wanted = [*urls(busy, 1), *urls(known, 1)]
     result = await record.crawl(Spider, requests=wanted, **{**SLOW, **times})
@@ -246,13 +246,13 @@ async def test_unserialisable_requests_are_given_up(
     wanted = [*urls(silent, 10), *urls(busy, 3)]
     # With a grace, those of the silent site only wait.
     held = 13 if grace == 0 else 3
-    record = Record(on_deferred=lambda _, count: record.close() if count == held else None)
-    settings = {**SLOW, "REP_DEFER_GRACE": grace, "JOBDIR": str(tmp_path)}
+    record = Record(on_held=lambda _, count: record.close() if count == held else None)
+    settings = {**SLOW, "_REP_HOLD_GRACE": grace, "JOBDIR": str(tmp_path)}
     result = await record.crawl(LambdaSpider, requests=wanted, **settings)
     assert_closed_soon(result)
     assert len(lines(result, "to disk", level="WARNING")) == 1
     assert set(result.failures) == set(wanted)
-    assert result.stats["rep/held"] == 0
+    assert result.stats["rep/held/now"] == 0
 
 
 class SharedScheduler(BaseScheduler):
@@ -322,16 +322,16 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
 
     if not says_so:
         del shared.persist
-    record = Record(on_deferred=close)
+    record = Record(on_held=close)
     settings = {**SLOW, "SCHEDULER": shared}
-    result = await record.crawl(Once, requests=wanted, **settings, REP_DEFER_GRACE=30)
+    result = await record.crawl(Once, requests=wanted, **settings, _REP_HOLD_GRACE=30)
     assert_closed_soon(result)
     assert result.failures == result.responses == {}
-    assert result.stats["rep/held"] == 0 and "rep/given_up" not in result.stats
+    assert result.stats["rep/held/now"] == 0 and "rep/given_up" not in result.stats
     gate = Gate(503, RULES)
     for site in both:
         site.set("/robots.txt", gate)
-    again = Record(on_deferred=lambda _, count: gate.open() if count == 40 else None)
+    again = Record(on_held=lambda _, count: gate.open() if count == 40 else None)
     result = await again.crawl(Once, requests=wanted, **settings)
     assert set(result.responses) == set(wanted)
     assert all(sorted(map(site.url, site.pages_asked)) == sorted(urls(site, 20)) for site in both)
@@ -345,7 +345,7 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
 async def test_those_handed_back_wait_on(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, shared: Any, answers: bool
 ) -> None:
-    """REP_DEFER_MAX_WAIT counts from when they were first held, while a crawl runs."""
+    """REP_HOLD_MAX_WAIT counts from when they were first held, while a crawl runs."""
     passed = {RunningClock: 0.0, HandingBack: 0.0}
     clock = SimpleNamespace(time=lambda: time.time() + passed[HandingBack])
     monkeypatch.setattr("scrapy_rep.holding.handing_back.time", clock)
@@ -356,8 +356,8 @@ async def test_those_handed_back_wait_on(
     settings = {
         **SLOW,
         "SCHEDULER": shared,
-        "REP_DEFER_GRACE": 0.1,
-        "REP_DEFER_MAX_WAIT": 90,
+        "_REP_HOLD_GRACE": 0.1,
+        "REP_HOLD_MAX_WAIT": 90,
         "REP_DOWNLOAD_TIMEOUT": 0.5,  # how long the last attempt may take
     }
 
@@ -366,16 +366,16 @@ async def test_those_handed_back_wait_on(
             passed[clock] += 60
         record.close()
 
-    def deferred(_: Spider, count: int) -> None:
+    def held(_: Spider, count: int) -> None:
         if count == 5 and reason == "enough":  # the last run ends by itself, at once
             later(0.1, close)
 
     for reason in ("enough", "enough", "finished"):
-        record = Record(on_deferred=deferred)
+        record = Record(on_held=held)
         requests = [] if passed[HandingBack] else wanted
         result = await record.crawl(Once, requests=requests, **settings)
         assert result.reason == reason
-        assert result.stat("rep/deferred") == 5
+        assert result.stat("rep/held") == 5
         assert set(result.failures) == (set() if reason == "enough" else set(wanted))
         assert_no_errors(result)
         passed[RunningClock] = 0.0
@@ -394,7 +394,7 @@ async def test_given_up_where_the_queue_does_not_outlive(
             shared.broken = broken
             record.close()
 
-    record = Record(on_deferred=close)
+    record = Record(on_held=close)
     result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=shared)
     assert result.reason == "enough"
     assert set(result.failures) == set(urls(site, 20))
@@ -424,7 +424,7 @@ async def test_scrapys_queue_keeps_them_if_our_file_can_not_be_opened(
                 record.engine._slot.scheduler.enqueue_request = no_space
             record.close()
 
-    record = Record(on_deferred=close)
+    record = Record(on_held=close)
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as file:
         file.execute("PRAGMA locking_mode = EXCLUSIVE")
         file.execute("BEGIN EXCLUSIVE")

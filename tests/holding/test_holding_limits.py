@@ -1,4 +1,4 @@
-"""What bounds deferral: how long, how many, hosts down for good; and the moment of the failure."""
+"""What bounds holding: how long, how many, hosts down for good; and the moment of the failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scrapy_rep.protocol.availability import MAX_HOPS
 from tests.helpers.behaviours import RULES, after, answer, as_behaviour, in_turn, redirect, silence
 from tests.helpers.crawling import Clock, ListSpider, crawl
 from tests.helpers.held import (
-    DEFER,
+    HOLD,
     NEVER,
     Gate,
     Record,
@@ -37,7 +37,7 @@ from tests.helpers.servers import Connection, Hit, Sites
 from tests.helpers.storing import in_a_file
 
 pytestmark = pytest.mark.slow
-TOO_MANY = "Too many requests are held (REP_DEFER_MAX_REQUESTS"
+TOO_MANY = "Too many requests are held (REP_HOLD_MAX_REQUESTS"
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
     result = await record.crawl(
         [*wanted, *urls(healthy, 5)],
         **folder,
-        REP_DEFER_GRACE=grace,
-        REP_DEFER_MAX_WAIT=0.4,
+        _REP_HOLD_GRACE=grace,
+        REP_HOLD_MAX_WAIT=0.4,
         REP_DOWNLOAD_TIMEOUT=NEVER,
     )
     with every_row() as row:
@@ -73,7 +73,7 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
                 assert found is not None and 0.3 <= float(found[1]) < 60
                 assert error.reason in str(error)
         with row("they are counted"):
-            assert (result.stat("rep/given_up"), result.stats["rep/held"]) == (20, 0)
+            assert (result.stat("rep/given_up"), result.stats["rep/held/now"]) == (20, 0)
             # One line, unless the machine is so slow that some were held later than others.
             told = lines(result, "Gave up ", f" to {origin_of(site)}")
             assert len(told) <= 2 and sum(int(line.split()[2]) for line in told) == 20
@@ -83,7 +83,7 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
             assert await record.concurrency() == [16, 16]
             assert_clean(result)
     site.set("/robots.txt", RULES)
-    result = await crawl([], {**DEFER, **folder})
+    result = await crawl([], {**HOLD, **folder})
     assert set(result.responses) == set(wanted if jobdir else [])
 
 
@@ -107,7 +107,7 @@ async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
         assert isinstance(error, RobotsUnreachable)
         assert error.attempts == 3
     assert "the host is down" in result.failures[wanted[0]].reason
-    assert result.stat("rep/given_up") == result.stat("rep/deferred") == 10
+    assert result.stat("rep/given_up") == result.stat("rep/held") == 10
     assert result.stat("rep/unreachable/dropped") == 1
     assert len(lines(result, "Gave up 10 requests to", "the host is down")) == 1
     assert_clean(result)
@@ -117,7 +117,7 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
     def settled(hit: Hit, connection: Connection) -> Awaitable[None]:
         assert record.spider is not None
         dropped = record.spider.crawler.stats.get_value("rep/unreachable/dropped", 0)
-        up = len(record.deferred) + dropped == 42
+        up = len(record.held) + dropped == 42
         return as_behaviour(RULES if up else 503)(hit, connection)
 
     def on_failure(spider: Any) -> Any:
@@ -126,7 +126,7 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
     greedy, modest = sites.add(robots=settled), sites.add(robots=settled)
     wanted, record = urls(modest, 2), Record()
     result = await record.crawl(
-        urls(greedy, 40), on_failure=on_failure, REP_DEFER_MAX_REQUESTS=22, CONCURRENT_REQUESTS=4
+        urls(greedy, 40), on_failure=on_failure, REP_HOLD_MAX_REQUESTS=22, CONCURRENT_REQUESTS=4
     )
     assert set(result.responses) >= set(wanted)
     assert len(result.responses) == 22 and len(result.failures) == 20
@@ -152,13 +152,13 @@ async def test_a_silent_origin_with_its_share_keeps_no_slots(sites: Sites) -> No
         if len(spider.responses) == 6:
             as_soon_as(all_have_left_the_scheduler, record.close)
 
-    record.on_deferred = crawl_more
+    record.on_held = crawl_more
     result = await record.crawl(
         urls(silent, 60),
         on_page=on_page,
-        REP_DEFER_MAX_REQUESTS=22,
-        REP_DEFER_GRACE=0.05,
-        REP_DEFER_MAX_WAIT=NEVER,
+        REP_HOLD_MAX_REQUESTS=22,
+        _REP_HOLD_GRACE=0.05,
+        REP_HOLD_MAX_WAIT=NEVER,
         REP_DOWNLOAD_TIMEOUT=NEVER,
         CONCURRENT_REQUESTS=4,
         # The usual one prefers sites of which nothing is being downloaded.
@@ -183,7 +183,7 @@ async def test_the_last_attempt_is_made_when_the_time_is_over(
         **(in_a_file(tmp_path) if stored else {}),
         REP_RETRY_DELAY=60,
         REP_RETRY_MAX_DELAY=60,
-        REP_DEFER_MAX_WAIT=1.0,  # and so long the answer may take, on a slow machine too
+        REP_HOLD_MAX_WAIT=1.0,  # and so long the answer may take, on a slow machine too
     )
     assert set(result.responses) == set(urls(back, 3))
     assert set(result.failures) == set(urls(down, 3))
@@ -215,24 +215,24 @@ async def test_those_that_have_not_left_when_it_is_down_again_are_held_on(
         urls(site, 4),
         REP_CACHE_TTL=0,
         REP_CACHE_MIN_TTL=0,
-        REP_DEFER_MAX_WAIT=2.0,
+        REP_HOLD_MAX_WAIT=2.0,
         CONCURRENT_REQUESTS_PER_DOMAIN=1,
     )
     assert list(result.responses) == [site.url("/page0")] == record.released
     assert set(result.failures) == set(urls(site, 4)[1:])
-    assert result.stats["rep/held"] == 0
+    assert result.stats["rep/held/now"] == 0
     assert_clean(result)
 
 
 async def test_no_attempt_is_made_before_retry_after(sites: Sites) -> None:
     site = sites.add(robots=in_turn(answer("", 503, [("Retry-After", "50")]), RULES))
     result = await crawl(
-        urls(site, 3), {**DEFER, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 30}
+        urls(site, 3), {**HOLD, "REP_RETRY_MAX_DELAY": 60, "REP_HOLD_MAX_WAIT": 30}
     )
     assert len(result.failures) == 3
     assert site.robots_fetches == 1
     assert {error.reason for error in result.failures.values()} == {  # type: ignore[attr-defined]
-        "HTTP 503; no further attempt at robots.txt is due before REP_DEFER_MAX_WAIT (30 s) ends"
+        "HTTP 503; no further attempt at robots.txt is due before REP_HOLD_MAX_WAIT (30 s) ends"
     }
     assert_clean(result)
 
@@ -249,7 +249,7 @@ async def test_requests_that_keep_coming_do_not_hurry_the_clock(sites: Sites) ->
 
     result = await crawl(
         Slowly,
-        {**DEFER, "REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60, "REP_DEFER_MAX_WAIT": 1.0},
+        {**HOLD, "REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60, "REP_HOLD_MAX_WAIT": 1.0},
         requests=urls(site, 40),
     )
     assert len(result.failures) == 40
@@ -265,7 +265,7 @@ async def test_a_fetch_has_the_grace_though_nothing_is_held(
     sites: Sites, robots: Any, unreachable: str, grace: float, wait: float
 ) -> None:
     site = sites.add(robots=robots)
-    waits = {"REP_DEFER_GRACE": grace, "REP_DEFER_MAX_WAIT": wait}
+    waits = {"_REP_HOLD_GRACE": grace, "REP_HOLD_MAX_WAIT": wait}
     settings = {"REP_UNREACHABLE": unreachable, **waits}
     result = await crawl([site.url("/x")], settings)
     assert result.status(site.url("/x")) == 200
@@ -282,9 +282,9 @@ async def test_a_silent_site_whose_requests_are_given_up_counts_as_unreachable(
         site.set(hop, after(0.25, redirect(target)))
     site.set(hops[-1], silence())
     settings = {
-        **DEFER,
-        "REP_DEFER_GRACE": 0.05,
-        "REP_DEFER_MAX_WAIT": 0.8,
+        **HOLD,
+        "_REP_HOLD_GRACE": 0.05,
+        "REP_HOLD_MAX_WAIT": 0.8,
         "REP_DOWNLOAD_TIMEOUT": NEVER,
         "REP_RETRY_DELAY": 60,
         "REP_RETRY_MAX_DELAY": 60,
@@ -325,14 +325,14 @@ async def test_requests_that_come_while_a_failure_is_announced(
             gate.open()
 
     record.handlers[signals.robots_resolved] = resolved
-    settings = {"JOBDIR": str(tmp_path)} if room > 5 else {"REP_DEFER_GRACE": NEVER}
-    result = await record.crawl(wanted, **settings, REP_DEFER_MAX_REQUESTS=room)
+    settings = {"JOBDIR": str(tmp_path)} if room > 5 else {"_REP_HOLD_GRACE": NEVER}
+    result = await record.crawl(wanted, **settings, REP_HOLD_MAX_REQUESTS=room)
     held, dropped = ([*wanted, *more], []) if room > 5 else (wanted, more)
     assert set(result.responses) == set(held)
     assert set(result.failures) == set(dropped)
-    assert sorted(record.deferred) == sorted(record.released) == sorted(held)
-    assert result.stat("rep/deferred") == result.stat("rep/released") == len(held)
-    assert (result.stats["rep/held"], result.stats["rep/held/max"]) == (0, len(held))
+    assert sorted(record.held) == sorted(record.released) == sorted(held)
+    assert result.stat("rep/held") == result.stat("rep/released") == len(held)
+    assert (result.stats["rep/held/now"], result.stats["rep/held/max"]) == (0, len(held))
     assert result.stat("rep/unreachable/dropped") == len(dropped)
     assert_clean(result)
 
@@ -345,7 +345,7 @@ async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
     slow = [sites.add(robots=after(0.3, RULES)) for _ in range(10)]
     first, others, last = urls(site, 5), urls(site, 15, "/other"), urls(late, 2)
     answered = [url for site in slow for url in urls(site, 3)]
-    settings = {**DEFER, "REP_DEFER_MAX_REQUESTS": 5}
+    settings = {**HOLD, "REP_HOLD_MAX_REQUESTS": 5}
     result = await crawl(
         [*first, *others, *last, *answered],
         settings,
@@ -353,7 +353,7 @@ async def test_room_for_some_of_those_that_wait(sites: Sites) -> None:
     )
     assert set(result.responses) == {*first, *answered}
     assert set(result.failures) == {*others, *last}
-    assert result.stat("rep/deferred") == result.stat("rep/released") == 5
+    assert result.stat("rep/held") == result.stat("rep/released") == 5
     assert result.stat("rep/held/max") == 5
     assert result.stat("rep/unreachable/dropped") == 17
     assert all(isinstance(one, RobotsUnreachable) for one in result.failures.values())

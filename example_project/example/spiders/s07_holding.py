@@ -1,22 +1,22 @@
 """A site whose robots.txt is down for a few seconds: its requests are held until there is an answer.
 
-Run it: python3 example_project/run.py deferral
+Run it: python3 example_project/run.py holding
 That needs no code; the signals only show it.
 """
 
 import scrapy
 
 from example.sites import address
-from scrapy_rep.signals import request_deferred, request_released
+from scrapy_rep.signals import request_held, request_released
 
 
-class DeferralSpider(scrapy.Spider):
-    name = "deferral"
+class HoldingSpider(scrapy.Spider):
+    name = "holding"
 
     @classmethod
     def from_crawler(cls, crawler, *args, **kwargs):
         spider = super().from_crawler(crawler, *args, **kwargs)
-        crawler.signals.connect(spider.held, signal=request_deferred)
+        crawler.signals.connect(spider.held, signal=request_held)
         crawler.signals.connect(spider.released, signal=request_released)
         return spider
 

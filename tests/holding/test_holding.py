@@ -1,4 +1,4 @@
-"""REP.md section 4, "deferred": requests are held until an answer comes, across runs too."""
+"""REP.md section 4, "held": requests are held until an answer comes, across runs too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.helpers.behaviours import RULES, after, in_turn, silence
 from tests.helpers.crawling import crawl
 from tests.helpers.files import ask, change
 from tests.helpers.held import (
-    DEFER,
+    HOLD,
     NEVER,
     Gate,
     Record,
@@ -59,7 +59,7 @@ async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_p
     def stop() -> None:
         middleware: Any = record.engine.spider.crawler.get_downloader_middleware(RepMiddleware)
         record.close()
-        as_soon_as(lambda: middleware._deferral.closing, busy.open)
+        as_soon_as(lambda: middleware._holding.closing, busy.open)
 
     def reached(request: Request) -> None:
         if request.url.endswith("/robots.txt"):
@@ -68,8 +68,8 @@ async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_p
             later(0.1, stop)
 
     record.handlers[scrapy_signals.request_reached_downloader] = reached
-    settings = {**DEFER, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
-    result = await record.crawl(urls(site, 10), **settings, REP_DEFER_GRACE=NEVER)
+    settings = {**HOLD, "JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
+    result = await record.crawl(urls(site, 10), **settings, _REP_HOLD_GRACE=NEVER)
     assert len(result.responses) == 1
     assert "rep/handed_back" not in result.stats
     assert ask(tmp_path / FILE_NAME, "SELECT count(*) FROM held") == 9
@@ -88,7 +88,7 @@ async def test_waiting_goes_on_in_the_next_run(
     )
     monkeypatch.setattr("scrapy_rep.engine.access.time", clock)
     site = sites.add(robots=503)
-    settings = {**DEFER, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}
+    settings = {**HOLD, "JOBDIR": str(tmp_path), "REP_RETRY_MAX_DELAY": 0.1}
     record = Record()
 
     def wait_and_close() -> None:
@@ -96,10 +96,10 @@ async def test_waiting_goes_on_in_the_next_run(
         passed += 60
         later(0.1, record.close)
 
-    record.on_deferred = lambda _, count: later(0.1, wait_and_close) if count == 5 else None
+    record.on_held = lambda _, count: later(0.1, wait_and_close) if count == 5 else None
     for limit, reason in ((1000, "enough"), (90, "enough"), (50, "finished")):
         result = await record.crawl(
-            urls(site, 5) if limit == 1000 else [], **settings, REP_DEFER_MAX_WAIT=limit
+            urls(site, 5) if limit == 1000 else [], **settings, REP_HOLD_MAX_WAIT=limit
         )
         assert result.reason == reason
         assert len(result.failures) == (5 if limit == 50 else 0)
@@ -125,7 +125,7 @@ async def test_very_many_that_can_not_be_read_stop_nobody(sites: Sites, tmp_path
     assert site.pages_asked == ["/x"]
     [line] = lines(result, "could not be read", level="WARNING")
     assert line.startswith("120 held requests ")
-    assert result.stats["rep/held"] == 0
+    assert result.stats["rep/held/now"] == 0
     assert looks.call_count > 120
 
 
@@ -153,11 +153,11 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path:
         silent.set("/robots.txt", RULES)
         record.engine.unpause()
 
-    record = Record(on_deferred=pause)
+    record = Record(on_held=pause)
     result = await record.crawl(
         [*urls(busy, 15), *urls(silent, 15)],
         REP_RETRY_MAX_DELAY=0.1,
-        REP_DEFER_GRACE=0.1,
+        _REP_HOLD_GRACE=0.1,
         REP_DOWNLOAD_TIMEOUT=0.25,
         JOBDIR=str(tmp_path),
     )
@@ -180,7 +180,7 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
         if count == 60:
             told.extend(spider.crawler.get_downloader_middleware(RepMiddleware).held())
 
-    record = Record(on_deferred=look)
+    record = Record(on_held=look)
     with at_line("scrapy_rep.holding", "Nothing left", gate.open) as logged:
         result = await record.crawl(requests)
     with every_row() as row:
@@ -188,14 +188,14 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
             for one in result.spider.responses:
                 assert one.meta["a"] is one.cb_kwargs["a"] is things
         with row("all are held, and each is fetched once"):
-            assert sorted(result.responses) == sorted(record.deferred) == sorted(wanted)
+            assert sorted(result.responses) == sorted(record.held) == sorted(wanted)
             assert len(site.pages_asked) == len(set(site.pages_asked)) == 60
-            assert record.released == record.deferred
+            assert record.released == record.held
             assert record.origins == {origin_of(site)}
             assert_nothing_dropped(result, record)
         with row("what is held is counted"):
-            assert result.stat("rep/deferred") == result.stat("rep/released") == 60
-            assert (result.stats["rep/held/max"], result.stats["rep/held"]) == (60, 0)
+            assert result.stat("rep/held") == result.stat("rep/released") == 60
+            assert (result.stats["rep/held/max"], result.stats["rep/held/now"]) == (60, 0)
             assert await record.concurrency() == [16, 16]
         with row("robots.txt is asked for once a tick of the origin's clock"):
             asked = site.count("/robots.txt")
@@ -206,7 +206,7 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
             assert re.fullmatch(
                 r"Nothing left to do but wait: 60 requests held "
                 rf"\(60 to {origin_of(site)}: HTTP 503\); next robots.txt attempt in 0 s, "
-                r"giving up in 10 min \(REP_DEFER_MAX_WAIT\)",
+                r"giving up in 10 min \(REP_HOLD_MAX_WAIT\)",
                 logged[0],
             )
         with row("a console sees what is held"):
@@ -224,14 +224,14 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
 
     def look(*_: object) -> None:
         """Answer when all that is to be said is said: who is answered sooner gets no lines."""
-        if len(begun) == len(several) and len(record.deferred) == 40:
+        if len(begun) == len(several) and len(record.held) == 40:
             silent.open()
 
-    record = Record(on_deferred=look)
+    record = Record(on_held=look)
     with at_line("scrapy_rep.holding", "Holding requests to", look) as begun:
         result = await record.crawl(
             [url for site in several for url in urls(site, 10)],
-            REP_DEFER_GRACE=0.2,  # a status comes sooner, on slow machines too
+            _REP_HOLD_GRACE=0.2,  # a status comes sooner, on slow machines too
         )
     for site in several:
         ours = lines(result, f"equests to {origin_of(site)}")
@@ -245,7 +245,7 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
     # Beside these there is the news of the first failure, once an origin that failed.
     idle = lines(result, "Nothing left to do but wait: ")
     assert len(lines(result)) - len(idle) == 4 * 2 + 3
-    assert result.stat("rep/deferred/unreachable") == 30
+    assert result.stat("rep/held/unreachable") == 30
     assert_clean(result)
 
 
@@ -256,7 +256,7 @@ async def test_other_policies_and_silence(sites: Sites, choice: str, robots: Any
     record = Record()
     result = await crawl(
         urls(site, 30),
-        {"REP_UNREACHABLE": choice, "REP_DEFER_GRACE": 0.1, "REP_RETRY_DELAY": NEVER,
+        {"REP_UNREACHABLE": choice, "_REP_HOLD_GRACE": 0.1, "REP_RETRY_DELAY": NEVER,
          "REP_RETRY_MAX_DELAY": NEVER},
         signal_handlers=record.handlers,
     )  # fmt: skip
@@ -267,7 +267,7 @@ async def test_other_policies_and_silence(sites: Sites, choice: str, robots: Any
         assert len(result.failures) == 30
         assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
     assert site.count("/robots.txt") == 1
-    assert record.released == record.deferred != []
+    assert record.released == record.held != []
     assert not record.dropped
     assert "rep/given_up" not in result.stats
     assert_clean(result)
@@ -293,7 +293,7 @@ async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: flo
         [url for site in several for url in urls(site, 4)],
         REP_RETRY_MAX_DELAY=0.1,
         CONCURRENT_REQUESTS=concurrency,
-        REP_DEFER_GRACE=grace,
+        _REP_HOLD_GRACE=grace,
     )
     assert len(result.responses) == 12
     assert [site.count("/robots.txt") for site in several] == [1, 1, 3]
@@ -314,7 +314,7 @@ async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
         [wanted[0], *others, *wanted[1:]],
         on_page=lambda _: robots.open() if len(healthy.pages_asked) == 30 else None,
         CONCURRENT_REQUESTS=4,
-        REP_DEFER_GRACE=0.1,
+        _REP_HOLD_GRACE=0.1,
         REP_DOWNLOAD_TIMEOUT=NEVER,
     )
     assert len(result.responses) == 16 * 3 + 30
@@ -369,7 +369,7 @@ async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.M
     several = [sites.add(robots=counted) for _ in range(20)]
     record = Record()
     result = await record.crawl(
-        [site.url("/x") for site in several], CONCURRENT_REQUESTS=2, REP_DEFER_GRACE=0.1
+        [site.url("/x") for site in several], CONCURRENT_REQUESTS=2, _REP_HOLD_GRACE=0.1
     )
     assert most == cap
     assert len(result.responses) == 20
@@ -395,11 +395,11 @@ async def test_requests_that_wait_for_first_answers_are_limited(sites: Sites) ->
         record._opened(spider),
         as_soon_as(lambda: dequeued() >= 8, lambda: later(0.1, look)),
     )
-    result = await record.crawl(wanted, CONCURRENT_REQUESTS=1, REP_DEFER_GRACE=NEVER)
+    result = await record.crawl(wanted, CONCURRENT_REQUESTS=1, _REP_HOLD_GRACE=NEVER)
     assert taken == [8]
     assert len(result.responses) == 12
-    assert record.deferred == record.released == lines(result) == []
-    assert "rep/held" not in result.stats
+    assert record.held == record.released == lines(result) == []
+    assert "rep/held/now" not in result.stats
     assert_nothing_dropped(result, record)
 
 

@@ -1,13 +1,12 @@
 """Makes requests wait for their origin's answer, and holds them while there is none, also when the
-spider closes (Ctrl-C, say; REP.md section 4; docs/DESIGN.md). Settings and signals say *defer*; the
-text says *hold*.
+spider closes (Ctrl-C, say; REP.md section 4; docs/DESIGN.md).
 
 The life of a held request:
 
 1. The gate (gate.py) takes it from the scheduler, and makes it wait here for its robots.txt.
-2. After ``REP_DEFER_GRACE`` seconds, or a failure, it counts as held: in memory (hold.py) or, with a
+2. After half a second (``hold_grace``), or a failure, it counts as held: in memory (hold.py) or, with a
    JOBDIR, on disk (disk.py).
-3. It waits, at most ``REP_DEFER_MAX_WAIT`` seconds (``_time_is_over``). ``steps`` in origins/queue.py says
+3. It waits, at most ``REP_HOLD_MAX_WAIT`` seconds (``_time_is_over``). ``steps`` in origins/queue.py says
    when its origin is asked again; only whether a last attempt is made is decided here.
 4. An answer, or a timeout, lets it leave the gate (gate.py), once. In the middleware the rules
    decide, or the request fails.
@@ -65,7 +64,7 @@ _KINDS = {
 _NAMED = 3  # origins that a line about all of them names
 
 
-class Deferral(WaitingRoom):
+class Holding(WaitingRoom):
     """Holds requests and releases them, each origin on its own schedule."""
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
@@ -76,7 +75,7 @@ class Deferral(WaitingRoom):
         self._table = origins.table
         self._flights = origins.flights
         self._limits = origins.flights.limits
-        self._max_wait = context.settings.defer_max_wait
+        self._max_wait = context.settings.hold_max_wait
         self.held = HeldRequests(context, origins)
         self.releases = Releases(context, self.held, self.refetch_if_stale, self.finished)
         self.handing_back = HandingBack(context, self.held)
@@ -95,7 +94,7 @@ class Deferral(WaitingRoom):
         connect(self._spider_closed, scrapy_signals.spider_closed)
 
     @property
-    def holding(self) -> bool:
+    def is_holding(self) -> bool:
         return bool(self.held.has_requests or self.releases.has_turns or self.releases.loose)
 
     def some_urls(self, origin: Origin) -> list[str]:
@@ -217,11 +216,11 @@ class Deferral(WaitingRoom):
             return
         self.held.recall(queue)
         if queue.unanswered:  # they no longer wait for a first answer, but for a better one
-            self._context.stats.inc_value("rep/deferred/unreachable", queue.unanswered)
+            self._context.stats.inc_value("rep/held/unreachable", queue.unanswered)
             queue.unanswered = 0
         if not self._policy.is_worth_waiting(state):
             down = Drop.of(state)._replace(reason=f"{state.entry.error}; the host is down")
-            self.releases.add(queue, down if self._policy.unreachable == "defer" else None)
+            self.releases.add(queue, down if self._policy.unreachable == "hold" else None)
             return
         self._hold_waiting(queue, state)
         if queue.count:
@@ -319,7 +318,7 @@ class Deferral(WaitingRoom):
         decimals = 1 if seconds < 1 else 0
         reason = f"held for {seconds:.{decimals}f} s"
         if seconds < self._max_wait / 2:  # Retry-After
-            end = f"before REP_DEFER_MAX_WAIT ({self._max_wait:g} s) ends"
+            end = f"before REP_HOLD_MAX_WAIT ({self._max_wait:g} s) ends"
             reason = f"no further attempt at robots.txt is due {end}"
         why = last._replace(reason=f"{last.reason}; {reason}")
         self.releases.add(queue, why, before)
@@ -375,7 +374,7 @@ class Deferral(WaitingRoom):
         if self._disk is None:
             return
         if self.held.disk is not None:
-            # Record the running time: a killed run has used some of REP_DEFER_MAX_WAIT.
+            # Record the running time: a killed run has used some of REP_HOLD_MAX_WAIT.
             counts = self.held.has_requests or self.closing
             await self._disk.upkeep(self.held.now() if counts else None)
         elif not self.closing and await run_in_thread(self._disk.open):
@@ -386,7 +385,7 @@ class Deferral(WaitingRoom):
                 self._flights.settle(queue)
 
     def _spider_idle(self) -> None:
-        if self.holding or self._flights.is_telling:
+        if self.is_holding or self._flights.is_telling:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
@@ -447,7 +446,7 @@ class HoldLog:
         if not self._told_full:
             self._told_full = True
             message = (
-                "Too many requests are held (REP_DEFER_MAX_REQUESTS; one origin may have about 91 %% of "
+                "Too many requests are held (REP_HOLD_MAX_REQUESTS; one origin may have about 91 %% of "
                 "them): dropping further ones, such as to %(origin)s. This is reported once."
             )
             logger.warning(message, {"origin": origin}, extra=self._context.extra)
@@ -472,7 +471,7 @@ class HoldLog:
         }
         logger.info(
             "%(begin)s%(requests)s held (%(which)s); next robots.txt attempt in %(next)s, giving "
-            "up in %(given_up)s (REP_DEFER_MAX_WAIT)",
+            "up in %(given_up)s (REP_HOLD_MAX_WAIT)",
             values,
             extra=self._context.extra,
         )
